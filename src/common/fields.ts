@@ -1,0 +1,69 @@
+import { applyDecorators } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
+
+/** A property check that says in words what it accepts. */
+function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
+  return (target, propertyName) => {
+    registerDecorator({
+      name,
+      target: target.constructor,
+      propertyName: String(propertyName),
+      validator: { validate: accepts, defaultMessage: () => detail },
+    });
+  };
+}
+
+/** Text between two lengths, counted in Unicode code points. */
+export function CharactersBetween(from: number, to: number): PropertyDecorator {
+  return Accepts('charactersBetween', `must be text of ${from} to ${to} characters`, (value) => {
+    if (typeof value !== 'string') return false;
+    const length = Array.from(value).length;
+    return length >= from && length <= to;
+  });
+}
+
+/** What people call a thing: one line, no control or format characters, not blank. */
+export function LabelField(example: string, optional = false): PropertyDecorator {
+  return applyDecorators(
+    optional ? ApiPropertyOptional({ minLength: 1, maxLength: 100, example }) : ApiProperty({ minLength: 1, maxLength: 100, example }),
+    ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
+    CharactersBetween(1, 100),
+    Matches(/^(?=.*\S)[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
+  );
+}
+
+/** The name of a service of the platform, as in the map of who calls whom. */
+export function ServiceNameField(example: string, optional = false): PropertyDecorator {
+  const schema = { pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$', example };
+  return applyDecorators(
+    optional ? ApiPropertyOptional(schema) : ApiProperty(schema),
+    ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
+    Matches(new RegExp(schema.pattern), { message: 'must be 1 to 100 letters, digits, dots, dashes or underscores' }),
+  );
+}
+
+/** A UUID in any version. */
+export function UuidField(options: { example: string; optional?: boolean; description?: string }): PropertyDecorator {
+  const { optional = false, ...described } = options;
+  const schema = { type: String, format: 'uuid', ...described };
+  return applyDecorators(
+    optional ? ApiPropertyOptional(schema) : ApiProperty(schema),
+    ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
+    IsUUID('loose', { message: 'must be a UUID' }),
+  );
+}
+
+/** The moment after which a credential is refused; null or absent means never. */
+export function ExpiresAtField(): PropertyDecorator {
+  return applyDecorators(
+    ApiPropertyOptional({ type: String, format: 'date-time', nullable: true, example: '2030-01-01T00:00:00.000Z' }),
+    IsOptional(),
+    IsISO8601({ strict: true, strictSeparator: true }, { message: 'must be a date and time (ISO 8601)' }),
+    Matches(/T.*(Z|[+-]\d\d:?\d\d)$/, { message: 'must name a time and its offset, as in 2030-01-01T00:00:00Z' }),
+    Accepts('notInYearZero', 'must be between the years 2000 and 9999', (value) => {
+      const year = typeof value === 'string' ? new Date(value).getUTCFullYear() : NaN;
+      return year >= 2000 && year <= 9999;
+    }),
+  );
+}

@@ -1,0 +1,54 @@
+import { ApiPropertyOptional } from '@nestjs/swagger';
+import { Transform } from 'class-transformer';
+import { IsInt, IsOptional, Max, Min } from 'class-validator';
+import { isId } from './ids.js';
+import { ProblemException } from './problem.exception.js';
+import { problems } from './problems.js';
+
+const DEFAULT_LIMIT = 50;
+const MAX_LIMIT = 100;
+
+/** Query of every list: how many, and from where to go on. */
+export class PageQuery {
+  @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
+  @IsOptional()
+  @Transform(({ value }: { value: unknown }) => (typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value))
+  @IsInt({ message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  @Min(1, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  @Max(MAX_LIMIT, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  limit?: number;
+
+  @ApiPropertyOptional({ type: String, description: 'next_cursor of the page before' })
+  @IsOptional()
+  cursor?: string;
+}
+
+export interface Page<T> {
+  readonly items: T[];
+  readonly nextCursor: string | null;
+}
+
+export interface PageRequest {
+  readonly limit: number;
+  /** Only rows whose id sorts after this one. */
+  readonly after: string | undefined;
+}
+
+/** @throws {ProblemException} validation_failed for a cursor that no list handed out */
+export function pageRequest(query: PageQuery): PageRequest {
+  return { limit: query.limit ?? DEFAULT_LIMIT, after: query.cursor === undefined ? undefined : idOf(query.cursor) };
+}
+
+/** @param rows up to `limit + 1` rows in order of their ids: the extra one tells that there is more */
+export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
+  const items = rows.slice(0, limit);
+  const last = items.at(-1);
+  return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
+}
+
+function idOf(cursor: unknown): string {
+  const id = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
+  if (isId(id)) return id;
+  const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
+  throw new ProblemException(problems.validationFailed, { errors });
+}

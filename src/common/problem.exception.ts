@@ -1,0 +1,29 @@
+import type { Problem } from './problems.js';
+
+/** One rejected field: a JSON Pointer (RFC 6901) into the body or the query, and what would be accepted. */
+export interface FieldError {
+  readonly pointer: string;
+  readonly detail: string;
+}
+
+/** The private side of a refusal: logged as a security event (ASVS 16.3), never sent. */
+export interface RefusalEvent {
+  readonly event: string;
+  readonly reason: string;
+  readonly fields?: Readonly<Record<string, string | undefined>>;
+}
+
+/** Ends a request with a problem of the catalogue. */
+export class ProblemException extends Error {
+  readonly errors: readonly FieldError[] | undefined;
+  readonly refusal: RefusalEvent | undefined;
+
+  constructor(
+    readonly problem: Problem,
+    options: { errors?: readonly FieldError[]; refusal?: RefusalEvent; cause?: unknown } = {},
+  ) {
+    super(problem.code, { cause: options.cause });
+    this.errors = options.errors;
+    this.refusal = options.refusal;
+  }
+}

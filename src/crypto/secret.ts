@@ -1,0 +1,53 @@
+import {
+  createHmac,
+  createSecretKey,
+  hash,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+  type KeyObject,
+} from 'node:crypto';
+
+/** SHA-256 of a generated secret. Only what has ≥ 256 bits of entropy may be stored so (ASVS 11.4.2). */
+export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
+
+const SECRET_BYTES = 32;
+
+/** @returns 256 random bits from the operating system's generator */
+export function randomSecretBytes(): Buffer {
+  return randomBytes(SECRET_BYTES);
+}
+
+/** @returns a new secret in URL-safe text behind a prefix that secret scanners can find */
+export function randomSecret(prefix = ''): string {
+  return prefix + randomSecretBytes().toString('base64url');
+}
+
+export function digestOf(secret: string | Buffer): SecretDigest {
+  return hash('sha256', secret, 'buffer') as SecretDigest;
+}
+
+/** Compares digests in constant time. */
+export function sameDigest(left: Buffer, right: Buffer): boolean {
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+/** Compares secrets of any lengths in constant time, by their digests. */
+export function sameSecret(left: string, right: string): boolean {
+  return sameDigest(digestOf(left), digestOf(right));
+}
+
+/** A key for one purpose, derived from the master secret (HKDF, RFC 5869). */
+export function deriveKey(masterSecret: string, purpose: string): KeyObject {
+  return createSecretKey(Buffer.from(hkdfSync('sha256', masterSecret, '', purpose, SECRET_BYTES)));
+}
+
+/** The master secret as the key that signs access tokens: imported once, not at every signature. */
+export function signingKey(masterSecret: string): KeyObject {
+  return createSecretKey(masterSecret, 'utf8');
+}
+
+/** HMAC-SHA-256 (RFC 2104). */
+export function mac(key: KeyObject | string, message: Buffer | string): Buffer {
+  return createHmac('sha256', key).update(message).digest();
+}

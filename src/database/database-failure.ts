@@ -1,0 +1,39 @@
+import { DatabaseError } from 'pg';
+import { QueryFailedError } from 'typeorm';
+
+/** SQLSTATE classes that mean our statement or our data is wrong: a bug, not an outage. */
+const OUR_MISTAKE = /^(22|23|42)/;
+const NETWORK_CODES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ECONNABORTED',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ENOENT',
+]);
+/** The driver reports these without a code. */
+const DRIVER_MESSAGES =
+  /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
+
+/**
+ * Whether an error means "the database could not be asked" (503) rather than "the database answered" or a bug (500).
+ * Covers lost connections, timeouts, an exhausted pool, a full disk, a read-only standby and lock conflicts.
+ */
+export function isDatabaseFailure(error: unknown): boolean {
+  if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
+  if (error instanceof DatabaseError) return !OUR_MISTAKE.test(error.code ?? '');
+  if (error instanceof AggregateError) return error.errors.some(isDatabaseFailure);
+  if (!(error instanceof Error)) return false;
+  if ('code' in error && typeof error.code === 'string' && NETWORK_CODES.has(error.code)) return true;
+  return DRIVER_MESSAGES.test(error.message);
+}
+
+/** The constraint that a statement violated, by the name that its migration gave it. */
+export function violatedConstraint(error: unknown): string | undefined {
+  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
+  return cause instanceof DatabaseError && cause.code?.startsWith('23') ? cause.constraint : undefined;
+}

@@ -1,0 +1,31 @@
+import { Global, Module } from '@nestjs/common';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
+import { Environment } from '../config/environment.js';
+import { Database } from './database.js';
+import { migrate } from './migrate.js';
+import { requestOptions } from './database-options.js';
+
+@Global()
+@Module({
+  imports: [
+    TypeOrmModule.forRootAsync({
+      inject: [Environment],
+      useFactory: (environment: Environment) => ({
+        ...requestOptions(environment),
+        autoLoadEntities: true,
+        retryAttempts: 5,
+        retryDelay: 1_000,
+        toRetry: (error: Error) => error.name !== 'MigrationFailed',
+      }),
+      dataSourceFactory: async (options) => {
+        if (!options) throw new Error('TypeORM gave no options');
+        await migrate((options as { url: string }).url);
+        return new DataSource(options).initialize();
+      },
+    }),
+  ],
+  providers: [Database],
+  exports: [Database],
+})
+export class DatabaseModule {}

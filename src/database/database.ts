@@ -1,0 +1,44 @@
+import { Injectable } from '@nestjs/common';
+import type { Pool } from 'pg';
+import { DataSource } from 'typeorm';
+
+/** A hot statement: hand-written, and prepared once on each connection under its name. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** The few statements that requests depend on go straight to TypeORM's own driver pool. Everything else uses repositories. */
+@Injectable()
+export class Database {
+  constructor(private readonly dataSource: DataSource) {}
+
+  /** @returns the rows; columns are named as in the database */
+  async rows<Row extends object>(statement: Statement, values: unknown[]): Promise<Row[]> {
+    const pool = (this.dataSource.driver as unknown as { master: Pool }).master;
+    return (await pool.query<Row>({ name: statement.name, text: statement.text, values })).rows;
+  }
+
+  async row<Row extends object>(statement: Statement, values: unknown[]): Promise<Row | undefined> {
+    return (await this.rows<Row>(statement, values))[0];
+  }
+
+  /**
+   * Deletes in small batches until none is left, so that no lock is held for long. The advisory lock lets one
+   * replica do it; the others leave at once.
+   * @param deletion deletes at most `$2` rows that died before `$1`
+   * @returns the number of rows deleted
+   */
+  async purge(deletion: string, before: Date, lock: number, batchSize = 1_000): Promise<number> {
+    let total = 0;
+    for (let deleted = batchSize; deleted === batchSize; total += deleted) {
+      deleted = await this.dataSource.transaction(async (transaction) => {
+        const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
+        if (!row?.mine) return 0;
+        const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
+        return count;
+      });
+    }
+    return total;
+  }
+}

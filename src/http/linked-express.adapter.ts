@@ -1,0 +1,35 @@
+import { createServer, IncomingMessage, ServerResponse, type Server } from 'node:http';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import express, { type Express } from 'express';
+
+/**
+ * Express gives each request and response its own prototypes with `Object.setPrototypeOf`, which throws away
+ * what the engine learned about their shape. A server that makes them with those prototypes from the start turns
+ * that call into a no-op. See docs/performance.md for what it is worth.
+ */
+export class LinkedExpressAdapter extends ExpressAdapter {
+  private readonly express: Express;
+
+  constructor() {
+    const app = express();
+    super(app);
+    this.express = app;
+  }
+
+  override initHttpServer(): void {
+    const options = {
+      IncomingMessage: constructorLinkedTo(IncomingMessage, this.express.request),
+      ServerResponse: constructorLinkedTo(ServerResponse, this.express.response),
+    };
+    this.setHttpServer(createServer(options, this.express) as Server);
+  }
+}
+
+/** A constructor that builds like `Base` and whose instances have `prototype` as their prototype. */
+function constructorLinkedTo<Base extends new (...parameters: never[]) => object>(base: Base, prototype: object): Base {
+  function Linked(...parameters: unknown[]): object {
+    return Reflect.construct(base, parameters, Linked) as object;
+  }
+  Linked.prototype = prototype;
+  return Linked as unknown as Base;
+}

@@ -1,0 +1,76 @@
+import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems, problemType, type Problem } from '../common/problems.js';
+import { requestIdOf } from '../common/request-id.js';
+import { isDatabaseFailure } from '../database/database-failure.js';
+import { errorFields, Log } from '../logging/log.js';
+import { SecurityEvents, type SecurityEvent } from '../logging/security-events.js';
+
+/** Errors of Express and its body parser carry the status they mean; their texts quote the request and are dropped. */
+const BY_STATUS: Readonly<Record<number, Problem>> = {
+  400: problems.malformedRequest,
+  404: problems.notFound,
+  405: problems.notFound,
+  413: problems.payloadTooLarge,
+  415: problems.unsupportedMediaType,
+};
+
+/** The one place where an error becomes an answer. */
+@Catch()
+export class ProblemFilter implements ExceptionFilter {
+  constructor(
+    private readonly log: Log,
+    private readonly events: SecurityEvents,
+  ) {}
+
+  catch(error: unknown, host: ArgumentsHost): void {
+    const request = host.switchToHttp().getRequest<Request>();
+    const response = host.switchToHttp().getResponse<Response>();
+    const problem = problemOf(error);
+    this.record(error, problem, request);
+    if (response.headersSent) {
+      response.destroy();
+      return;
+    }
+    if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
+    if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
+    response.status(problem.status).type('application/problem+json').send(JSON.stringify(body(problem, error, request)));
+  }
+
+  private record(error: unknown, problem: Problem, request: Request): void {
+    const refusal = error instanceof ProblemException ? error.refusal : undefined;
+    if (refusal) this.events.record(refusal.event as SecurityEvent, request, { reason: refusal.reason, ...refusal.fields });
+    if (problem.status < 500) return;
+    const fields = { request_id: requestIdOf(request), error: errorFields(error) };
+    if (problem.status === 503) this.log.warning(problem.code, fields);
+    else this.log.failure(problem.code, fields);
+  }
+}
+
+function problemOf(error: unknown): Problem {
+  if (error instanceof ProblemException) return error.problem;
+  if (isDatabaseFailure(error)) return problems.unavailable;
+  const status = error instanceof HttpException ? error.getStatus() : statusOf(error);
+  return BY_STATUS[status] ?? problems.internalError;
+}
+
+function statusOf(error: unknown): number {
+  return error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 500;
+}
+
+function body(problem: Problem, error: unknown, request: Request): object {
+  const requestId = requestIdOf(request);
+  return {
+    type: problemType(problem),
+    title: problem.title,
+    status: problem.status,
+    detail: problem.detail,
+    instance: `urn:request:${requestId}`,
+    code: problem.code,
+    request_id: requestId,
+    ...problem.extension,
+    ...(error instanceof ProblemException && error.errors ? { errors: error.errors } : {}),
+    ...(problem.status === 400 && !(error instanceof ProblemException && error.errors) ? { errors: [] } : {}),
+  };
+}

@@ -1,0 +1,78 @@
+import { json, type NextFunction, type Request, type Response } from 'express';
+import { ProblemException, type FieldError } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import { requestIdOf } from '../common/request-id.js';
+
+const CREDENTIAL_HEADERS = new Set(['authorization', 'x-platform-app-id', 'x-platform-app-key', 'x-api-key', 'x-admin-key']);
+const MAX_DEPTH = 16;
+/** Names that reach the prototype of an object. They are no field of anything. */
+const PROTOTYPE_NAMES = new Set(['__proto__', 'constructor', 'prototype']);
+
+/** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
+export function answerHeaders(request: Request, response: Response, next: NextFunction): void {
+  response.setHeader('X-Request-Id', requestIdOf(request));
+  response.setHeader('X-Content-Type-Options', 'nosniff');
+  response.setHeader('Cache-Control', 'no-store');
+  next();
+}
+
+/** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
+export function prefixAliases(request: Request, _response: Response, next: NextFunction): void {
+  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
+  next();
+}
+
+/** Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. */
+export function refuseDuplicateCredentials(request: Request, _response: Response, next: NextFunction): void {
+  const { rawHeaders } = request;
+  let seen = '';
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = (rawHeaders[i] ?? '').toLowerCase();
+    if (!CREDENTIAL_HEADERS.has(name)) continue;
+    if (seen.includes(`${name} `)) throw new ProblemException(problems.duplicateHeader);
+    seen += `${name} `;
+  }
+  next();
+}
+
+/** Bodies are JSON. Forms, text and anything unnamed are refused before they are read. */
+export function refuseOtherMedia(request: Request, _response: Response, next: NextFunction): void {
+  const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
+  if (hasBody && !request.is('application/json')) throw new ProblemException(problems.unsupportedMediaType);
+  next();
+}
+
+/** Reads a JSON body of at most 100 KB, after decompression. */
+export const readJson = json({ limit: '100kb' });
+
+/**
+ * Refuses bodies that would harm what comes after: not an object, nested deeply (validation is recursive), with
+ * names that reach a prototype, or with text that is not well-formed Unicode (different lone surrogates encode alike).
+ */
+export function refuseHostileJson(request: Request, _response: Response, next: NextFunction): void {
+  const body: unknown = request.body;
+  if (body === undefined) return next();
+  if (Array.isArray(body)) throw new ProblemException(problems.malformedRequest);
+  const pending = [{ value: body, pointer: '', depth: 0 }];
+  for (let item = pending.pop(); item; item = pending.pop()) {
+    const { value, pointer, depth } = item;
+    if (typeof value === 'string' && !value.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
+    if (typeof value !== 'object' || value === null) continue;
+    if (depth === MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
+    for (const [name, child] of Object.entries(value)) {
+      if (PROTOTYPE_NAMES.has(name)) refuseField(`${pointer}/${name}`, 'is not a field of this request');
+      pending.push({ value: child as unknown, pointer: `${pointer}/${pointerToken(name)}`, depth: depth + 1 });
+    }
+  }
+  next();
+}
+
+/** A field's name as a JSON Pointer token (RFC 6901), where it looks like a field's name and not like a payload. */
+export function pointerToken(name: string): string {
+  return /^[A-Za-z0-9_]{1,32}$/.test(name) ? name : '?';
+}
+
+function refuseField(pointer: string, detail: string): never {
+  const errors: FieldError[] = [{ pointer, detail }];
+  throw new ProblemException(problems.validationFailed, { errors });
+}

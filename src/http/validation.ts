@@ -1,0 +1,28 @@
+import { ValidationPipe, type ValidationError } from '@nestjs/common';
+import { ProblemException, type FieldError } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import { pointerToken } from './request-guards.js';
+
+/** Validates bodies and queries against their classes; fields that the class does not declare are refused. */
+export function validationPipe(): ValidationPipe {
+  return new ValidationPipe({
+    transform: true,
+    whitelist: true,
+    forbidNonWhitelisted: true,
+    forbidUnknownValues: true,
+    stopAtFirstError: true,
+    validationError: { target: false, value: false },
+    exceptionFactory: (errors) =>
+      new ProblemException(problems.validationFailed, { errors: errors.flatMap((error) => fieldErrors(error, '')) }),
+  });
+}
+
+function fieldErrors(error: ValidationError, parent: string): FieldError[] {
+  const pointer = `${parent}/${pointerToken(error.property)}`;
+  const own = Object.entries(error.constraints ?? {}).map(([rule, message]) => ({
+    pointer,
+    // The library's message for this rule quotes the name that was sent.
+    detail: rule === 'whitelistValidation' ? 'is not a field of this request' : message,
+  }));
+  return [...own, ...(error.children ?? []).flatMap((child) => fieldErrors(child, pointer))];
+}
