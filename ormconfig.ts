@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
-import { parseEnvironment, readVariables } from './src/config/environment.js';
+import { databaseUrlOf, readVariables } from './src/config/environment.js';
 import { migrationOptions } from './src/database/database-options.js';
 
 /** The DataSource of the TypeORM command line. */
-export default new DataSource(migrationOptions(parseEnvironment(readVariables()).databaseUrl));
+export default new DataSource(migrationOptions(databaseUrlOf(readVariables())));

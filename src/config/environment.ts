@@ -194,6 +194,16 @@ export function parseEnvironment(variables: Variables): Environment {
 }
 
 /**
+ * The one variable that the migrations need.
+ * @throws {InvalidEnvironment} when it is missing or no PostgreSQL URL
+ */
+export function databaseUrlOf(variables: Variables): string {
+  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
+  if (!parsed.success) throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
+  return parsed.data;
+}
+
+/**
  * The variables of this process, and below them those of the environment file.
  * Production reads no file: what it runs with is what it was given.
  * @param file path of the environment file; it need not exist

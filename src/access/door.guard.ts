@@ -1,0 +1,51 @@
+import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import { Environment } from '../config/environment.js';
+import { Doors } from './doors.js';
+import type { Door } from './principals.js';
+
+/**
+ * A guard that lets in whoever one of the doors recognises. With several, the first one that the request knocks
+ * at decides: a bad credential is not made good by another one.
+ */
+export function doorGuard(doors: readonly [Door, ...Door[]]): Type<CanActivate> {
+  @Injectable()
+  class DoorGuard implements CanActivate {
+    constructor(private readonly doors: Doors) {}
+
+    async canActivate(context: ExecutionContext): Promise<boolean> {
+      const http = context.switchToHttp();
+      const request = http.getRequest<Request>();
+      const door = doors.length === 1 ? doors[0] : doors.find((candidate) => this.doors.isKnockedAt(candidate, request));
+      if (!door) throw new ProblemException(problems.unauthenticated);
+      request.user = await this.doors.open(door, request, http.getResponse<Response>());
+      return true;
+    }
+  }
+  return mixin(DoorGuard);
+}
+
+export const UserGuard = doorGuard(['user']);
+export const AppGuard = doorGuard(['app']);
+export const NodeGuard = doorGuard(['node']);
+export const AdminGuard = doorGuard(['admin']);
+
+/** For routes that a service calls for someone else: its own credential must hold too, if it sent one or must. */
+@Injectable()
+export class ForwardingAppGuard implements CanActivate {
+  constructor(
+    private readonly doors: Doors,
+    private readonly environment: Environment,
+  ) {}
+
+  async canActivate(context: ExecutionContext): Promise<boolean> {
+    const http = context.switchToHttp();
+    const request = http.getRequest<Request>();
+    if (this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request)) {
+      await this.doors.open('app', request, http.getResponse<Response>());
+    }
+    return true;
+  }
+}

@@ -1,0 +1,77 @@
+import { Injectable } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import passport, { type Strategy } from 'passport';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems, type Problem } from '../common/problems.js';
+import type { SecurityEvent } from '../logging/security-events.js';
+import type { Door, Principal } from './principals.js';
+
+interface DoorDescription {
+  /** A request that carries any of these headers knocks at this door. */
+  readonly headers: readonly string[];
+  readonly problem: Problem;
+  readonly refusalEvent: SecurityEvent;
+}
+
+export const DOORS: Readonly<Record<Door, DoorDescription>> = {
+  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
+  app: {
+    headers: ['x-platform-app-id', 'x-platform-app-key'],
+    problem: problems.invalidAppCredentials,
+    refusalEvent: 'app.validation.failed',
+  },
+  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
+  admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
+};
+
+/** The same answer for every way of being refused at a door; the reason is for the log alone. */
+export function refusal(door: Door, reason: string, fields: Readonly<Record<string, string | undefined>> = {}): ProblemException {
+  const { problem, refusalEvent } = DOORS[door];
+  return new ProblemException(problem, { refusal: { event: refusalEvent, reason, fields: { door, ...fields } } });
+}
+
+/**
+ * The Passport strategy of each door. They are kept here and not in Passport's global table, so that several
+ * applications can live in one process.
+ */
+@Injectable()
+export class Doors {
+  private readonly strategies = new Map<Door, Strategy>();
+
+  install(door: Door, strategy: Strategy): void {
+    this.strategies.set(door, strategy);
+  }
+
+  isKnockedAt(door: Door, request: Request): boolean {
+    return DOORS[door].headers.some((name) => request.headers[name] !== undefined);
+  }
+
+  /**
+   * @returns whom the door's strategy recognised
+   * @throws {ProblemException} the door's 401; anything else that the strategy could not look up
+   */
+  async open(door: Door, request: Request, response: Response): Promise<Principal> {
+    const strategy = this.strategies.get(door);
+    if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
+    const principal = await new Promise<Principal | false>((resolve, reject) => {
+      const settle = (error: unknown, recognised?: Principal | false): void => {
+        if (error) reject(error as Error);
+        else resolve(recognised ?? false);
+      };
+      // Passport takes a strategy as well as a name; its types know only the name.
+      const authenticate = passport.authenticate(strategy as unknown as string, { session: false }, settle) as (
+        request: Request,
+        response: Response,
+        next: (error?: unknown) => void,
+      ) => void;
+      authenticate(request, response, reject);
+    });
+    if (principal) return principal;
+    if (door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '')) {
+      throw new ProblemException(problems.missingAccessToken, {
+        refusal: { event: DOORS.user.refusalEvent, reason: 'no_credential', fields: { door } },
+      });
+    }
+    throw refusal(door, 'no_credential');
+  }
+}
