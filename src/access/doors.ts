@@ -72,6 +72,6 @@ export class Doors {
         refusal: { event: DOORS.user.refusalEvent, reason: 'no_credential', fields: { door } },
       });
     }
-    throw refusal(door, 'no_credential');
+    throw refusal(door, 'not_accepted');
   }
 }

@@ -1,0 +1,45 @@
+import { Body, Controller, HttpCode, Post } from '@nestjs/common';
+import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { refusal } from '../access/doors.js';
+import { CurrentPrincipal, type AppPrincipal } from '../access/principals.js';
+import { RequireApp } from '../access/require.js';
+import { ServiceNameField } from '../common/fields.js';
+
+export class ValidateAppRequest {
+  @ServiceNameField('speech-to-text', true)
+  target?: string;
+}
+
+export class ValidAppResponse {
+  @ApiProperty({ enum: [true] })
+  valid!: true;
+
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  app_id!: string;
+
+  @ApiProperty({ example: 'command-orchestration' })
+  caller!: string;
+
+  @ApiProperty({ example: 'speech-to-text' })
+  target!: string;
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ValidateAppController {
+  @Post('validate-app')
+  @HttpCode(200)
+  @RequireApp()
+  @ApiOperation({
+    summary: 'Is this service who it says it is?',
+    description: 'Forward the headers that a service sent you, and name yourself as target: a key for another service is refused.',
+  })
+  @ApiBody({ type: ValidateAppRequest, required: false })
+  @ApiOkResponse({ type: ValidAppResponse })
+  validate(@CurrentPrincipal() app: AppPrincipal, @Body() { target }: ValidateAppRequest): ValidAppResponse {
+    if (target !== undefined && target !== app.target) {
+      throw refusal('app', 'other_target', { app_id: app.appId, caller: app.caller, target: app.target });
+    }
+    return { valid: true, app_id: app.appId, caller: app.caller, target: app.target };
+  }
+}

@@ -1,0 +1,93 @@
+import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { ApiBody, ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiSecurity, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { ApiProblems } from '../access/api-problems.js';
+import { Public } from '../access/require.js';
+import { problems } from '../common/problems.js';
+import { SecurityEvents } from '../logging/security-events.js';
+import { AccessTokens } from '../tokens/access-tokens.js';
+import type { Grant } from '../tokens/sessions.service.js';
+import { CredentialsRequest } from '../users/credentials.request.js';
+import { UserResponse } from '../users/user.response.js';
+import { LogoutRequest, RefreshRequest } from './auth.requests.js';
+import { AuthService } from './auth.service.js';
+import { TokenPairResponse } from './token-pair.response.js';
+
+@ApiTags('auth')
+@Controller('api/v0/auth')
+export class AuthController {
+  constructor(
+    private readonly auth: AuthService,
+    private readonly accessTokens: AccessTokens,
+    private readonly events: SecurityEvents,
+  ) {}
+
+  @Post('register')
+  @Public()
+  @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
+  @ApiOperation({ summary: 'Register a new user' })
+  @ApiCreatedResponse({ type: UserResponse })
+  async register(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
+    const user = await this.auth.register(email, password);
+    this.events.record('user.registered', request, { user_id: user.id });
+    return UserResponse.from(user);
+  }
+
+  @Post('login')
+  @HttpCode(200)
+  @Public()
+  @ApiProblems(problems.invalidCredentials, problems.hashingBusy)
+  @ApiOperation({ summary: 'Log in', description: 'An unknown address, a wrong password and a disabled account answer alike.' })
+  @ApiOkResponse({ type: TokenPairResponse })
+  async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
+    const grant = await this.auth.logIn(email, password);
+    this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
+    return this.tokenPair(grant);
+  }
+
+  @Post('refresh')
+  @HttpCode(200)
+  @Public()
+  @ApiProblems(problems.invalidRefreshToken)
+  @ApiOperation({
+    summary: 'Exchange a refresh token for a new pair',
+    description:
+      'The old token is used up. Sent again within the grace it returns the same new refresh token (the answer was lost); ' +
+      'later, or once the new one was used, it ends the session.',
+  })
+  @ApiOkResponse({ type: TokenPairResponse })
+  async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
+    const grant = await this.auth.refresh(body.refresh_token);
+    this.events.record('session.refreshed', request, { user_id: grant.userId, session_id: grant.sessionId });
+    return this.tokenPair(grant);
+  }
+
+  @Post('logout')
+  @HttpCode(204)
+  @Public()
+  @ApiSecurity('user')
+  @ApiSecurity({})
+  @ApiProblems(problems.nothingToLogOut, problems.invalidAccessToken)
+  @ApiOperation({ summary: 'End a session', description: 'By its refresh token, by an access token as bearer, or both.' })
+  @ApiBody({ type: LogoutRequest, required: false })
+  @ApiNoContentResponse({ description: 'The session has ended, now or before' })
+  async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
+    for (const { userId, sessionId } of await this.auth.logOut(body.refresh_token, bearerOf(request))) {
+      this.events.record('session.ended', request, { user_id: userId, session_id: sessionId, reason: 'logout' });
+    }
+  }
+
+  private tokenPair(grant: Grant): TokenPairResponse {
+    return {
+      access_token: this.accessTokens.sign(grant),
+      refresh_token: grant.refreshToken,
+      token_type: 'Bearer',
+      expires_in: this.accessTokens.ttlSeconds,
+    };
+  }
+}
+
+/** @returns the bearer token, or whatever else stands in the header and is none; undefined without the header */
+function bearerOf(request: Request): string | undefined {
+  return request.headers.authorization?.replace(/^bearer +/i, '');
+}

@@ -1,0 +1,59 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { IsNull, MoreThan, type Repository } from 'typeorm';
+import { Clock } from '../common/clock.js';
+import { isId, newId } from '../common/ids.js';
+import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import { KeyStore } from '../credentials/key-store.js';
+import { NodeDevice } from './node-device.entity.js';
+
+export interface NodeIdentity {
+  readonly household_id: string;
+}
+
+/** Injection token of the nodes' keys. */
+export const NODE_KEYS = Symbol('NODE_KEYS');
+export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
+
+export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
+export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
+
+/** The register of nodes. What happens to their keys is in {@link KeyStore}. */
+@Injectable()
+export class NodesService {
+  constructor(
+    @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
+    @Inject(NODE_KEYS) readonly keys: NodeKeys,
+    private readonly clock: Clock,
+  ) {}
+
+  async register(registration: NodeRegistration): Promise<{ node: NodeDevice; key: string }> {
+    const { key, columns } = this.keys.issue();
+    const now = this.clock.now();
+    const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    await this.nodes.insert(node);
+    return { node, key };
+  }
+
+  /** @throws {ProblemException} not_found, also for an id that is no UUID */
+  async find(id: string): Promise<NodeDevice> {
+    const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
+    if (!node) throw new ProblemException(problems.notFound);
+    return node;
+  }
+
+  async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
+    const where = { ...(householdId !== undefined && { householdId }), ...(page.after !== undefined && { id: MoreThan(page.after) }) };
+    return pageOf(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+  }
+
+  /** @throws {ProblemException} not_found; credential_revoked */
+  async update(id: string, change: NodeChange): Promise<NodeDevice> {
+    await this.find(id);
+    const { affected } = await this.nodes.update({ id, revokedAt: IsNull() }, { ...change, updatedAt: this.clock.now() });
+    if (!affected) throw new ProblemException(problems.credentialRevoked);
+    return this.find(id);
+  }
+}

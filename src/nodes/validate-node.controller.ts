@@ -1,0 +1,31 @@
+import { Controller, HttpCode, Post } from '@nestjs/common';
+import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { CurrentPrincipal, type NodePrincipal } from '../access/principals.js';
+import { RequireNode } from '../access/require.js';
+
+export class ValidNodeResponse {
+  @ApiProperty({ enum: [true] })
+  valid!: true;
+
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  node_id!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10' })
+  household_id!: string;
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ValidateNodeController {
+  @Post('validate-node')
+  @HttpCode(200)
+  @RequireNode()
+  @ApiOperation({
+    summary: 'Is this node who it says it is?',
+    description: 'Forward the X-API-Key that a node sent. Send your own app credential too: then both must hold.',
+  })
+  @ApiOkResponse({ type: ValidNodeResponse })
+  validate(@CurrentPrincipal() node: NodePrincipal): ValidNodeResponse {
+    return { valid: true, node_id: node.nodeId, household_id: node.householdId };
+  }
+}

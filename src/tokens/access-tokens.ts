@@ -1,0 +1,64 @@
+import { Injectable } from '@nestjs/common';
+import { JwtService } from '@nestjs/jwt';
+import { Clock } from '../common/clock.js';
+import { newId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
+import type { Grant } from './sessions.service.js';
+
+/** What an access token says (RFC 7519 §4.1). */
+export interface AccessTokenClaims {
+  readonly iss: string;
+  readonly sub: string;
+  readonly sid: string;
+  readonly jti: string;
+  readonly iat: number;
+  readonly exp: number;
+  readonly email: string;
+}
+
+/** `{"alg":"HS256","typ":"JWT"}`: the header of every token that this service signs. `kid`, `jwk`, `jku` and `crit` have no place in it. */
+const HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
+
+export function hasOurHeader(token: string): boolean {
+  return token.startsWith(HEADER);
+}
+
+export function isComplete(claims: Partial<AccessTokenClaims>): claims is AccessTokenClaims {
+  return typeof claims.exp === 'number' && typeof claims.sub === 'string' && typeof claims.sid === 'string';
+}
+
+/** Signs access tokens, and reads them for the flows; the user door verifies them on its own (see user.strategy.ts). */
+@Injectable()
+export class AccessTokens {
+  readonly ttlSeconds: number;
+
+  constructor(
+    private readonly jwt: JwtService,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+  ) {
+    this.ttlSeconds = environment.accessTokenTtlMinutes * 60;
+  }
+
+  sign({ userId, sessionId, email }: Omit<Grant, 'refreshToken'>): string {
+    const { jwtIssuer, jwtAudience } = this.environment;
+    const iat = Math.floor(this.clock.now().getTime() / 1_000);
+    const exp = iat + this.ttlSeconds;
+    const claims: AccessTokenClaims = { iss: jwtIssuer, sub: userId, sid: sessionId, jti: newId(), iat, exp, email };
+    return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) });
+  }
+
+  /**
+   * Reads a token that may have expired: to log out it is as good as a fresh one.
+   * @returns undefined for anything that this service did not sign
+   */
+  readExpired(token: string): AccessTokenClaims | undefined {
+    if (!hasOurHeader(token)) return undefined;
+    try {
+      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, { ignoreExpiration: true });
+      return isComplete(claims) ? claims : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+}

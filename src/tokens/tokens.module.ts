@@ -1,0 +1,31 @@
+import { Module } from '@nestjs/common';
+import { JwtModule } from '@nestjs/jwt';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { Environment } from '../config/environment.js';
+import { signingKey } from '../crypto/secret.js';
+import { AccessTokens } from './access-tokens.js';
+import { RefreshTokens } from './refresh-token.js';
+import { Session } from './session.entity.js';
+import { SessionsService } from './sessions.service.js';
+import { UserStrategy } from './user.strategy.js';
+
+@Module({
+  imports: [
+    TypeOrmModule.forFeature([Session]),
+    JwtModule.registerAsync({
+      inject: [Environment],
+      useFactory: ({ secretKey, jwtIssuer, jwtAudience }: Environment) => ({
+        secret: signingKey(secretKey),
+        signOptions: { algorithm: 'HS256' },
+        verifyOptions: {
+          algorithms: ['HS256'],
+          issuer: jwtIssuer,
+          ...(jwtAudience !== undefined && { audience: jwtAudience }),
+        },
+      }),
+    }),
+  ],
+  providers: [AccessTokens, RefreshTokens, SessionsService, UserStrategy],
+  exports: [AccessTokens, SessionsService],
+})
+export class TokensModule {}

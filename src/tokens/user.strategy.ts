@@ -1,0 +1,46 @@
+import { Injectable } from '@nestjs/common';
+import { PassportStrategy } from '@nestjs/passport';
+import { ExtractJwt, Strategy } from 'passport-jwt';
+import { Doors, refusal } from '../access/doors.js';
+import type { UserPrincipal } from '../access/principals.js';
+import { Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import { signingKey } from '../crypto/secret.js';
+import { hasOurHeader, isComplete, type AccessTokenClaims } from './access-tokens.js';
+import { SessionsService } from './sessions.service.js';
+
+/** The user door: a bearer token that we signed (RFC 6750, RFC 8725), of a session that goes on and a user who is active. */
+@Injectable()
+export class UserStrategy extends PassportStrategy(Strategy, 'user') {
+  constructor(
+    doors: Doors,
+    environment: Environment,
+    private readonly sessions: SessionsService,
+    private readonly clock: Clock,
+  ) {
+    const key = signingKey(environment.secretKey);
+    super({
+      jwtFromRequest: ExtractJwt.fromAuthHeaderAsBearerToken(),
+      secretOrKeyProvider: (_request, token: string, done) => {
+        if (hasOurHeader(token)) done(null, key as unknown as string);
+        else done(refusal('user', 'foreign_header'));
+      },
+      algorithms: ['HS256'],
+      issuer: environment.jwtIssuer,
+      ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
+      // Checked below, against the injected clock.
+      ignoreExpiration: true,
+    });
+    doors.install('user', this);
+  }
+
+  async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
+    if (!isComplete(claims)) throw refusal('user', 'incomplete_claims');
+    const { sub: userId, sid: sessionId, exp } = claims;
+    if (exp * 1_000 <= this.clock.now().getTime()) throw refusal('user', 'expired', { user_id: userId });
+    if (!(await this.sessions.isLive(sessionId, userId))) {
+      throw refusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
+    }
+    return { door: 'user', userId, sessionId };
+  }
+}

@@ -1,0 +1,19 @@
+import { ApiProperty } from '@nestjs/swagger';
+import { EmailField } from '../common/email.js';
+import { CharactersBetween } from '../common/fields.js';
+
+/** An e-mail address and a password: to register and to log in. */
+export class CredentialsRequest {
+  @EmailField()
+  email!: string;
+
+  @ApiProperty({
+    format: 'password',
+    minLength: 1,
+    maxLength: 256,
+    description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
+    example: 'correct horse battery staple',
+  })
+  @CharactersBetween(1, 256)
+  password!: string;
+}

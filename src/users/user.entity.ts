@@ -1,0 +1,24 @@
+import { Column, Entity, PrimaryColumn, Unique } from 'typeorm';
+import type { PasswordHash } from '../crypto/password-hasher.js';
+
+@Entity('users')
+@Unique('users_email_key', ['email'])
+export class User {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'users_pkey' })
+  id!: string;
+
+  @Column({ type: 'text' })
+  email!: string;
+
+  @Column({ name: 'password_hash', type: 'text' })
+  passwordHash!: PasswordHash;
+
+  @Column({ name: 'is_active', type: 'boolean' })
+  isActive!: boolean;
+
+  @Column({ name: 'created_at', type: 'timestamptz' })
+  createdAt!: Date;
+
+  @Column({ name: 'updated_at', type: 'timestamptz' })
+  updatedAt!: Date;
+}

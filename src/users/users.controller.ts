@@ -1,0 +1,35 @@
+import { Controller, Get, Param } from '@nestjs/common';
+import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import { ApiProblems } from '../access/api-problems.js';
+import { CurrentPrincipal, type Principal, type UserPrincipal } from '../access/principals.js';
+import { RequireAnyOf, RequireUser } from '../access/require.js';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import { UserResponse } from './user.response.js';
+import { UsersService } from './users.service.js';
+
+@ApiTags('users')
+@Controller('api/v0/users')
+export class UsersController {
+  constructor(private readonly users: UsersService) {}
+
+  @Get('me')
+  @RequireUser()
+  @ApiProblems(problems.notFound)
+  @ApiOperation({ summary: 'The user who is logged in' })
+  @ApiOkResponse({ type: UserResponse })
+  async me(@CurrentPrincipal() principal: UserPrincipal): Promise<UserResponse> {
+    return UserResponse.from(await this.users.find(principal.userId));
+  }
+
+  @Get(':id')
+  @RequireAnyOf('admin', 'app', 'user')
+  @ApiProblems(problems.notFound)
+  @ApiOperation({ summary: 'A user by id', description: "A user sees only themself; to them another user's id is unknown." })
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOkResponse({ type: UserResponse })
+  async one(@Param('id') id: string, @CurrentPrincipal() principal: Principal): Promise<UserResponse> {
+    if (principal.door === 'user' && principal.userId !== id.toLowerCase()) throw new ProblemException(problems.notFound);
+    return UserResponse.from(await this.users.find(id));
+  }
+}

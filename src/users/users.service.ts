@@ -1,0 +1,107 @@
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { MoreThan, type Repository } from 'typeorm';
+import { Clock } from '../common/clock.js';
+import { isId, newId } from '../common/ids.js';
+import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import { PasswordHasher } from '../crypto/password-hasher.js';
+import { violatedConstraint } from '../database/database-failure.js';
+import { Database } from '../database/database.js';
+import { PasswordPolicy } from './password-policy.js';
+import { User } from './user.entity.js';
+
+const READ_BY_EMAIL = {
+  name: 'users_read_by_email',
+  text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
+};
+
+export type VerifiedUser = Pick<User, 'id' | 'email'>;
+export type PasswordVerdict =
+  | { readonly valid: true; readonly user: VerifiedUser }
+  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
+
+/** Accounts and their passwords. Sessions are not its business. */
+@Injectable()
+export class UsersService {
+  constructor(
+    @InjectRepository(User) private readonly users: Repository<User>,
+    private readonly database: Database,
+    private readonly hasher: PasswordHasher,
+    private readonly policy: PasswordPolicy,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * @param email canonical
+   * @throws {ProblemException} validation_failed; email_taken; hashing_busy
+   */
+  async register(email: string, password: string): Promise<User> {
+    this.policy.accept(password);
+    const passwordHash = await this.hasher.hash(password);
+    const now = this.clock.now();
+    const user = this.users.create({ id: newId(), email, passwordHash, isActive: true, createdAt: now, updatedAt: now });
+    try {
+      await this.users.insert(user);
+    } catch (error) {
+      if (violatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
+      throw error;
+    }
+    return user;
+  }
+
+  /**
+   * One read and one bcrypt, whoever asks: unknown, wrong and disabled cost the same.
+   * @param email canonical
+   * @throws {ProblemException} hashing_busy
+   */
+  async verifyPassword(email: string, password: string): Promise<PasswordVerdict> {
+    const user = await this.database.row<User>(READ_BY_EMAIL, [email]);
+    const matches = await this.hasher.verify(password, user?.passwordHash);
+    if (!user) return { valid: false, reason: 'unknown' };
+    if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
+    if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
+    if (this.hasher.isOutdated(user.passwordHash)) await this.rehash(user, password);
+    return { valid: true, user };
+  }
+
+  /** @throws {ProblemException} not_found, also for an id that is no UUID */
+  async find(id: string): Promise<User> {
+    const user = isId(id) ? await this.users.findOneBy({ id }) : null;
+    if (!user) throw new ProblemException(problems.notFound);
+    return user;
+  }
+
+  async list(page: PageRequest, email?: string): Promise<Page<User>> {
+    const where = { ...(email !== undefined && { email }), ...(page.after !== undefined && { id: MoreThan(page.after) }) };
+    return pageOf(await this.users.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+  }
+
+  /** @throws {ProblemException} not_found */
+  async setActive(id: string, isActive: boolean): Promise<User> {
+    const user = await this.find(id);
+    const updatedAt = this.clock.now();
+    const { affected } = await this.users.update({ id }, { isActive, updatedAt });
+    if (!affected) throw new ProblemException(problems.notFound);
+    return { ...user, isActive, updatedAt };
+  }
+
+  /**
+   * Deletes the account; its sessions go with it.
+   * @throws {ProblemException} not_found
+   */
+  async delete(id: string): Promise<void> {
+    const { affected } = isId(id) ? await this.users.delete({ id }) : { affected: 0 };
+    if (!affected) throw new ProblemException(problems.notFound);
+  }
+
+  /** Brings a hash up to the live cost, unless the password changed meanwhile. A full queue leaves it for next time. */
+  private async rehash({ id, passwordHash }: User, password: string): Promise<void> {
+    try {
+      await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password) });
+    } catch (error) {
+      if (!(error instanceof ProblemException)) throw error;
+    }
+  }
+}
