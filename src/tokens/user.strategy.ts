@@ -23,7 +23,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
       jwtFromRequest: ExtractJwt.fromAuthHeaderAsBearerToken(),
       secretOrKeyProvider: (_request, token: string, done) => {
         if (hasOurHeader(token)) done(null, key as unknown as string);
-        else done(refusal('user', 'foreign_header'));
+        else done(new Error('a header that this service does not write'));
       },
       algorithms: ['HS256'],
       issuer: environment.jwtIssuer,

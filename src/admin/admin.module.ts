@@ -1,0 +1,16 @@
+import { Module } from '@nestjs/common';
+import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
+import { NodesModule } from '../nodes/nodes.module.js';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { UsersModule } from '../users/users.module.js';
+import { AdminStrategy } from './admin.strategy.js';
+import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
+import { NodesAdminController } from './nodes.admin.controller.js';
+import { UsersAdminController } from './users.admin.controller.js';
+
+@Module({
+  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule],
+  controllers: [UsersAdminController, AppCredentialsAdminController, NodesAdminController],
+  providers: [AdminStrategy],
+})
+export class AdminModule {}

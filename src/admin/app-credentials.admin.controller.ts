@@ -1,0 +1,85 @@
+import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req } from '@nestjs/common';
+import { ApiBody, ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { ApiProblems } from '../access/api-problems.js';
+import { RequireAdmin } from '../access/require.js';
+import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { pageRequest } from '../common/page.js';
+import { problems } from '../common/problems.js';
+import { Environment } from '../config/environment.js';
+import { SecurityEvents } from '../logging/security-events.js';
+import * as messages from './app-credential.messages.js';
+import { momentOf, RotateRequest } from './key.responses.js';
+
+@ApiTags('admin: app credentials')
+@Controller('api/v0/admin/app-credentials')
+export class AppCredentialsAdminController {
+  constructor(
+    private readonly credentials: AppCredentialsService,
+    private readonly events: SecurityEvents,
+    private readonly environment: Environment,
+  ) {}
+
+  @Post()
+  @RequireAdmin()
+  @ApiProblems(problems.appCredentialExists)
+  @ApiOperation({ summary: 'Mint a credential for a pair of services', description: 'The app_key is shown this once.' })
+  @ApiCreatedResponse({ type: messages.IssuedAppCredentialResponse })
+  async mint(@Req() request: Request, @Body() body: messages.MintAppCredentialRequest): Promise<messages.IssuedAppCredentialResponse> {
+    const { caller, target, expires_at } = body;
+    const { credential, key } = await this.credentials.mint(caller, target, momentOf(expires_at ?? null));
+    this.events.record('admin.app_credential.minted', request, { app_id: credential.id, caller, target });
+    return messages.IssuedAppCredentialResponse.issued(credential, key);
+  }
+
+  @Get()
+  @RequireAdmin()
+  @ApiOperation({ summary: 'List app credentials', description: 'Revoked ones too: see revoked_at.' })
+  @ApiOkResponse({ type: messages.AppCredentialPageResponse })
+  async list(@Query() query: messages.AppCredentialsQuery): Promise<messages.AppCredentialPageResponse> {
+    const filter = { caller: query.caller, target: query.target };
+    return messages.AppCredentialPageResponse.from(await this.credentials.list(pageRequest(query), filter));
+  }
+
+  @Get(':app_id')
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'app_id', format: 'uuid' })
+  @ApiOperation({ summary: 'One app credential' })
+  @ApiOkResponse({ type: messages.AppCredentialResponse })
+  async one(@Param('app_id') id: string): Promise<messages.AppCredentialResponse> {
+    return messages.AppCredentialResponse.from(await this.credentials.find(id));
+  }
+
+  @Delete(':app_id')
+  @HttpCode(204)
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'app_id', format: 'uuid' })
+  @ApiOperation({ summary: 'Revoke an app credential', description: 'Its key is refused from the next call on. The row stays for the record.' })
+  @ApiNoContentResponse()
+  async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
+    const { id: appId, caller, target } = await this.credentials.find(id);
+    await this.credentials.keys.revoke(appId);
+    this.events.record('admin.app_credential.revoked', request, { app_id: appId, caller, target });
+  }
+
+  @Post(':app_id/rotate')
+  @HttpCode(200)
+  @RequireAdmin()
+  @ApiProblems(problems.notFound, problems.credentialRevoked)
+  @ApiParam({ name: 'app_id', format: 'uuid' })
+  @ApiBody({ type: RotateRequest, required: false })
+  @ApiOperation({ summary: 'Give a pair a new key', description: 'The old key works until the new one is first used or the overlap ends.' })
+  @ApiOkResponse({ type: messages.IssuedAppCredentialResponse })
+  async rotate(
+    @Req() request: Request,
+    @Param('app_id') id: string,
+    @Body() body: RotateRequest,
+  ): Promise<messages.IssuedAppCredentialResponse> {
+    const { id: appId, caller, target } = await this.credentials.find(id);
+    const key = await this.credentials.keys.rotate(appId, body.overlap_hours ?? this.environment.keyOverlapHours);
+    this.events.record('admin.app_credential.rotated', request, { app_id: appId, caller, target });
+    return messages.IssuedAppCredentialResponse.issued(await this.credentials.find(appId), key);
+  }
+}

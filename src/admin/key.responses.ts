@@ -1,0 +1,63 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsInt, IsOptional, Max, Min } from 'class-validator';
+import type { KeyColumns } from '../credentials/key-columns.js';
+
+const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
+const MAYBE = { ...MOMENT, nullable: true, example: null } as const;
+const MOST_OVERLAP_HOURS = 8_760;
+
+/** What every credential tells about its key, and nothing that could be used as one. */
+export abstract class KeyResponse {
+  @ApiProperty(MOMENT)
+  created_at!: string;
+
+  @ApiProperty(MOMENT)
+  updated_at!: string;
+
+  @ApiProperty({ ...MAYBE, description: 'refused from this moment on' })
+  expires_at!: string | null;
+
+  @ApiProperty({ ...MAYBE, description: 'refused since this moment' })
+  revoked_at!: string | null;
+
+  @ApiProperty(MAYBE)
+  rotated_at!: string | null;
+
+  @ApiProperty({ ...MAYBE, description: 'until then the key before the last rotation works too, unless the new one is used first' })
+  previous_key_expires_at!: string | null;
+
+  @ApiProperty({ ...MAYBE, description: 'kept with a delay of up to a minute' })
+  last_used_at!: string | null;
+
+  protected static keyFields(row: KeyColumns): KeyResponse {
+    return {
+      created_at: row.createdAt.toISOString(),
+      updated_at: row.updatedAt.toISOString(),
+      expires_at: row.expiresAt?.toISOString() ?? null,
+      revoked_at: row.revokedAt?.toISOString() ?? null,
+      rotated_at: row.rotatedAt?.toISOString() ?? null,
+      previous_key_expires_at: row.previousKeyExpiresAt?.toISOString() ?? null,
+      last_used_at: row.lastUsedAt?.toISOString() ?? null,
+    };
+  }
+}
+
+export class RotateRequest {
+  @ApiPropertyOptional({
+    type: 'integer',
+    minimum: 0,
+    maximum: MOST_OVERLAP_HOURS,
+    description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
+    example: 24,
+  })
+  @IsOptional()
+  @IsInt({ message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
+  @Min(0, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
+  @Max(MOST_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
+  overlap_hours?: number;
+}
+
+/** An ISO 8601 moment from the wire; null and undefined stay what they are. */
+export function momentOf<T extends null | undefined>(text: string | T): Date | T {
+  return typeof text === 'string' ? new Date(text) : text;
+}

@@ -1,0 +1,76 @@
+import { ApiProperty } from '@nestjs/swagger';
+import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
+import { PageQuery, type Page } from '../common/page.js';
+import type { NodeDevice } from '../nodes/node-device.entity.js';
+import { KeyResponse } from './key.responses.js';
+
+const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+
+export class RegisterNodeRequest {
+  @UuidField({ example: HOUSEHOLD })
+  household_id!: string;
+
+  @LabelField('kitchen')
+  room!: string;
+
+  @LabelField('speaker')
+  name!: string;
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export class UpdateNodeRequest {
+  @LabelField('living room', true)
+  room?: string;
+
+  @LabelField('lamp', true)
+  name?: string;
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export class NodesQuery extends PageQuery {
+  @UuidField({ example: HOUSEHOLD, optional: true, description: 'only nodes of this household' })
+  household_id?: string;
+}
+
+export class NodeResponse extends KeyResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  node_id!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: HOUSEHOLD })
+  household_id!: string;
+
+  @ApiProperty({ example: 'kitchen' })
+  room!: string;
+
+  @ApiProperty({ example: 'speaker' })
+  name!: string;
+
+  static from(node: NodeDevice): NodeResponse {
+    return { node_id: node.id, household_id: node.householdId, room: node.room, name: node.name, ...KeyResponse.keyFields(node) };
+  }
+}
+
+export class IssuedNodeResponse extends NodeResponse {
+  @ApiProperty({ description: 'shown this once', example: 'pa_node_kJ3…' })
+  api_key!: string;
+
+  static issued(node: NodeDevice, key: string): IssuedNodeResponse {
+    return { ...NodeResponse.from(node), api_key: key };
+  }
+}
+
+export class NodePageResponse {
+  @ApiProperty({ type: [NodeResponse] })
+  items!: NodeResponse[];
+
+  @ApiProperty({ type: String, nullable: true, example: null })
+  next_cursor!: string | null;
+
+  static from(page: Page<NodeDevice>): NodePageResponse {
+    return { items: page.items.map((node) => NodeResponse.from(node)), next_cursor: page.nextCursor };
+  }
+}

@@ -1,0 +1,103 @@
+import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { ApiProblems } from '../access/api-problems.js';
+import { RequireAdmin } from '../access/require.js';
+import { PageQuery, pageRequest } from '../common/page.js';
+import { problems } from '../common/problems.js';
+import { SecurityEvents } from '../logging/security-events.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { CredentialsRequest } from '../users/credentials.request.js';
+import { UserPageResponse, UserResponse } from '../users/user.response.js';
+import { UsersService } from '../users/users.service.js';
+import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.messages.js';
+
+@ApiTags('admin: users')
+@Controller('api/v0/admin/users')
+export class UsersAdminController {
+  constructor(
+    private readonly users: UsersService,
+    private readonly sessions: SessionsService,
+    private readonly events: SecurityEvents,
+  ) {}
+
+  @Post()
+  @RequireAdmin()
+  @ApiProblems(problems.emailTaken, problems.hashingBusy)
+  @ApiOperation({ summary: 'Create a user', description: 'Also while registration is closed.' })
+  @ApiCreatedResponse({ type: UserResponse })
+  async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
+    const user = await this.users.register(email, password);
+    this.events.record('admin.user.created', request, { user_id: user.id });
+    return UserResponse.from(user);
+  }
+
+  @Get()
+  @RequireAdmin()
+  @ApiOperation({ summary: 'List users' })
+  @ApiOkResponse({ type: UserPageResponse })
+  async list(@Query() query: UsersQuery): Promise<UserPageResponse> {
+    return UserPageResponse.from(await this.users.list(pageRequest(query), query.email));
+  }
+
+  @Get(':id')
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({ summary: 'One user' })
+  @ApiOkResponse({ type: UserResponse })
+  async one(@Param('id') id: string): Promise<UserResponse> {
+    return UserResponse.from(await this.users.find(id));
+  }
+
+  @Patch(':id')
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({ summary: 'Disable or enable a user', description: 'Disabling ends all of their sessions.' })
+  @ApiOkResponse({ type: UserResponse })
+  async update(@Req() request: Request, @Param('id') id: string, @Body() { is_active }: UpdateUserRequest): Promise<UserResponse> {
+    const user = await this.users.setActive(id, is_active);
+    // After the user is disabled no session can start: this ends the last one.
+    const count = is_active ? 0 : await this.sessions.endAll(user.id, 'disabled');
+    this.events.record('admin.user.updated', request, { user_id: user.id, reason: is_active ? 'enabled' : 'disabled', count });
+    return UserResponse.from(user);
+  }
+
+  @Delete(':id')
+  @HttpCode(204)
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({ summary: 'Delete a user', description: 'And all of their sessions, for good.' })
+  @ApiNoContentResponse()
+  async delete(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    const { id: userId } = await this.users.find(id);
+    await this.users.delete(userId);
+    this.events.record('admin.user.deleted', request, { user_id: userId });
+  }
+
+  @Get(':id/sessions')
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({ summary: 'List the sessions of a user', description: 'Ended ones too, until they are purged.' })
+  @ApiOkResponse({ type: SessionPageResponse })
+  async listSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
+    const { id: userId } = await this.users.find(id);
+    return SessionPageResponse.from(await this.sessions.list(userId, pageRequest(query)));
+  }
+
+  @Delete(':id/sessions')
+  @HttpCode(204)
+  @RequireAdmin()
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({ summary: 'End all sessions of a user' })
+  @ApiNoContentResponse()
+  async endSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    const { id: userId } = await this.users.find(id);
+    const count = await this.sessions.endAll(userId, 'admin');
+    this.events.record('admin.user.sessions_revoked', request, { user_id: userId, count });
+  }
+}

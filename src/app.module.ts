@@ -1,0 +1,43 @@
+import { type DynamicModule, Module } from '@nestjs/common';
+import { AccessModule } from './access/access.module.js';
+import { AdminModule } from './admin/admin.module.js';
+import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
+import { AuthModule } from './auth/auth.module.js';
+import { ConfigModule } from './config/config.module.js';
+import type { Environment } from './config/environment.js';
+import { CryptoModule } from './crypto/crypto.module.js';
+import { DatabaseModule } from './database/database.module.js';
+import { HealthModule } from './health/health.module.js';
+import { LoggingModule } from './logging/logging.module.js';
+import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { NodesModule } from './nodes/nodes.module.js';
+import { TokensModule } from './tokens/tokens.module.js';
+import { UsersModule } from './users/users.module.js';
+
+/** The table of contents. */
+@Module({})
+export class AppModule {
+  static forRoot(environment: Environment): DynamicModule {
+    return {
+      module: AppModule,
+      imports: [
+        // What everything stands on
+        ConfigModule.forRoot(environment),
+        LoggingModule,
+        CryptoModule,
+        DatabaseModule,
+        AccessModule,
+        // The stores and their doors
+        UsersModule,
+        TokensModule,
+        AppCredentialsModule,
+        NodesModule,
+        HealthModule,
+        // The flows above them
+        AuthModule,
+        AdminModule,
+        MaintenanceModule,
+      ],
+    };
+  }
+}

@@ -1,0 +1,27 @@
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import helmet from 'helmet';
+import { serveDocs } from './docs.js';
+import { Environment } from './config/environment.js';
+import { ProblemFilter } from './http/problem.filter.js';
+import * as guards from './http/request-guards.js';
+import { requestLog } from './http/request-log.js';
+import { validationPipe } from './http/validation.js';
+import { Log } from './logging/log.js';
+import { SecurityEvents } from './logging/security-events.js';
+
+/** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
+export function configureApp(app: NestExpressApplication): void {
+  const log = app.get(Log);
+  app.useLogger(log);
+  app.set('etag', false);
+  app.set('trust proxy', app.get(Environment).trustProxy);
+  app.disable('x-powered-by');
+  app.use(requestLog(log), guards.answerHeaders);
+  // Swagger UI styles itself inline; no script is inline.
+  app.use('/docs', helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } }));
+  app.use(guards.refuseDuplicateCredentials, guards.refuseOtherMedia, guards.readJson, guards.refuseHostileJson);
+  app.use(guards.prefixAliases);
+  app.useGlobalPipes(validationPipe());
+  app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
+  serveDocs(app);
+}

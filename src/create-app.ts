@@ -1,0 +1,18 @@
+import { NestFactory } from '@nestjs/core';
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import { AppModule } from './app.module.js';
+import type { Environment } from './config/environment.js';
+import { configureApp } from './configure-app.js';
+import { LinkedExpressAdapter } from './http/linked-express.adapter.js';
+
+/** The application, configured and connected, not yet listening. */
+export async function createApp(environment: Environment): Promise<NestExpressApplication> {
+  const app = await NestFactory.create<NestExpressApplication>(AppModule.forRoot(environment), new LinkedExpressAdapter(), {
+    bodyParser: false,
+    abortOnError: false,
+    logger: ['error', 'warn', 'fatal'],
+  });
+  configureApp(app);
+  await app.init();
+  return app;
+}

@@ -1,0 +1,101 @@
+import { Controller, Get, Res } from '@nestjs/common';
+import { ApiOkResponse, ApiOperation, ApiProperty, ApiPropertyOptional, ApiServiceUnavailableResponse, ApiTags } from '@nestjs/swagger';
+import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
+import type { Response } from 'express';
+import { DataSource } from 'typeorm';
+import { Public } from '../access/require.js';
+import { problems } from '../common/problems.js';
+import { Environment } from '../config/environment.js';
+import { Readiness } from './readiness.js';
+
+const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
+
+export class HealthResponse {
+  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' })
+  status!: string;
+
+  @ApiPropertyOptional({ ...INDICATORS, example: { database: { status: 'up' } } })
+  info?: object;
+
+  @ApiPropertyOptional({ ...INDICATORS, example: {} })
+  error?: object;
+
+  @ApiProperty({ ...INDICATORS, example: { database: { status: 'up' } } })
+  details!: object;
+}
+
+export class LiveResponse {
+  @ApiProperty({ enum: ['ok'] })
+  status!: 'ok';
+}
+
+@ApiTags('health')
+@Controller('health')
+export class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly indicators: HealthIndicatorService,
+    private readonly dataSource: DataSource,
+    private readonly readiness: Readiness,
+    private readonly environment: Environment,
+  ) {}
+
+  @Get()
+  @Public()
+  @ApiOperation({ summary: 'Ready to serve?', description: 'The logging service being down is shown, and is no reason for a 503.' })
+  @ApiOkResponse({ type: HealthResponse })
+  @ApiServiceUnavailableResponse({ type: HealthResponse, description: 'The database cannot be used, or the service is stopping' })
+  async ready(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
+    const result = await this.check();
+    if (result.status === 'error' || result.status === 'shutting_down') {
+      response.status(503).setHeader('Retry-After', problems.unavailable.retryAfterSeconds);
+    }
+    return result;
+  }
+
+  @Get('live')
+  @Public()
+  @ApiOperation({ summary: 'Alive?', description: 'Answers while the process can answer at all.' })
+  @ApiOkResponse({ type: LiveResponse })
+  live(): LiveResponse {
+    return { status: 'ok' };
+  }
+
+  private async check(): Promise<HealthCheckResult> {
+    try {
+      return await this.health.check([() => this.database(), () => this.loggingService(), () => this.service()]);
+    } catch (error) {
+      // Terminus throws its report when something is down.
+      if (error instanceof Error && 'getResponse' in error) return (error as { getResponse(): HealthCheckResult }).getResponse();
+      throw error;
+    }
+  }
+
+  private service() {
+    const indicator = this.indicators.check('service');
+    return this.readiness.isDraining ? indicator.down('shutting down') : indicator.up();
+  }
+
+  private async database() {
+    const indicator = this.indicators.check('database');
+    const ping = await indicator
+      .attempt(async () => {
+        await this.dataSource.query('SELECT 1');
+      })
+      .withTimeout(this.environment.healthTimeoutMs);
+    // The driver's own words stay here.
+    return ping.database.status === 'up' ? indicator.up() : indicator.down('cannot be used');
+  }
+
+  private async loggingService() {
+    const indicator = this.indicators.check('logging_service');
+    const { loggingServiceUrl, healthTimeoutMs } = this.environment;
+    if (loggingServiceUrl === undefined) return indicator.up({ message: 'not configured: the console is used' });
+    const ping = await indicator
+      .attempt(async ({ signal }) => {
+        await fetch(loggingServiceUrl, { method: 'HEAD', redirect: 'manual', signal });
+      })
+      .withTimeout(healthTimeoutMs);
+    return ping.logging_service.status === 'up' ? indicator.up() : indicator.degraded('cannot be reached: the console is used');
+  }
+}

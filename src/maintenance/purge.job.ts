@@ -1,0 +1,52 @@
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { addDays, Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import { errorFields, Log } from '../logging/log.js';
+import { NodesService } from '../nodes/nodes.service.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+
+/** Arbitrary, and the same in every replica: whoever holds it purges. */
+const PURGE_LOCK = 7_701_002;
+const MS_PER_MINUTE = 60_000;
+
+/** Deletes what died long ago, in small batches, in one replica at a time. */
+@Injectable()
+export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly sessions: SessionsService,
+    private readonly nodes: NodesService,
+    private readonly appCredentials: AppCredentialsService,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+    private readonly log: Log,
+  ) {}
+
+  onModuleInit(): void {
+    this.timer = setInterval(() => void this.run(), this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
+  }
+
+  onApplicationShutdown(): void {
+    clearInterval(this.timer);
+  }
+
+  /** @returns how many rows were deleted; 0 also when another replica is at it or the database cannot be used */
+  async run(): Promise<number> {
+    const now = this.clock.now();
+    const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
+    const keysBefore = addDays(now, -this.environment.credentialKeepDays);
+    try {
+      const count =
+        (await this.sessions.purge(sessionsBefore, PURGE_LOCK)) +
+        (await this.nodes.keys.purge(keysBefore, PURGE_LOCK)) +
+        (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK));
+      if (count > 0) this.log.info('purged', { count });
+      return count;
+    } catch (error) {
+      this.log.warning('purge_failed', { error: errorFields(error) });
+      return 0;
+    }
+  }
+}
