@@ -19,7 +19,12 @@ export function configureApp(app: NestExpressApplication): void {
   app.use(requestLog(log), guards.answerHeaders);
   // Swagger UI styles itself inline; no script is inline.
   app.use('/docs', helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } }));
-  app.use(guards.refuseDuplicateCredentials, guards.refuseOtherMedia, guards.readJson, guards.refuseHostileJson);
+  app.use(
+    guards.refuseDuplicateCredentials,
+    guards.refuseOtherMedia,
+    guards.readJson,
+    guards.refuseHostileJson,
+  );
   app.use(guards.prefixAliases);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));

@@ -7,11 +7,15 @@ import { LinkedExpressAdapter } from './http/linked-express.adapter.js';
 
 /** The application, configured and connected, not yet listening. */
 export async function createApp(environment: Environment): Promise<NestExpressApplication> {
-  const app = await NestFactory.create<NestExpressApplication>(AppModule.forRoot(environment), new LinkedExpressAdapter(), {
-    bodyParser: false,
-    abortOnError: false,
-    logger: ['error', 'warn', 'fatal'],
-  });
+  const app = await NestFactory.create<NestExpressApplication>(
+    AppModule.forRoot(environment),
+    new LinkedExpressAdapter(),
+    {
+      bodyParser: false,
+      abortOnError: false,
+      logger: ['error', 'warn', 'fatal'],
+    },
+  );
   configureApp(app);
   await app.init();
   return app;

@@ -16,10 +16,22 @@ export function openApiDocument(app: INestApplication): OpenAPIObject {
     .setTitle('Authentication service')
     .setDescription(DESCRIPTION)
     .setVersion('0')
-    .addBearerAuth({ type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'access token of a user' }, 'user')
-    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-Platform-App-Id', description: 'app id of a service' }, 'app_id')
-    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-Platform-App-Key', description: 'app key of a service' }, 'app_key')
-    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' }, 'node')
+    .addBearerAuth(
+      { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'access token of a user' },
+      'user',
+    )
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-Platform-App-Id', description: 'app id of a service' },
+      'app_id',
+    )
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key', description: 'app key of a service' },
+      'app_key',
+    )
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' },
+      'node',
+    )
     .addApiKey({ type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY' }, 'admin')
     .build();
   return SwaggerModule.createDocument(app, config, { extraModels: [ProblemSchema] });

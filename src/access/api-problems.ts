@@ -51,7 +51,9 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
     const all = [...new Set([...known, ...added])];
     Reflect.defineMetadata(PROBLEMS_OF_ROUTE, all, handler);
     const statuses = [...new Set(all.map(({ status }) => status))];
-    applyDecorators(...statuses.map((status) => responseOf(all.filter((problem) => problem.status === status))))(target, key, descriptor);
+    applyDecorators(
+      ...statuses.map((status) => responseOf(all.filter((problem) => problem.status === status))),
+    )(target, key, descriptor);
   };
 }
 
@@ -64,7 +66,9 @@ function responseOf(ofOneStatus: Problem[]): MethodDecorator {
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },
-        examples: Object.fromEntries(ofOneStatus.map((problem) => [problem.code, { value: exampleOf(problem) }])),
+        examples: Object.fromEntries(
+          ofOneStatus.map((problem) => [problem.code, { value: exampleOf(problem) }]),
+        ),
       },
     },
   });
@@ -80,6 +84,8 @@ function exampleOf(problem: Problem): object {
     code: problem.code,
     request_id: EXAMPLE_REQUEST_ID,
     ...problem.extension,
-    ...(problem.code === 'validation_failed' ? { errors: [{ pointer: '/email', detail: 'must be an e-mail address' }] } : {}),
+    ...(problem.code === 'validation_failed'
+      ? { errors: [{ pointer: '/email', detail: 'must be an e-mail address' }] }
+      : {}),
   };
 }

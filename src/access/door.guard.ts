@@ -18,7 +18,8 @@ export function doorGuard(doors: readonly [Door, ...Door[]]): Type<CanActivate> 
     async canActivate(context: ExecutionContext): Promise<boolean> {
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
-      const door = doors.length === 1 ? doors[0] : doors.find((candidate) => this.doors.isKnockedAt(candidate, request));
+      const door =
+        doors.length === 1 ? doors[0] : doors.find((candidate) => this.doors.isKnockedAt(candidate, request));
       if (!door) throw new ProblemException(problems.unauthenticated);
       request.user = await this.doors.open(door, request, http.getResponse<Response>());
       return true;

@@ -14,20 +14,34 @@ interface DoorDescription {
 }
 
 export const DOORS: Readonly<Record<Door, DoorDescription>> = {
-  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
+  user: {
+    headers: ['authorization'],
+    problem: problems.invalidAccessToken,
+    refusalEvent: 'user.token.refused',
+  },
   app: {
     headers: ['x-platform-app-id', 'x-platform-app-key'],
     problem: problems.invalidAppCredentials,
     refusalEvent: 'app.validation.failed',
   },
-  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
+  node: {
+    headers: ['x-api-key'],
+    problem: problems.invalidNodeCredentials,
+    refusalEvent: 'node.validation.failed',
+  },
   admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
 };
 
 /** The same answer for every way of being refused at a door; the reason is for the log alone. */
-export function refusal(door: Door, reason: string, fields: Readonly<Record<string, string | undefined>> = {}): ProblemException {
+export function refusal(
+  door: Door,
+  reason: string,
+  fields: Readonly<Record<string, string | undefined>> = {},
+): ProblemException {
   const { problem, refusalEvent } = DOORS[door];
-  return new ProblemException(problem, { refusal: { event: refusalEvent, reason, fields: { door, ...fields } } });
+  return new ProblemException(problem, {
+    refusal: { event: refusalEvent, reason, fields: { door, ...fields } },
+  });
 }
 
 /**
@@ -59,11 +73,11 @@ export class Doors {
         else resolve(recognised ?? false);
       };
       // Passport takes a strategy as well as a name; its types know only the name.
-      const authenticate = passport.authenticate(strategy as unknown as string, { session: false }, settle) as (
-        request: Request,
-        response: Response,
-        next: (error?: unknown) => void,
-      ) => void;
+      const authenticate = passport.authenticate(
+        strategy as unknown as string,
+        { session: false },
+        settle,
+      ) as (request: Request, response: Response, next: (error?: unknown) => void) => void;
       authenticate(request, response, reject);
     });
     if (principal) return principal;

@@ -55,7 +55,9 @@ export const RequireAdmin = () => through(AdminGuard, 'admin');
 export const RequireAnyOf = (...doors: [Door, ...Door[]]) => through(doorGuard(doors), ...doors);
 
 function through(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
-  const refusals = doors.flatMap((door) => (door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem]));
+  const refusals = doors.flatMap((door) =>
+    door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
+  );
   if (doors.length > 1) refusals.unshift(problems.unauthenticated);
   return applyDecorators(
     SetMetadata(DOORS_OF_ROUTE, doors),

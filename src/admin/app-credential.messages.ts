@@ -34,7 +34,12 @@ export class AppCredentialResponse extends KeyResponse {
   target!: string;
 
   static from(credential: AppCredential): AppCredentialResponse {
-    return { app_id: credential.id, caller: credential.caller, target: credential.target, ...KeyResponse.keyFields(credential) };
+    return {
+      app_id: credential.id,
+      caller: credential.caller,
+      target: credential.target,
+      ...KeyResponse.keyFields(credential),
+    };
   }
 }
 
@@ -55,6 +60,9 @@ export class AppCredentialPageResponse {
   next_cursor!: string | null;
 
   static from(page: Page<AppCredential>): AppCredentialPageResponse {
-    return { items: page.items.map((item) => AppCredentialResponse.from(item)), next_cursor: page.nextCursor };
+    return {
+      items: page.items.map((item) => AppCredentialResponse.from(item)),
+      next_cursor: page.nextCursor,
+    };
   }
 }

@@ -1,5 +1,13 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiBody, ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import {
+  ApiBody,
+  ApiCreatedResponse,
+  ApiNoContentResponse,
+  ApiOkResponse,
+  ApiOperation,
+  ApiParam,
+  ApiTags,
+} from '@nestjs/swagger';
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
@@ -23,9 +31,15 @@ export class AppCredentialsAdminController {
   @Post()
   @RequireAdmin()
   @ApiProblems(problems.appCredentialExists)
-  @ApiOperation({ summary: 'Mint a credential for a pair of services', description: 'The app_key is shown this once.' })
+  @ApiOperation({
+    summary: 'Mint a credential for a pair of services',
+    description: 'The app_key is shown this once.',
+  })
   @ApiCreatedResponse({ type: messages.IssuedAppCredentialResponse })
-  async mint(@Req() request: Request, @Body() body: messages.MintAppCredentialRequest): Promise<messages.IssuedAppCredentialResponse> {
+  async mint(
+    @Req() request: Request,
+    @Body() body: messages.MintAppCredentialRequest,
+  ): Promise<messages.IssuedAppCredentialResponse> {
     const { caller, target, expires_at } = body;
     const { credential, key } = await this.credentials.mint(caller, target, momentOf(expires_at ?? null));
     this.events.record('admin.app_credential.minted', request, { app_id: credential.id, caller, target });
@@ -56,7 +70,10 @@ export class AppCredentialsAdminController {
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'app_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Revoke an app credential', description: 'Its key is refused from the next call on. The row stays for the record.' })
+  @ApiOperation({
+    summary: 'Revoke an app credential',
+    description: 'Its key is refused from the next call on. The row stays for the record.',
+  })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
     const { id: appId, caller, target } = await this.credentials.find(id);
@@ -70,7 +87,10 @@ export class AppCredentialsAdminController {
   @ApiProblems(problems.notFound, problems.credentialRevoked)
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })
-  @ApiOperation({ summary: 'Give a pair a new key', description: 'The old key works until the new one is first used or the overlap ends.' })
+  @ApiOperation({
+    summary: 'Give a pair a new key',
+    description: 'The old key works until the new one is first used or the overlap ends.',
+  })
   @ApiOkResponse({ type: messages.IssuedAppCredentialResponse })
   async rotate(
     @Req() request: Request,
@@ -78,7 +98,10 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { id: appId, caller, target } = await this.credentials.find(id);
-    const key = await this.credentials.keys.rotate(appId, body.overlap_hours ?? this.environment.keyOverlapHours);
+    const key = await this.credentials.keys.rotate(
+      appId,
+      body.overlap_hours ?? this.environment.keyOverlapHours,
+    );
     this.events.record('admin.app_credential.rotated', request, { app_id: appId, caller, target });
     return messages.IssuedAppCredentialResponse.issued(await this.credentials.find(appId), key);
   }

@@ -23,7 +23,10 @@ export abstract class KeyResponse {
   @ApiProperty(MAYBE)
   rotated_at!: string | null;
 
-  @ApiProperty({ ...MAYBE, description: 'until then the key before the last rotation works too, unless the new one is used first' })
+  @ApiProperty({
+    ...MAYBE,
+    description: 'until then the key before the last rotation works too, unless the new one is used first',
+  })
   previous_key_expires_at!: string | null;
 
   @ApiProperty({ ...MAYBE, description: 'kept with a delay of up to a minute' })
@@ -47,7 +50,8 @@ export class RotateRequest {
     type: 'integer',
     minimum: 0,
     maximum: MOST_OVERLAP_HOURS,
-    description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
+    description:
+      'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
   @IsOptional()

@@ -50,7 +50,13 @@ export class NodeResponse extends KeyResponse {
   name!: string;
 
   static from(node: NodeDevice): NodeResponse {
-    return { node_id: node.id, household_id: node.householdId, room: node.room, name: node.name, ...KeyResponse.keyFields(node) };
+    return {
+      node_id: node.id,
+      household_id: node.householdId,
+      room: node.room,
+      name: node.name,
+      ...KeyResponse.keyFields(node),
+    };
   }
 }
 

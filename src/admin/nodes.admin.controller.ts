@@ -1,5 +1,13 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiBody, ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import {
+  ApiBody,
+  ApiCreatedResponse,
+  ApiNoContentResponse,
+  ApiOkResponse,
+  ApiOperation,
+  ApiParam,
+  ApiTags,
+} from '@nestjs/swagger';
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
@@ -22,9 +30,15 @@ export class NodesAdminController {
 
   @Post()
   @RequireAdmin()
-  @ApiOperation({ summary: 'Register a node', description: 'The api_key is shown this once. The node sends X-API-Key: node_id:api_key.' })
+  @ApiOperation({
+    summary: 'Register a node',
+    description: 'The api_key is shown this once. The node sends X-API-Key: node_id:api_key.',
+  })
   @ApiCreatedResponse({ type: messages.IssuedNodeResponse })
-  async register(@Req() request: Request, @Body() body: messages.RegisterNodeRequest): Promise<messages.IssuedNodeResponse> {
+  async register(
+    @Req() request: Request,
+    @Body() body: messages.RegisterNodeRequest,
+  ): Promise<messages.IssuedNodeResponse> {
     const { household_id, room, name, expires_at } = body;
     const { node, key } = await this.nodes.register({
       householdId: household_id.toLowerCase(),
@@ -32,7 +46,10 @@ export class NodesAdminController {
       name,
       expiresAt: momentOf(expires_at ?? null),
     });
-    this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
+    this.events.record('admin.node.registered', request, {
+      node_id: node.id,
+      household_id: node.householdId,
+    });
     return messages.IssuedNodeResponse.issued(node, key);
   }
 
@@ -79,7 +96,10 @@ export class NodesAdminController {
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Revoke a node', description: 'Its key is refused from the next call on. The row stays for the record.' })
+  @ApiOperation({
+    summary: 'Revoke a node',
+    description: 'Its key is refused from the next call on. The row stays for the record.',
+  })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
     const node = await this.nodes.find(id);
@@ -93,7 +113,10 @@ export class NodesAdminController {
   @ApiProblems(problems.notFound, problems.credentialRevoked)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })
-  @ApiOperation({ summary: 'Give a node a new key', description: 'The old key works until the new one is first used or the overlap ends.' })
+  @ApiOperation({
+    summary: 'Give a node a new key',
+    description: 'The old key works until the new one is first used or the overlap ends.',
+  })
   @ApiOkResponse({ type: messages.IssuedNodeResponse })
   async rotate(
     @Req() request: Request,

@@ -38,7 +38,12 @@ export class SessionResponse {
   @ApiProperty({ ...MOMENT, nullable: true, example: null })
   ended_at!: string | null;
 
-  @ApiProperty({ type: String, enum: ['logout', 'reuse', 'admin', 'disabled', null], nullable: true, example: null })
+  @ApiProperty({
+    type: String,
+    enum: ['logout', 'reuse', 'admin', 'disabled', null],
+    nullable: true,
+    example: null,
+  })
   end_reason!: string | null;
 
   static from(session: Session): SessionResponse {
@@ -62,6 +67,9 @@ export class SessionPageResponse {
   next_cursor!: string | null;
 
   static from(page: Page<Session>): SessionPageResponse {
-    return { items: page.items.map((session) => SessionResponse.from(session)), next_cursor: page.nextCursor };
+    return {
+      items: page.items.map((session) => SessionResponse.from(session)),
+      next_cursor: page.nextCursor,
+    };
   }
 }

@@ -1,5 +1,12 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req } from '@nestjs/common';
-import { ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import {
+  ApiCreatedResponse,
+  ApiNoContentResponse,
+  ApiOkResponse,
+  ApiOperation,
+  ApiParam,
+  ApiTags,
+} from '@nestjs/swagger';
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
@@ -26,7 +33,10 @@ export class UsersAdminController {
   @ApiProblems(problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Create a user', description: 'Also while registration is closed.' })
   @ApiCreatedResponse({ type: UserResponse })
-  async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
+  async create(
+    @Req() request: Request,
+    @Body() { email, password }: CredentialsRequest,
+  ): Promise<UserResponse> {
     const user = await this.users.register(email, password);
     this.events.record('admin.user.created', request, { user_id: user.id });
     return UserResponse.from(user);
@@ -56,11 +66,19 @@ export class UsersAdminController {
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Disable or enable a user', description: 'Disabling ends all of their sessions.' })
   @ApiOkResponse({ type: UserResponse })
-  async update(@Req() request: Request, @Param('id') id: string, @Body() { is_active }: UpdateUserRequest): Promise<UserResponse> {
+  async update(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Body() { is_active }: UpdateUserRequest,
+  ): Promise<UserResponse> {
     const user = await this.users.setActive(id, is_active);
     // After the user is disabled no session can start: this ends the last one.
     const count = is_active ? 0 : await this.sessions.endAll(user.id, 'disabled');
-    this.events.record('admin.user.updated', request, { user_id: user.id, reason: is_active ? 'enabled' : 'disabled', count });
+    this.events.record('admin.user.updated', request, {
+      user_id: user.id,
+      reason: is_active ? 'enabled' : 'disabled',
+      count,
+    });
     return UserResponse.from(user);
   }
 
@@ -81,7 +99,10 @@ export class UsersAdminController {
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'List the sessions of a user', description: 'Ended ones too, until they are purged.' })
+  @ApiOperation({
+    summary: 'List the sessions of a user',
+    description: 'Ended ones too, until they are purged.',
+  })
   @ApiOkResponse({ type: SessionPageResponse })
   async listSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.find(id);

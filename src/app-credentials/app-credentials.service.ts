@@ -34,10 +34,22 @@ export class AppCredentialsService {
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live one */
-  async mint(caller: string, target: string, expiresAt: Date | null): Promise<{ credential: AppCredential; key: string }> {
+  async mint(
+    caller: string,
+    target: string,
+    expiresAt: Date | null,
+  ): Promise<{ credential: AppCredential; key: string }> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
-    const credential = this.credentials.create({ id: newId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now });
+    const credential = this.credentials.create({
+      id: newId(),
+      caller,
+      target,
+      expiresAt,
+      ...columns,
+      createdAt: now,
+      updatedAt: now,
+    });
     try {
       await this.credentials.manager.transaction(async (transaction) => {
         // An expired credential is dead, but still holds the pair's place.
@@ -46,7 +58,8 @@ export class AppCredentialsService {
         await transaction.insert(AppCredential, credential);
       });
     } catch (error) {
-      if (violatedConstraint(error) === 'app_credentials_live_pair_key') throw new ProblemException(problems.appCredentialExists);
+      if (violatedConstraint(error) === 'app_credentials_live_pair_key')
+        throw new ProblemException(problems.appCredentialExists);
       throw error;
     }
     return { credential, key };

@@ -32,7 +32,8 @@ export class ValidateAppController {
   @RequireApp()
   @ApiOperation({
     summary: 'Is this service who it says it is?',
-    description: 'Forward the headers that a service sent you, and name yourself as target: a key for another service is refused.',
+    description:
+      'Forward the headers that a service sent you, and name yourself as target: a key for another service is refused.',
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })

@@ -1,5 +1,13 @@
 import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
-import { ApiBody, ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiSecurity, ApiTags } from '@nestjs/swagger';
+import {
+  ApiBody,
+  ApiCreatedResponse,
+  ApiNoContentResponse,
+  ApiOkResponse,
+  ApiOperation,
+  ApiSecurity,
+  ApiTags,
+} from '@nestjs/swagger';
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { Public } from '../access/require.js';
@@ -27,7 +35,10 @@ export class AuthController {
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
-  async register(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
+  async register(
+    @Req() request: Request,
+    @Body() { email, password }: CredentialsRequest,
+  ): Promise<UserResponse> {
     const user = await this.auth.register(email, password);
     this.events.record('user.registered', request, { user_id: user.id });
     return UserResponse.from(user);
@@ -37,11 +48,20 @@ export class AuthController {
   @HttpCode(200)
   @Public()
   @ApiProblems(problems.invalidCredentials, problems.hashingBusy)
-  @ApiOperation({ summary: 'Log in', description: 'An unknown address, a wrong password and a disabled account answer alike.' })
+  @ApiOperation({
+    summary: 'Log in',
+    description: 'An unknown address, a wrong password and a disabled account answer alike.',
+  })
   @ApiOkResponse({ type: TokenPairResponse })
-  async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
+  async login(
+    @Req() request: Request,
+    @Body() { email, password }: CredentialsRequest,
+  ): Promise<TokenPairResponse> {
     const grant = await this.auth.logIn(email, password);
-    this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
+    this.events.record('user.login.succeeded', request, {
+      user_id: grant.userId,
+      session_id: grant.sessionId,
+    });
     return this.tokenPair(grant);
   }
 
@@ -68,12 +88,19 @@ export class AuthController {
   @ApiSecurity('user')
   @ApiSecurity({})
   @ApiProblems(problems.nothingToLogOut, problems.invalidAccessToken)
-  @ApiOperation({ summary: 'End a session', description: 'By its refresh token, by an access token as bearer, or both.' })
+  @ApiOperation({
+    summary: 'End a session',
+    description: 'By its refresh token, by an access token as bearer, or both.',
+  })
   @ApiBody({ type: LogoutRequest, required: false })
   @ApiNoContentResponse({ description: 'The session has ended, now or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
     for (const { userId, sessionId } of await this.auth.logOut(body.refresh_token, bearerOf(request))) {
-      this.events.record('session.ended', request, { user_id: userId, session_id: sessionId, reason: 'logout' });
+      this.events.record('session.ended', request, {
+        user_id: userId,
+        session_id: sessionId,
+        reason: 'logout',
+      });
     }
   }
 

@@ -40,10 +40,14 @@ export class AuthService {
   /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
   async refresh(refreshToken: string): Promise<Grant> {
     const result = await this.sessions.refresh(refreshToken);
-    if (result.outcome === 'rotated' || result.outcome === 'repeated') return result.grant;
+    if ('grant' in result) return result.grant;
     const refusal =
       result.outcome === 'reused'
-        ? { event: 'session.refresh.reused', reason: 'reused', fields: { session_id: result.sessionId, user_id: result.userId } }
+        ? {
+            event: 'session.refresh.reused',
+            reason: 'reused',
+            fields: { session_id: result.sessionId, user_id: result.userId },
+          }
         : { event: 'session.refresh.refused', reason: result.reason };
     throw new ProblemException(problems.invalidRefreshToken, { refusal });
   }
@@ -55,7 +59,8 @@ export class AuthService {
    * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a bearer that this service never signed
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined): Promise<EndedSession[]> {
-    if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
+    if (refreshToken === undefined && bearer === undefined)
+      throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
     if (bearer !== undefined && !claims) throw new ProblemException(problems.invalidAccessToken);
     const ended = [

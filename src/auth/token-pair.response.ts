@@ -2,7 +2,10 @@ import { ApiProperty } from '@nestjs/swagger';
 
 /** RFC 6749 §5.1. */
 export class TokenPairResponse {
-  @ApiProperty({ description: 'JWT (HS256)', example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIwMTk4NWY0ZSJ9.c2lnbmF0dXJl' })
+  @ApiProperty({
+    description: 'JWT (HS256)',
+    example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIwMTk4NWY0ZSJ9.c2lnbmF0dXJl',
+  })
   access_token!: string;
 
   @ApiProperty({ description: 'opaque; shown once', example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…' })

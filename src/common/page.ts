@@ -12,7 +12,9 @@ const MAX_LIMIT = 100;
 export class PageQuery {
   @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
   @IsOptional()
-  @Transform(({ value }: { value: unknown }) => (typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value))
+  @Transform(({ value }: { value: unknown }) =>
+    typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
+  )
   @IsInt({ message: `must be a whole number from 1 to ${MAX_LIMIT}` })
   @Min(1, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
   @Max(MAX_LIMIT, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
@@ -36,14 +38,20 @@ export interface PageRequest {
 
 /** @throws {ProblemException} validation_failed for a cursor that no list handed out */
 export function pageRequest(query: PageQuery): PageRequest {
-  return { limit: query.limit ?? DEFAULT_LIMIT, after: query.cursor === undefined ? undefined : idOf(query.cursor) };
+  return {
+    limit: query.limit ?? DEFAULT_LIMIT,
+    after: query.cursor === undefined ? undefined : idOf(query.cursor),
+  };
 }
 
 /** @param rows up to `limit + 1` rows in order of their ids: the extra one tells that there is more */
 export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
-  return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
+  return {
+    items,
+    nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null,
+  };
 }
 
 function idOf(cursor: unknown): string {

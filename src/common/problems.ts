@@ -87,7 +87,8 @@ export const problems = {
     status: 401,
     code: 'invalid_app_credentials',
     title: 'The app credentials are not valid',
-    detail: 'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
+    detail:
+      'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
     challenge: `PlatformApp ${REALM}`,
     extension: NOT_VALID,
   },
@@ -158,7 +159,8 @@ export const problems = {
     status: 503,
     code: 'unavailable',
     title: 'The answer could not be looked up',
-    detail: 'The database cannot be used at the moment. This says nothing about the credential: keep it and try again.',
+    detail:
+      'The database cannot be used at the moment. This says nothing about the credential: keep it and try again.',
     retryAfterSeconds: 2,
   },
   hashingBusy: {

@@ -26,7 +26,10 @@ const postgresUrl = z
 
 const httpUrl = z
   .string()
-  .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
+  .refine(
+    (value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
+    'must be an http(s) URL',
+  );
 
 const word = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
 
@@ -49,7 +52,10 @@ function wholeNumber(from: number, to: number, fallback: number) {
 /** `true` trusts the nearest proxy only; a number trusts that many; a list names their addresses. */
 const trustProxy = z
   .string()
-  .regex(/^(true|false|\d|[0-9a-f.:/]+(,\s*[0-9a-f.:/]+)*|loopback)$/i, 'must be false, a number of proxies, or their addresses')
+  .regex(
+    /^(true|false|\d|[0-9a-f.:/]+(,\s*[0-9a-f.:/]+)*|loopback)$/i,
+    'must be false, a number of proxies, or their addresses',
+  )
   .default('false')
   .transform((value): boolean | number | string => {
     if (value === 'false') return false;
@@ -151,10 +157,14 @@ export class InvalidEnvironment extends Error {
  * @throws {InvalidEnvironment} naming every variable that is missing or bad
  */
 export function parseEnvironment(variables: Variables): Environment {
-  const set = Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined && value !== ''));
+  const set = Object.fromEntries(
+    Object.entries(variables).filter(([, value]) => value !== undefined && value !== ''),
+  );
   const parsed = schema.safeParse(set);
   if (!parsed.success) {
-    throw new InvalidEnvironment(parsed.error.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`));
+    throw new InvalidEnvironment(
+      parsed.error.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`),
+    );
   }
   const value = parsed.data;
   return {
@@ -199,7 +209,8 @@ export function parseEnvironment(variables: Variables): Environment {
  */
 export function databaseUrlOf(variables: Variables): string {
   const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
-  if (!parsed.success) throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
+  if (!parsed.success)
+    throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
   return parsed.data;
 }
 

@@ -4,7 +4,13 @@ import { addSeconds, type Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
+import {
+  digestOf,
+  randomSecret,
+  randomSecretBytes,
+  sameDigest,
+  type SecretDigest,
+} from '../crypto/secret.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database } from '../database/database.js';
 import { errorFields, type Log } from '../logging/log.js';
@@ -25,16 +31,25 @@ interface KeyRow {
 
 export type Verdict<Identity> =
   | { readonly valid: true; readonly identity: Identity }
-  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_key' | 'revoked' | 'expired'; readonly identity?: Identity };
+  | {
+      readonly valid: false;
+      readonly reason: 'unknown' | 'wrong_key' | 'revoked' | 'expired';
+      readonly identity?: Identity;
+    };
 
 export interface IssuedKey {
   /** The only time the key is seen in plain text. */
   readonly key: string;
-  readonly columns: Pick<KeyColumns, 'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'rotatedAt' | 'revokedAt' | 'lastUsedAt'>;
+  readonly columns: Pick<
+    KeyColumns,
+    'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'rotatedAt' | 'revokedAt' | 'lastUsedAt'
+  >;
 }
 
 /** The life of the generated keys of one table: issued, verified, rotated with an overlap, revoked, purged. */
-export class KeyStore<Entity extends KeyColumns, Identity extends object> implements OnModuleInit, OnApplicationShutdown {
+export class KeyStore<Entity extends KeyColumns, Identity extends object>
+  implements OnModuleInit, OnApplicationShutdown
+{
   private readonly statements: KeyStatements;
   private lastUsed = new Map<string, Date>();
   private flushTimer: NodeJS.Timeout | undefined;
@@ -104,8 +119,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object> implem
     const { key, columns } = this.issue();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const rotated = await this.database.row(this.statements.rotate, [id, columns.keyDigest, overlapEnds, now]);
-    if (!rotated) throw new ProblemException((await this.exists(id)) ? problems.credentialRevoked : problems.notFound);
+    const rotated = await this.database.row(this.statements.rotate, [
+      id,
+      columns.keyDigest,
+      overlapEnds,
+      now,
+    ]);
+    if (!rotated)
+      throw new ProblemException((await this.exists(id)) ? problems.credentialRevoked : problems.notFound);
     return key;
   }
 

@@ -1,5 +1,12 @@
 import { Controller, Get, Res } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiProperty, ApiPropertyOptional, ApiServiceUnavailableResponse, ApiTags } from '@nestjs/swagger';
+import {
+  ApiOkResponse,
+  ApiOperation,
+  ApiProperty,
+  ApiPropertyOptional,
+  ApiServiceUnavailableResponse,
+  ApiTags,
+} from '@nestjs/swagger';
 import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
 import { DataSource } from 'typeorm';
@@ -8,7 +15,10 @@ import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { Readiness } from './readiness.js';
 
-const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
+const INDICATORS = {
+  type: 'object',
+  additionalProperties: { type: 'object', additionalProperties: true },
+} as const;
 
 export class HealthResponse {
   @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' })
@@ -42,9 +52,15 @@ export class HealthController {
 
   @Get()
   @Public()
-  @ApiOperation({ summary: 'Ready to serve?', description: 'The logging service being down is shown, and is no reason for a 503.' })
+  @ApiOperation({
+    summary: 'Ready to serve?',
+    description: 'The logging service being down is shown, and is no reason for a 503.',
+  })
   @ApiOkResponse({ type: HealthResponse })
-  @ApiServiceUnavailableResponse({ type: HealthResponse, description: 'The database cannot be used, or the service is stopping' })
+  @ApiServiceUnavailableResponse({
+    type: HealthResponse,
+    description: 'The database cannot be used, or the service is stopping',
+  })
   async ready(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
     const result = await this.check();
     if (result.status === 'error' || result.status === 'shutting_down') {
@@ -63,10 +79,15 @@ export class HealthController {
 
   private async check(): Promise<HealthCheckResult> {
     try {
-      return await this.health.check([() => this.database(), () => this.loggingService(), () => this.service()]);
+      return await this.health.check([
+        () => this.database(),
+        () => this.loggingService(),
+        () => this.service(),
+      ]);
     } catch (error) {
       // Terminus throws its report when something is down.
-      if (error instanceof Error && 'getResponse' in error) return (error as { getResponse(): HealthCheckResult }).getResponse();
+      if (error instanceof Error && 'getResponse' in error)
+        return (error as { getResponse(): HealthCheckResult }).getResponse();
       throw error;
     }
   }
@@ -90,12 +111,15 @@ export class HealthController {
   private async loggingService() {
     const indicator = this.indicators.check('logging_service');
     const { loggingServiceUrl, healthTimeoutMs } = this.environment;
-    if (loggingServiceUrl === undefined) return indicator.up({ message: 'not configured: the console is used' });
+    if (loggingServiceUrl === undefined)
+      return indicator.up({ message: 'not configured: the console is used' });
     const ping = await indicator
       .attempt(async ({ signal }) => {
         await fetch(loggingServiceUrl, { method: 'HEAD', redirect: 'manual', signal });
       })
       .withTimeout(healthTimeoutMs);
-    return ping.logging_service.status === 'up' ? indicator.up() : indicator.degraded('cannot be reached: the console is used');
+    return ping.logging_service.status === 'up'
+      ? indicator.up()
+      : indicator.degraded('cannot be reached: the console is used');
   }
 }

@@ -35,12 +35,19 @@ export class ProblemFilter implements ExceptionFilter {
     }
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
-    response.status(problem.status).type('application/problem+json').send(JSON.stringify(body(problem, error, request)));
+    response
+      .status(problem.status)
+      .type('application/problem+json')
+      .send(JSON.stringify(body(problem, error, request)));
   }
 
   private record(error: unknown, problem: Problem, request: Request): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
-    if (refusal) this.events.record(refusal.event as SecurityEvent, request, { reason: refusal.reason, ...refusal.fields });
+    if (refusal)
+      this.events.record(refusal.event as SecurityEvent, request, {
+        reason: refusal.reason,
+        ...refusal.fields,
+      });
     if (problem.status < 500) return;
     const fields = { request_id: requestIdOf(request), error: errorFields(error) };
     if (problem.status === 503) this.log.warning(problem.code, fields);

@@ -3,7 +3,13 @@ import { ProblemException, type FieldError } from '../common/problem.exception.j
 import { problems } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
 
-const CREDENTIAL_HEADERS = new Set(['authorization', 'x-platform-app-id', 'x-platform-app-key', 'x-api-key', 'x-admin-key']);
+const CREDENTIAL_HEADERS = new Set([
+  'authorization',
+  'x-platform-app-id',
+  'x-platform-app-key',
+  'x-api-key',
+  'x-admin-key',
+]);
 const MAX_DEPTH = 16;
 /** Names that reach the prototype of an object. They are no field of anything. */
 const PROTOTYPE_NAMES = new Set(['__proto__', 'constructor', 'prototype']);
@@ -37,7 +43,8 @@ export function refuseDuplicateCredentials(request: Request, _response: Response
 
 /** Bodies are JSON. Forms, text and anything unnamed are refused before they are read. */
 export function refuseOtherMedia(request: Request, _response: Response, next: NextFunction): void {
-  const hasBody = request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
+  const hasBody =
+    request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
   if (hasBody && !request.is('application/json')) throw new ProblemException(problems.unsupportedMediaType);
   next();
 }
@@ -53,15 +60,18 @@ export function refuseHostileJson(request: Request, _response: Response, next: N
   const body: unknown = request.body;
   if (body === undefined) return next();
   if (Array.isArray(body)) throw new ProblemException(problems.malformedRequest);
-  const pending = [{ value: body, pointer: '', depth: 0 }];
+  const pending: { value: unknown; pointer: string; depth: number }[] = [
+    { value: body, pointer: '', depth: 0 },
+  ];
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer, depth } = item;
-    if (typeof value === 'string' && !value.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
+    if (typeof value === 'string' && !value.isWellFormed())
+      refuseField(pointer, 'must be well-formed Unicode');
     if (typeof value !== 'object' || value === null) continue;
     if (depth === MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
-    for (const [name, child] of Object.entries(value)) {
+    for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
       if (PROTOTYPE_NAMES.has(name)) refuseField(`${pointer}/${name}`, 'is not a field of this request');
-      pending.push({ value: child as unknown, pointer: `${pointer}/${pointerToken(name)}`, depth: depth + 1 });
+      pending.push({ value: child, pointer: `${pointer}/${pointerToken(name)}`, depth: depth + 1 });
     }
   }
   next();

@@ -13,7 +13,9 @@ export function validationPipe(): ValidationPipe {
     stopAtFirstError: true,
     validationError: { target: false, value: false },
     exceptionFactory: (errors) =>
-      new ProblemException(problems.validationFailed, { errors: errors.flatMap((error) => fieldErrors(error, '')) }),
+      new ProblemException(problems.validationFailed, {
+        errors: errors.flatMap((error) => fieldErrors(error, '')),
+      }),
   });
 }
 

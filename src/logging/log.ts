@@ -32,7 +32,11 @@ export class Log implements LoggerService {
   private readonly pino: Logger;
 
   constructor(environment: Environment) {
-    const options = { level: environment.logLevel, base: { service: 'platform-auth' }, timestamp: pino.stdTimeFunctions.isoTime };
+    const options = {
+      level: environment.logLevel,
+      base: { service: 'platform-auth' },
+      timestamp: pino.stdTimeFunctions.isoTime,
+    };
     this.pino = environment.nodeEnv === 'development' ? pino(options, pinoPretty()) : pino(options);
   }
 

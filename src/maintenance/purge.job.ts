@@ -25,7 +25,10 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
   ) {}
 
   onModuleInit(): void {
-    this.timer = setInterval(() => void this.run(), this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
+    this.timer = setInterval(
+      () => void this.run(),
+      this.environment.purgeIntervalMinutes * MS_PER_MINUTE,
+    ).unref();
   }
 
   onApplicationShutdown(): void {

@@ -23,6 +23,10 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const nodeId = credential.slice(0, colon).toLowerCase();
     const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
     if (verdict.valid) return { door: 'node', nodeId, householdId: verdict.identity.household_id };
-    throw refusal('node', verdict.reason, verdict.identity && { node_id: nodeId, household_id: verdict.identity.household_id });
+    throw refusal(
+      'node',
+      verdict.reason,
+      verdict.identity && { node_id: nodeId, household_id: verdict.identity.household_id },
+    );
   }
 }

@@ -32,7 +32,13 @@ export class NodesService {
   async register(registration: NodeRegistration): Promise<{ node: NodeDevice; key: string }> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({
+      id: newId(),
+      ...registration,
+      ...columns,
+      createdAt: now,
+      updatedAt: now,
+    });
     await this.nodes.insert(node);
     return { node, key };
   }
@@ -45,14 +51,20 @@ export class NodesService {
   }
 
   async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
-    const where = { ...(householdId !== undefined && { householdId }), ...(page.after !== undefined && { id: MoreThan(page.after) }) };
+    const where = {
+      ...(householdId !== undefined && { householdId }),
+      ...(page.after !== undefined && { id: MoreThan(page.after) }),
+    };
     return pageOf(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
   /** @throws {ProblemException} not_found; credential_revoked */
   async update(id: string, change: NodeChange): Promise<NodeDevice> {
     await this.find(id);
-    const { affected } = await this.nodes.update({ id, revokedAt: IsNull() }, { ...change, updatedAt: this.clock.now() });
+    const { affected } = await this.nodes.update(
+      { id, revokedAt: IsNull() },
+      { ...change, updatedAt: this.clock.now() },
+    );
     if (!affected) throw new ProblemException(problems.credentialRevoked);
     return this.find(id);
   }

@@ -40,7 +40,14 @@ export class SessionsService {
     const token = this.tokens.first(newId());
     const now = this.clock.now();
     const { refreshTokenTtlDays, sessionMaxAgeDays } = this.environment;
-    const values = [token.sessionId, userId, token.digest, now, addDays(now, refreshTokenTtlDays), addDays(now, sessionMaxAgeDays)];
+    const values = [
+      token.sessionId,
+      userId,
+      token.digest,
+      now,
+      addDays(now, refreshTokenTtlDays),
+      addDays(now, sessionMaxAgeDays),
+    ];
     const started = await this.database.row(sql.START_SESSION, values);
     return started && { sessionId: token.sessionId, userId, email, refreshToken: token.text };
   }
@@ -67,14 +74,22 @@ export class SessionsService {
     const token = this.tokens.parse(presented);
     if (!token) return undefined;
     const { sessionId } = token;
-    const row = await this.database.row<{ token_digest: SecretDigest; generation: number }>(sql.READ_FOR_LOGOUT, [sessionId]);
+    const row = await this.database.row<{ token_digest: SecretDigest; generation: number }>(
+      sql.READ_FOR_LOGOUT,
+      [sessionId],
+    );
     // The current token is good by its digest alone, also when SECRET_KEY has changed since it was made.
-    const isIts = row?.token_digest.equals(token.digest) === true || (row && this.tokens.belongsTo(token, row.generation, row.token_digest));
+    const isIts =
+      row?.token_digest.equals(token.digest) === true ||
+      (row && this.tokens.belongsTo(token, row.generation, row.token_digest));
     return isIts ? this.end(sessionId, 'logout') : undefined;
   }
 
   /** @returns the user whose session it was, or undefined when it had ended before */
-  async end(sessionId: string, reason: SessionEndReason): Promise<{ sessionId: string; userId: string } | undefined> {
+  async end(
+    sessionId: string,
+    reason: SessionEndReason,
+  ): Promise<{ sessionId: string; userId: string } | undefined> {
     const values = [sessionId, this.clock.now(), reason];
     const ended = await this.database.row<{ user_id: string }>(sql.END_SESSION, values);
     return ended && { sessionId, userId: ended.user_id };
@@ -108,7 +123,10 @@ export class SessionsService {
   private async replayed(token: RefreshToken, successor: RefreshToken, now: Date): Promise<RefreshOutcome> {
     const row = await this.database.row<ReplayRow>(sql.READ_FOR_REPLAY, [token.sessionId, now]);
     if (!row) return { outcome: 'refused', reason: 'unknown' };
-    if (token.generation >= row.generation || !this.tokens.belongsTo(token, row.generation, row.token_digest)) {
+    if (
+      token.generation >= row.generation ||
+      !this.tokens.belongsTo(token, row.generation, row.token_digest)
+    ) {
       return { outcome: 'refused', reason: 'forged' };
     }
     const isParent = token.generation + 1 === row.generation;

@@ -33,7 +33,12 @@ export class UserPageResponse {
   @ApiProperty({ type: [UserResponse] })
   items!: UserResponse[];
 
-  @ApiProperty({ type: String, nullable: true, description: 'cursor of the next page; null on the last', example: null })
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'cursor of the next page; null on the last',
+    example: null,
+  })
   next_cursor!: string | null;
 
   static from(page: Page<User>): UserPageResponse {

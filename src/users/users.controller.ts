@@ -25,11 +25,15 @@ export class UsersController {
   @Get(':id')
   @RequireAnyOf('admin', 'app', 'user')
   @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'A user by id', description: "A user sees only themself; to them another user's id is unknown." })
+  @ApiOperation({
+    summary: 'A user by id',
+    description: "A user sees only themself; to them another user's id is unknown.",
+  })
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOkResponse({ type: UserResponse })
   async one(@Param('id') id: string, @CurrentPrincipal() principal: Principal): Promise<UserResponse> {
-    if (principal.door === 'user' && principal.userId !== id.toLowerCase()) throw new ProblemException(problems.notFound);
+    if (principal.door === 'user' && principal.userId !== id.toLowerCase())
+      throw new ProblemException(problems.notFound);
     return UserResponse.from(await this.users.find(id));
   }
 }

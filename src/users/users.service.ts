@@ -20,7 +20,11 @@ const READ_BY_EMAIL = {
 export type VerifiedUser = Pick<User, 'id' | 'email'>;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
-  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
+  | {
+      readonly valid: false;
+      readonly reason: 'unknown' | 'wrong_password' | 'disabled';
+      readonly userId?: string;
+    };
 
 /** Accounts and their passwords. Sessions are not its business. */
 @Injectable()
@@ -41,7 +45,14 @@ export class UsersService {
     this.policy.accept(password);
     const passwordHash = await this.hasher.hash(password);
     const now = this.clock.now();
-    const user = this.users.create({ id: newId(), email, passwordHash, isActive: true, createdAt: now, updatedAt: now });
+    const user = this.users.create({
+      id: newId(),
+      email,
+      passwordHash,
+      isActive: true,
+      createdAt: now,
+      updatedAt: now,
+    });
     try {
       await this.users.insert(user);
     } catch (error) {
@@ -74,7 +85,10 @@ export class UsersService {
   }
 
   async list(page: PageRequest, email?: string): Promise<Page<User>> {
-    const where = { ...(email !== undefined && { email }), ...(page.after !== undefined && { id: MoreThan(page.after) }) };
+    const where = {
+      ...(email !== undefined && { email }),
+      ...(page.after !== undefined && { id: MoreThan(page.after) }),
+    };
     return pageOf(await this.users.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 

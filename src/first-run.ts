@@ -1,0 +1,56 @@
+import { appendFileSync, chmodSync, existsSync } from 'node:fs';
+import type { Environment, Variables } from './config/environment.js';
+import { randomSecret } from './crypto/secret.js';
+import { EmbeddedPostgres } from './database/embedded-postgres.js';
+
+const FILE = '.env';
+const DATA_FOLDER = '.data/postgres';
+const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY'] as const;
+
+/**
+ * Makes the secrets that are missing, once, into the gitignored environment file. Never called in production.
+ * @returns the variables with what was made
+ */
+export function withSecrets(variables: Variables): Variables {
+  const missing = GENERATED.filter((name) => !variables[name]);
+  if (missing.length === 0) return variables;
+  const made = Object.fromEntries(missing.map((name) => [name, randomSecret()]));
+  const lines = Object.entries(made).map(([name, value]) => `${name}=${value}\n`);
+  const heading = existsSync(FILE)
+    ? '\n'
+    : '# Made on the first start, for this machine only. See .env.example for what else can be set.\n';
+  appendFileSync(FILE, heading + lines.join(''), { mode: 0o600 });
+  chmodSync(FILE, 0o600);
+  return { ...variables, ...made };
+}
+
+/** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
+export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
+  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => randomSecret() });
+}
+
+/** What somebody who has just started the service wants to type next. */
+export function welcome({ host, port }: Environment): string {
+  const url = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}:${port}`;
+  const json = `-H 'Content-Type: application/json'`;
+  const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env)"`;
+  return `
+  The authentication service is ready.
+
+    docs     ${url}/docs
+    health   ${url}/health
+
+  A user registers and logs in:
+    curl ${url}/api/v0/auth/register ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
+    curl ${url}/api/v0/auth/login ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
+    curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
+
+  An administrator mints a key for a pair of services, and registers a node (the key is in .env):
+    curl ${url}/api/v0/admin/app-credentials ${admin} ${json} -d '{"caller":"ocr","target":"recipes"}'
+    curl ${url}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
+
+  A service validates what was presented to it:
+    curl -X POST ${url}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>'
+    curl -X POST ${url}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
+`;
+}

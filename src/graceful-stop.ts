@@ -1,0 +1,53 @@
+import type { Server } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import { Environment } from './config/environment.js';
+import { Readiness } from './health/readiness.js';
+import { Log } from './logging/log.js';
+
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+
+/**
+ * On SIGTERM or SIGINT: say "unready", wait until the load balancer has noticed, answer what is under way, close.
+ * @param afterClose what must stop once nothing uses it any more
+ */
+export function stopGracefully(app: NestExpressApplication, afterClose: () => Promise<void>): void {
+  let stopping = false;
+  const stop = (): void => {
+    if (stopping) return;
+    stopping = true;
+    void drain(app, afterClose);
+  };
+  for (const signal of SIGNALS) process.on(signal, stop);
+}
+
+async function drain(app: NestExpressApplication, afterClose: () => Promise<void>): Promise<void> {
+  const { shutdownDelayMs, shutdownDeadlineMs } = app.get(Environment);
+  const log = app.get(Log);
+  setTimeout(() => {
+    log.failure('stop_deadline_passed');
+    process.exit(1);
+  }, shutdownDeadlineMs).unref();
+  try {
+    log.info('stopping');
+    app.get(Readiness).drain();
+    await sleep(shutdownDelayMs);
+    await closeServer(app.getHttpServer());
+    await app.close();
+    await afterClose();
+    log.info('stopped');
+    process.exit(0);
+  } catch (error) {
+    log.failure('stop_failed');
+    console.error(error);
+    process.exit(1);
+  }
+}
+
+/** Accepts nothing new, and lets every keep-alive connection end with the answer it waits for. */
+async function closeServer(server: Server): Promise<void> {
+  server.prependListener('request', (_request, response) => {
+    response.setHeader('Connection', 'close');
+  });
+  await new Promise((closed) => server.close(closed));
+}

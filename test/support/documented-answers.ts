@@ -1,0 +1,74 @@
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import type { OpenAPIObject } from '@nestjs/swagger';
+import { Ajv, type ValidateFunction } from 'ajv';
+import formats from 'ajv-formats';
+import type { NextFunction, Request, Response } from 'express';
+import { openApiDocument } from '../../src/docs.js';
+
+interface Documented {
+  readonly content?: Record<string, { schema: object }>;
+}
+
+/** Every answer of every end-to-end test is held against the OpenAPI document; what differs fails the test it happened in. */
+const undocumented: string[] = [];
+
+afterEach(() => {
+  expect(undocumented.splice(0)).toEqual([]);
+});
+
+/** Must be called before the application's own middleware. */
+export function recordAnswers(app: NestExpressApplication): void {
+  let answers: DocumentedAnswers | undefined;
+  app.use((request: Request, response: Response, next: NextFunction) => {
+    const send = response.send.bind(response);
+    response.send = (body?: unknown) => {
+      // Nest sends objects through `json`, which comes back here with the text.
+      if (body === undefined || typeof body === 'string') {
+        answers ??= new DocumentedAnswers(openApiDocument(app));
+        const difference = answers.difference(request, response, body);
+        if (difference) undocumented.push(difference);
+      }
+      return send(body);
+    };
+    next();
+  });
+}
+
+class DocumentedAnswers {
+  private readonly ajv = new Ajv({ strict: false, allErrors: true });
+  private readonly validators = new Map<object, ValidateFunction>();
+
+  constructor(private readonly document: OpenAPIObject) {
+    formats.default(this.ajv);
+    this.ajv.addSchema({ $id: 'document', ...this.document });
+  }
+
+  /** @returns what is wrong with an answer, or undefined when it is as documented or its route is none */
+  difference(request: Request, response: Response, body: string | undefined): string | undefined {
+    const path = (request.route as { path?: unknown } | undefined)?.path;
+    if (typeof path !== 'string') return undefined;
+    const template = path.replace(/:(\w+)/g, '{$1}');
+    const item = this.document.paths[template];
+    if (!item) return undefined;
+    const method = request.method.toLowerCase() as 'get';
+    const where = `${request.method} ${template} → ${response.statusCode}`;
+    const documented = item[method]?.responses[response.statusCode] as Documented | undefined;
+    if (!documented) return `${where} is not documented`;
+    const type = String(response.getHeader('content-type') ?? '').split(';')[0]!;
+    if (!body) return documented.content ? `${where} has no body` : undefined;
+    const schema = documented.content?.[type]?.schema;
+    if (!schema) return `${where} has an undocumented body of type ${type}`;
+    const validate = this.validatorOf(schema);
+    return validate(JSON.parse(body)) ? undefined : `${where}: ${this.ajv.errorsText(validate.errors)}`;
+  }
+
+  private validatorOf(schema: object): ValidateFunction {
+    let validate = this.validators.get(schema);
+    if (!validate) {
+      const absolute = JSON.parse(JSON.stringify(schema).replaceAll('"#/', '"document#/')) as object;
+      validate = this.ajv.compile(absolute);
+      this.validators.set(schema, validate);
+    }
+    return validate;
+  }
+}

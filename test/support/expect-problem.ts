@@ -1,0 +1,29 @@
+import type { Response } from 'supertest';
+import { problemType, type Problem } from '../../src/common/problems.js';
+
+/** Expects exactly this problem of the catalogue, in full (RFC 9457). */
+export function expectProblem(response: Response, problem: Problem): void {
+  expect({ status: response.status, code: (response.body as { code?: string }).code }).toEqual({
+    status: problem.status,
+    code: problem.code,
+  });
+  expect(response.headers['content-type']).toMatch(/^application\/problem\+json/);
+  expect(response.body).toMatchObject({
+    type: problemType(problem),
+    title: problem.title,
+    detail: problem.detail,
+    instance: expect.any(String) as string,
+    request_id: response.headers['x-request-id'],
+    ...problem.extension,
+  });
+  expect(response.headers['www-authenticate']).toBe(problem.challenge);
+  expect(response.headers['retry-after']).toBe(problem.retryAfterSeconds?.toString());
+}
+
+/** Expects a 400 that points at this field. */
+export function expectInvalid(response: Response, pointer: string): void {
+  expect(response.status).toBe(400);
+  const { code, errors } = response.body as { code: string; errors: { pointer: string }[] };
+  expect(code).toBe('validation_failed');
+  expect(errors.map((error) => error.pointer)).toContain(pointer);
+}
