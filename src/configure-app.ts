@@ -1,5 +1,4 @@
 import type { NestExpressApplication } from '@nestjs/platform-express';
-import helmet from 'helmet';
 import { serveDocs } from './docs.js';
 import { Environment } from './config/environment.js';
 import { ProblemFilter } from './http/problem.filter.js';
@@ -16,9 +15,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('etag', false);
   app.set('trust proxy', app.get(Environment).trustProxy);
   app.disable('x-powered-by');
-  app.use(requestLog(log), guards.answerHeaders);
-  // Swagger UI styles itself inline; no script is inline.
-  app.use('/docs', helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } }));
+  app.use(requestLog(log), guards.answerHeaders, guards.harden);
   app.use(
     guards.refuseDuplicateCredentials,
     guards.refuseOtherMedia,

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import passport, { type Strategy } from 'passport';
-import { ProblemException } from '../common/problem.exception.js';
+import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems, type Problem } from '../common/problems.js';
-import type { SecurityEvent } from '../logging/security-events.js';
+import type { SecurityEvent } from '../common/security-event.js';
 import type { Door, Principal } from './principals.js';
 
 interface DoorDescription {
@@ -67,25 +67,32 @@ export class Doors {
   async open(door: Door, request: Request, response: Response): Promise<Principal> {
     const strategy = this.strategies.get(door);
     if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
-    const principal = await new Promise<Principal | false>((resolve, reject) => {
-      const settle = (error: unknown, recognised?: Principal | false): void => {
-        if (error) reject(error as Error);
-        else resolve(recognised ?? false);
-      };
-      // Passport takes a strategy as well as a name; its types know only the name.
-      const authenticate = passport.authenticate(
-        strategy as unknown as string,
-        { session: false },
-        settle,
-      ) as (request: Request, response: Response, next: (error?: unknown) => void) => void;
-      authenticate(request, response, reject);
-    });
+    const principal = await authenticate(strategy, request, response);
     if (principal) return principal;
-    if (door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '')) {
-      throw new ProblemException(problems.missingAccessToken, {
-        refusal: { event: DOORS.user.refusalEvent, reason: 'no_credential', fields: { door } },
-      });
-    }
+    if (door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '')) throw missingAccessToken();
     throw refusal(door, 'not_accepted');
   }
+}
+
+type Middleware = (request: Request, response: Response, next: (error?: unknown) => void) => void;
+
+/** @returns false when the strategy found no credential, or one that it does not accept */
+function authenticate(strategy: Strategy, request: Request, response: Response): Promise<Principal | false> {
+  return new Promise((resolve, reject) => {
+    const settle = (error: Error | null, principal?: Principal | false): void => {
+      if (error) reject(error);
+      else resolve(principal ?? false);
+    };
+    (passport.authenticate(strategy, { session: false }, settle) as Middleware)(request, response, reject);
+  });
+}
+
+/** RFC 6750 §3.1: without any token the challenge carries no error. */
+function missingAccessToken(): ProblemException {
+  const refusal: RefusalEvent = {
+    event: DOORS.user.refusalEvent,
+    reason: 'no_credential',
+    fields: { door: 'user' },
+  };
+  return new ProblemException(problems.missingAccessToken, { refusal });
 }

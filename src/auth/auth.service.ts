@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { ProblemException } from '../common/problem.exception.js';
+import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
@@ -41,7 +41,7 @@ export class AuthService {
   async refresh(refreshToken: string): Promise<Grant> {
     const result = await this.sessions.refresh(refreshToken);
     if ('grant' in result) return result.grant;
-    const refusal =
+    const refusal: RefusalEvent =
       result.outcome === 'reused'
         ? {
             event: 'session.refresh.reused',
@@ -72,6 +72,6 @@ export class AuthService {
 }
 
 function loginRefused({ reason, userId }: Extract<PasswordVerdict, { valid: false }>): ProblemException {
-  const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } };
+  const refusal: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
   return new ProblemException(problems.invalidCredentials, { refusal });
 }

@@ -1,7 +1,7 @@
 import type { Request } from 'express';
 import { newId } from './ids.js';
 
-const SANE = /^[A-Za-z0-9._-]{8,64}$/;
+const SANE = /^[A-Za-z0-9._-]{1,128}$/;
 const ids = new WeakMap<Request, string>();
 
 /** The id a caller sent in `X-Request-Id`, when it is harmless to repeat, or a new one. */

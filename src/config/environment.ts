@@ -157,16 +157,7 @@ export class InvalidEnvironment extends Error {
  * @throws {InvalidEnvironment} naming every variable that is missing or bad
  */
 export function parseEnvironment(variables: Variables): Environment {
-  const set = Object.fromEntries(
-    Object.entries(variables).filter(([, value]) => value !== undefined && value !== ''),
-  );
-  const parsed = schema.safeParse(set);
-  if (!parsed.success) {
-    throw new InvalidEnvironment(
-      parsed.error.issues.map((issue) => `${issue.path.join('.')} ${issue.message}`),
-    );
-  }
-  const value = parsed.data;
+  const value = validated(variables);
   return {
     nodeEnv: value.NODE_ENV,
     host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
@@ -201,6 +192,15 @@ export function parseEnvironment(variables: Variables): Environment {
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
   };
+}
+
+function validated(variables: Variables): z.output<typeof schema> {
+  const isSet = ([, value]: [string, string | undefined]): boolean => value !== undefined && value !== '';
+  const parsed = schema.safeParse(Object.fromEntries(Object.entries(variables).filter(isSet)));
+  if (parsed.success) return parsed.data;
+  throw new InvalidEnvironment(
+    parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`),
+  );
 }
 
 /**

@@ -1,6 +1,12 @@
-import { createServer, IncomingMessage, ServerResponse, type Server } from 'node:http';
+import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express } from 'express';
+import { answerUnreadable } from './unreadable-request.js';
+
+/** Longer than the idle time-out of common load balancers (60 s), so that they never reuse a connection we just closed. */
+const KEEP_ALIVE_MS = 65_000;
+/** A request that takes longer to arrive is nobody's. */
+const REQUEST_MS = 30_000;
 
 /**
  * Express gives each request and response its own prototypes with `Object.setPrototypeOf`, which throws away
@@ -20,8 +26,10 @@ export class LinkedExpressAdapter extends ExpressAdapter {
     const options = {
       IncomingMessage: constructorLinkedTo(IncomingMessage, this.express.request),
       ServerResponse: constructorLinkedTo(ServerResponse, this.express.response),
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      requestTimeout: REQUEST_MS,
     };
-    this.setHttpServer(createServer(options, this.express) as Server);
+    this.setHttpServer(createServer(options, this.express).on('clientError', answerUnreadable));
   }
 }
 

@@ -5,7 +5,7 @@ import { problems, problemType, type Problem } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { errorFields, Log } from '../logging/log.js';
-import { SecurityEvents, type SecurityEvent } from '../logging/security-events.js';
+import { SecurityEvents } from '../logging/security-events.js';
 
 /** Errors of Express and its body parser carry the status they mean; their texts quote the request and are dropped. */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
@@ -44,7 +44,7 @@ export class ProblemFilter implements ExceptionFilter {
   private record(error: unknown, problem: Problem, request: Request): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
     if (refusal)
-      this.events.record(refusal.event as SecurityEvent, request, {
+      this.events.record(refusal.event, request, {
         reason: refusal.reason,
         ...refusal.fields,
       });

@@ -9,7 +9,7 @@ const LISTED = 10_000;
  */
 export function commonPasswords(source: string): ReadonlySet<string> {
   if (source === 'off') return new Set();
-  if (source === 'common') return new Set(dictionary['passwords']?.slice(0, LISTED) as string[]);
+  if (source === 'common') return new Set(dictionary['passwords'].slice(0, LISTED));
   return new Set(
     readFileSync(source, 'utf8')
       .split(/\r?\n/)

@@ -1,7 +1,8 @@
-import { Column, Entity, PrimaryColumn, Unique } from 'typeorm';
+import { Check, Column, Entity, PrimaryColumn, Unique } from 'typeorm';
 import type { PasswordHash } from '../crypto/password-hasher.js';
 
 @Entity('users')
+@Check('users_email_canonical_check', 'email = lower(email)')
 @Unique('users_email_key', ['email'])
 export class User {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'users_pkey' })

@@ -23,7 +23,8 @@ export class CreateSchema1763683200000 implements MigrationInterface {
         created_at    timestamptz NOT NULL,
         updated_at    timestamptz NOT NULL,
         CONSTRAINT users_pkey PRIMARY KEY (id),
-        CONSTRAINT users_email_key UNIQUE (email)
+        CONSTRAINT users_email_key UNIQUE (email),
+        CONSTRAINT users_email_canonical_check CHECK (email = lower(email))
       );
       COMMENT ON COLUMN users.email IS 'canonical form: printable ASCII in lower case';
       COMMENT ON COLUMN users.password_hash IS 'bcrypt, $2b$; over 72 bytes reduced with HMAC-SHA-256 first';
