@@ -134,7 +134,7 @@ function findPlace(folder: string): Place {
 
 /** The same place under a root that `nobody` may enter; the folder of the checkout links to it. */
 function reachablePlace(user: ServerUser, folder: string, bin: string): Place & { user: ServerUser } {
-  const moved = join(REACHABLE_ROOT, folder.replaceAll('/', '-').replace(/^-/, ''));
+  const moved = join(REACHABLE_ROOT, encodeURIComponent(folder));
   const programs = join(moved, 'native');
   mkdirSync(moved, { recursive: true });
   chmodSync(REACHABLE_ROOT, 0o755);
