@@ -10,11 +10,7 @@ export async function createApp(environment: Environment): Promise<NestExpressAp
   const app = await NestFactory.create<NestExpressApplication>(
     AppModule.forRoot(environment),
     new LinkedExpressAdapter(),
-    {
-      bodyParser: false,
-      abortOnError: false,
-      logger: ['error', 'warn', 'fatal'],
-    },
+    { bodyParser: false, abortOnError: false, logger: ['error', 'warn', 'fatal'] },
   );
   configureApp(app);
   await app.init();

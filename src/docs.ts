@@ -28,10 +28,7 @@ export function openApiDocument(app: INestApplication): OpenAPIObject {
       { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key', description: 'app key of a service' },
       'app_key',
     )
-    .addApiKey(
-      { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' },
-      'node',
-    )
+    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' }, 'node')
     .addApiKey({ type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY' }, 'admin')
     .build();
   return SwaggerModule.createDocument(app, config, { extraModels: [ProblemSchema] });

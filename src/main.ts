@@ -1,10 +1,5 @@
 import { createServer } from 'node:net';
-import {
-  InvalidEnvironment,
-  parseEnvironment,
-  readVariables,
-  type Environment,
-} from './config/environment.js';
+import { InvalidEnvironment, parseEnvironment, readVariables, type Environment } from './config/environment.js';
 import { createApp } from './create-app.js';
 import type { EmbeddedPostgres } from './database/embedded-postgres.js';
 import { startEmbeddedDatabase, welcome, withSecrets } from './first-run.js';

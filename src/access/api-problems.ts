@@ -1,6 +1,6 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, getSchemaPath } from '@nestjs/swagger';
-import { problemType, type Problem } from '../common/problems.js';
+import { problemBody, type Problem } from '../common/problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
 const EXAMPLE_REQUEST_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
@@ -51,9 +51,11 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
     const all = [...new Set([...known, ...added])];
     Reflect.defineMetadata(PROBLEMS_OF_ROUTE, all, handler);
     const statuses = [...new Set(all.map(({ status }) => status))];
-    applyDecorators(
-      ...statuses.map((status) => responseOf(all.filter((problem) => problem.status === status))),
-    )(target, key, descriptor);
+    applyDecorators(...statuses.map((status) => responseOf(all.filter((problem) => problem.status === status))))(
+      target,
+      key,
+      descriptor,
+    );
   };
 }
 
@@ -66,26 +68,14 @@ function responseOf(ofOneStatus: Problem[]): MethodDecorator {
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },
-        examples: Object.fromEntries(
-          ofOneStatus.map((problem) => [problem.code, { value: exampleOf(problem) }]),
-        ),
+        examples: Object.fromEntries(ofOneStatus.map((problem) => [problem.code, { value: exampleOf(problem) }])),
       },
     },
   });
 }
 
 function exampleOf(problem: Problem): object {
-  return {
-    type: problemType(problem),
-    title: problem.title,
-    status: problem.status,
-    detail: problem.detail,
-    instance: `urn:request:${EXAMPLE_REQUEST_ID}`,
-    code: problem.code,
-    request_id: EXAMPLE_REQUEST_ID,
-    ...problem.extension,
-    ...(problem.code === 'validation_failed'
-      ? { errors: [{ pointer: '/email', detail: 'must be an e-mail address' }] }
-      : {}),
-  };
+  const errors =
+    problem.code === 'validation_failed' ? [{ pointer: '/email', detail: 'must be an e-mail address' }] : [];
+  return problemBody(problem, EXAMPLE_REQUEST_ID, errors);
 }

@@ -14,21 +14,13 @@ interface DoorDescription {
 }
 
 export const DOORS: Readonly<Record<Door, DoorDescription>> = {
-  user: {
-    headers: ['authorization'],
-    problem: problems.invalidAccessToken,
-    refusalEvent: 'user.token.refused',
-  },
+  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
   app: {
     headers: ['x-platform-app-id', 'x-platform-app-key'],
     problem: problems.invalidAppCredentials,
     refusalEvent: 'app.validation.failed',
   },
-  node: {
-    headers: ['x-api-key'],
-    problem: problems.invalidNodeCredentials,
-    refusalEvent: 'node.validation.failed',
-  },
+  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
   admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
 };
 
@@ -39,9 +31,7 @@ export function refusal(
   fields: Readonly<Record<string, string | undefined>> = {},
 ): ProblemException {
   const { problem, refusalEvent } = DOORS[door];
-  return new ProblemException(problem, {
-    refusal: { event: refusalEvent, reason, fields: { door, ...fields } },
-  });
+  return new ProblemException(problem, { refusal: { event: refusalEvent, reason, fields: { door, ...fields } } });
 }
 
 /**
@@ -89,10 +79,6 @@ function authenticate(strategy: Strategy, request: Request, response: Response):
 
 /** RFC 6750 §3.1: without any token the challenge carries no error. */
 function missingAccessToken(): ProblemException {
-  const refusal: RefusalEvent = {
-    event: DOORS.user.refusalEvent,
-    reason: 'no_credential',
-    fields: { door: 'user' },
-  };
+  const refusal: RefusalEvent = { event: DOORS.user.refusalEvent, reason: 'no_credential', fields: { door: 'user' } };
   return new ProblemException(problems.missingAccessToken, { refusal });
 }

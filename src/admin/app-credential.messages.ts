@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { AppCredential } from '../app-credentials/app-credential.entity.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
-import { PageQuery, type Page } from '../common/page.js';
+import { PageQuery, pageResponse } from '../common/page.js';
 import { KeyResponse } from './key.responses.js';
 
 export class MintAppCredentialRequest {
@@ -52,17 +52,6 @@ export class IssuedAppCredentialResponse extends AppCredentialResponse {
   }
 }
 
-export class AppCredentialPageResponse {
-  @ApiProperty({ type: [AppCredentialResponse] })
-  items!: AppCredentialResponse[];
-
-  @ApiProperty({ type: String, nullable: true, example: null })
-  next_cursor!: string | null;
-
-  static from(page: Page<AppCredential>): AppCredentialPageResponse {
-    return {
-      items: page.items.map((item) => AppCredentialResponse.from(item)),
-      next_cursor: page.nextCursor,
-    };
-  }
-}
+export class AppCredentialPageResponse extends pageResponse<AppCredential, AppCredentialResponse>(
+  AppCredentialResponse,
+) {}

@@ -31,10 +31,7 @@ export class AppCredentialsAdminController {
   @Post()
   @RequireAdmin()
   @ApiProblems(problems.appCredentialExists)
-  @ApiOperation({
-    summary: 'Mint a credential for a pair of services',
-    description: 'The app_key is shown this once.',
-  })
+  @ApiOperation({ summary: 'Mint a credential for a pair of services', description: 'The app_key is shown this once.' })
   @ApiCreatedResponse({ type: messages.IssuedAppCredentialResponse })
   async mint(
     @Req() request: Request,
@@ -98,10 +95,7 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { id: appId, caller, target } = await this.credentials.find(id);
-    const key = await this.credentials.keys.rotate(
-      appId,
-      body.overlap_hours ?? this.environment.keyOverlapHours,
-    );
+    const key = await this.credentials.keys.rotate(appId, body.overlap_hours ?? this.environment.keyOverlapHours);
     this.events.record('admin.app_credential.rotated', request, { app_id: appId, caller, target });
     return messages.IssuedAppCredentialResponse.issued(await this.credentials.find(appId), key);
   }

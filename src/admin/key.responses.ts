@@ -50,8 +50,7 @@ export class RotateRequest {
     type: 'integer',
     minimum: 0,
     maximum: MOST_OVERLAP_HOURS,
-    description:
-      'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
+    description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
   @IsOptional()

@@ -1,6 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
-import { PageQuery, type Page } from '../common/page.js';
+import { PageQuery, pageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
 import { KeyResponse } from './key.responses.js';
 
@@ -69,14 +69,4 @@ export class IssuedNodeResponse extends NodeResponse {
   }
 }
 
-export class NodePageResponse {
-  @ApiProperty({ type: [NodeResponse] })
-  items!: NodeResponse[];
-
-  @ApiProperty({ type: String, nullable: true, example: null })
-  next_cursor!: string | null;
-
-  static from(page: Page<NodeDevice>): NodePageResponse {
-    return { items: page.items.map((node) => NodeResponse.from(node)), next_cursor: page.nextCursor };
-  }
-}
+export class NodePageResponse extends pageResponse<NodeDevice, NodeResponse>(NodeResponse) {}

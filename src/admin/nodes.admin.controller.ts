@@ -46,10 +46,7 @@ export class NodesAdminController {
       name,
       expiresAt: momentOf(expires_at ?? null),
     });
-    this.events.record('admin.node.registered', request, {
-      node_id: node.id,
-      household_id: node.householdId,
-    });
+    this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
     return messages.IssuedNodeResponse.issued(node, key);
   }
 

@@ -1,7 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean, ValidateIf } from 'class-validator';
 import { EmailField } from '../common/email.js';
-import { PageQuery, type Page } from '../common/page.js';
+import { PageQuery, pageResponse } from '../common/page.js';
 import type { Session } from '../tokens/session.entity.js';
 
 export class UpdateUserRequest {
@@ -38,12 +38,7 @@ export class SessionResponse {
   @ApiProperty({ ...MOMENT, nullable: true, example: null })
   ended_at!: string | null;
 
-  @ApiProperty({
-    type: String,
-    enum: ['logout', 'reuse', 'admin', 'disabled', null],
-    nullable: true,
-    example: null,
-  })
+  @ApiProperty({ type: String, enum: ['logout', 'reuse', 'admin', 'disabled', null], nullable: true, example: null })
   end_reason!: string | null;
 
   static from(session: Session): SessionResponse {
@@ -59,17 +54,4 @@ export class SessionResponse {
   }
 }
 
-export class SessionPageResponse {
-  @ApiProperty({ type: [SessionResponse] })
-  items!: SessionResponse[];
-
-  @ApiProperty({ type: String, nullable: true, example: null })
-  next_cursor!: string | null;
-
-  static from(page: Page<Session>): SessionPageResponse {
-    return {
-      items: page.items.map((session) => SessionResponse.from(session)),
-      next_cursor: page.nextCursor,
-    };
-  }
-}
+export class SessionPageResponse extends pageResponse<Session, SessionResponse>(SessionResponse) {}

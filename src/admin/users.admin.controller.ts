@@ -33,10 +33,7 @@ export class UsersAdminController {
   @ApiProblems(problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Create a user', description: 'Also while registration is closed.' })
   @ApiCreatedResponse({ type: UserResponse })
-  async create(
-    @Req() request: Request,
-    @Body() { email, password }: CredentialsRequest,
-  ): Promise<UserResponse> {
+  async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
     const user = await this.users.register(email, password);
     this.events.record('admin.user.created', request, { user_id: user.id });
     return UserResponse.from(user);
@@ -99,10 +96,7 @@ export class UsersAdminController {
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({
-    summary: 'List the sessions of a user',
-    description: 'Ended ones too, until they are purged.',
-  })
+  @ApiOperation({ summary: 'List the sessions of a user', description: 'Ended ones too, until they are purged.' })
   @ApiOkResponse({ type: SessionPageResponse })
   async listSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.find(id);

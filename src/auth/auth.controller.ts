@@ -35,10 +35,7 @@ export class AuthController {
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
-  async register(
-    @Req() request: Request,
-    @Body() { email, password }: CredentialsRequest,
-  ): Promise<UserResponse> {
+  async register(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
     const user = await this.auth.register(email, password);
     this.events.record('user.registered', request, { user_id: user.id });
     return UserResponse.from(user);
@@ -53,15 +50,9 @@ export class AuthController {
     description: 'An unknown address, a wrong password and a disabled account answer alike.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
-  async login(
-    @Req() request: Request,
-    @Body() { email, password }: CredentialsRequest,
-  ): Promise<TokenPairResponse> {
+  async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
     const grant = await this.auth.logIn(email, password);
-    this.events.record('user.login.succeeded', request, {
-      user_id: grant.userId,
-      session_id: grant.sessionId,
-    });
+    this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
     return this.tokenPair(grant);
   }
 
@@ -96,11 +87,7 @@ export class AuthController {
   @ApiNoContentResponse({ description: 'The session has ended, now or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
     for (const { userId, sessionId } of await this.auth.logOut(body.refresh_token, bearerOf(request))) {
-      this.events.record('session.ended', request, {
-        user_id: userId,
-        session_id: sessionId,
-        reason: 'logout',
-      });
+      this.events.record('session.ended', request, { user_id: userId, session_id: sessionId, reason: 'logout' });
     }
   }
 

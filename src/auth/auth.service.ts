@@ -59,8 +59,7 @@ export class AuthService {
    * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a bearer that this service never signed
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined): Promise<EndedSession[]> {
-    if (refreshToken === undefined && bearer === undefined)
-      throw new ProblemException(problems.nothingToLogOut);
+    if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
     if (bearer !== undefined && !claims) throw new ProblemException(problems.invalidAccessToken);
     const ended = [

@@ -41,18 +41,12 @@ export function ServiceNameField(example: string, optional = false): PropertyDec
   return applyDecorators(
     optional ? ApiPropertyOptional(schema) : ApiProperty(schema),
     ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
-    Matches(new RegExp(schema.pattern), {
-      message: 'must be 1 to 100 letters, digits, dots, dashes or underscores',
-    }),
+    Matches(new RegExp(schema.pattern), { message: 'must be 1 to 100 letters, digits, dots, dashes or underscores' }),
   );
 }
 
 /** A UUID in any version. */
-export function UuidField(options: {
-  example: string;
-  optional?: boolean;
-  description?: string;
-}): PropertyDecorator {
+export function UuidField(options: { example: string; optional?: boolean; description?: string }): PropertyDecorator {
   const { optional = false, ...described } = options;
   const schema = { type: String, format: 'uuid', ...described };
   return applyDecorators(
@@ -65,17 +59,10 @@ export function UuidField(options: {
 /** The moment after which a credential is refused; null or absent means never. */
 export function ExpiresAtField(): PropertyDecorator {
   return applyDecorators(
-    ApiPropertyOptional({
-      type: String,
-      format: 'date-time',
-      nullable: true,
-      example: '2030-01-01T00:00:00.000Z',
-    }),
+    ApiPropertyOptional({ type: String, format: 'date-time', nullable: true, example: '2030-01-01T00:00:00.000Z' }),
     IsOptional(),
     IsISO8601({ strict: true, strictSeparator: true }, { message: 'must be a date and time (ISO 8601)' }),
-    Matches(/T.*(Z|[+-]\d\d:?\d\d)$/, {
-      message: 'must name a time and its offset, as in 2030-01-01T00:00:00Z',
-    }),
+    Matches(/T.*(Z|[+-]\d\d:?\d\d)$/, { message: 'must name a time and its offset, as in 2030-01-01T00:00:00Z' }),
     Accepts('notInYearZero', 'must be between the years 2000 and 9999', (value) => {
       const year = typeof value === 'string' ? new Date(value).getUTCFullYear() : NaN;
       return year >= 2000 && year <= 9999;

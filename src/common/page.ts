@@ -1,4 +1,5 @@
-import { ApiPropertyOptional } from '@nestjs/swagger';
+import type { Type } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, Min } from 'class-validator';
 import { isId } from './ids.js';
@@ -38,20 +39,14 @@ export interface PageRequest {
 
 /** @throws {ProblemException} validation_failed for a cursor that no list handed out */
 export function pageRequest(query: PageQuery): PageRequest {
-  return {
-    limit: query.limit ?? DEFAULT_LIMIT,
-    after: query.cursor === undefined ? undefined : idOf(query.cursor),
-  };
+  return { limit: query.limit ?? DEFAULT_LIMIT, after: query.cursor === undefined ? undefined : idOf(query.cursor) };
 }
 
 /** @param rows up to `limit + 1` rows in order of their ids: the extra one tells that there is more */
 export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
-  return {
-    items,
-    nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null,
-  };
+  return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
 }
 
 function idOf(cursor: unknown): string {
@@ -59,4 +54,25 @@ function idOf(cursor: unknown): string {
   if (isId(id)) return id;
   const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
   throw new ProblemException(problems.validationFailed, { errors });
+}
+
+/** The class of a list's answer, from the class of its items. */
+export function pageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
+  abstract class PageResponse {
+    @ApiProperty({ type: [itemClass] })
+    items!: Item[];
+
+    @ApiProperty({
+      type: String,
+      nullable: true,
+      description: 'cursor of the next page; null on the last',
+      example: null,
+    })
+    next_cursor!: string | null;
+
+    static from(page: Page<Row>): PageResponse {
+      return { items: page.items.map((row) => itemClass.from(row)), next_cursor: page.nextCursor };
+    }
+  }
+  return PageResponse;
 }

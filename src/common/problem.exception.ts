@@ -1,11 +1,5 @@
-import type { Problem } from './problems.js';
+import type { FieldError, Problem } from './problems.js';
 import type { SecurityEvent } from './security-event.js';
-
-/** One rejected field: a JSON Pointer (RFC 6901) into the body or the query, and what would be accepted. */
-export interface FieldError {
-  readonly pointer: string;
-  readonly detail: string;
-}
 
 /** The private side of a refusal: logged as a security event (ASVS 16.3), never sent. */
 export interface RefusalEvent {

@@ -87,8 +87,7 @@ export const problems = {
     status: 401,
     code: 'invalid_app_credentials',
     title: 'The app credentials are not valid',
-    detail:
-      'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
+    detail: 'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
     challenge: `PlatformApp ${REALM}`,
     extension: NOT_VALID,
   },
@@ -159,8 +158,7 @@ export const problems = {
     status: 503,
     code: 'unavailable',
     title: 'The answer could not be looked up',
-    detail:
-      'The database cannot be used at the moment. This says nothing about the credential: keep it and try again.',
+    detail: 'The database cannot be used at the moment. This says nothing about the credential: keep it and try again.',
     retryAfterSeconds: 2,
   },
   hashingBusy: {
@@ -171,6 +169,27 @@ export const problems = {
     retryAfterSeconds: 2,
   },
 } as const satisfies Record<string, Problem>;
+
+/** One rejected field: a JSON Pointer (RFC 6901) into the body or the query, and what would be accepted. */
+export interface FieldError {
+  readonly pointer: string;
+  readonly detail: string;
+}
+
+/** The body that a caller gets (RFC 9457 §3). `instance` names the occurrence, never the path: a path may hold anything. */
+export function problemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
+  return {
+    type: problemType(problem),
+    title: problem.title,
+    status: problem.status,
+    detail: problem.detail,
+    instance: `urn:request:${requestId}`,
+    code: problem.code,
+    request_id: requestId,
+    ...problem.extension,
+    ...(problem.status === 400 && { errors }),
+  };
+}
 
 /** The URI reference that names a problem's kind, as the README lists it. */
 export function problemType(problem: Problem): string {

@@ -26,10 +26,7 @@ const postgresUrl = z
 
 const httpUrl = z
   .string()
-  .refine(
-    (value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
-    'must be an http(s) URL',
-  );
+  .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
 
 const word = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
 
@@ -198,9 +195,7 @@ function validated(variables: Variables): z.output<typeof schema> {
   const isSet = ([, value]: [string, string | undefined]): boolean => value !== undefined && value !== '';
   const parsed = schema.safeParse(Object.fromEntries(Object.entries(variables).filter(isSet)));
   if (parsed.success) return parsed.data;
-  throw new InvalidEnvironment(
-    parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`),
-  );
+  throw new InvalidEnvironment(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
 }
 
 /**

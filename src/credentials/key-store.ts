@@ -1,19 +1,14 @@
-import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
+import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
+import { getRepositoryToken } from '@nestjs/typeorm';
 import type { Repository } from 'typeorm';
-import { addSeconds, type Clock } from '../common/clock.js';
+import { addSeconds, Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import {
-  digestOf,
-  randomSecret,
-  randomSecretBytes,
-  sameDigest,
-  type SecretDigest,
-} from '../crypto/secret.js';
+import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import type { Database } from '../database/database.js';
-import { errorFields, type Log } from '../logging/log.js';
+import { Database } from '../database/database.js';
+import { errorFields, Log } from '../logging/log.js';
 import type { KeyColumns } from './key-columns.js';
 import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
 
@@ -119,14 +114,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const { key, columns } = this.issue();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const rotated = await this.database.row(this.statements.rotate, [
-      id,
-      columns.keyDigest,
-      overlapEnds,
-      now,
-    ]);
-    if (!rotated)
-      throw new ProblemException((await this.exists(id)) ? problems.credentialRevoked : problems.notFound);
+    const rotated = await this.database.row(this.statements.rotate, [id, columns.keyDigest, overlapEnds, now]);
+    if (!rotated) throw new ProblemException((await this.exists(id)) ? problems.credentialRevoked : problems.notFound);
     return key;
   }
 
@@ -171,4 +160,18 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private async exists(id: string): Promise<boolean> {
     return this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getExists();
   }
+}
+
+/** Provides the key store of a table under an injection token. */
+export function provideKeyStore<Entity extends KeyColumns>(
+  token: symbol,
+  entity: Type<Entity>,
+  table: KeyTable,
+): FactoryProvider {
+  return {
+    provide: token,
+    inject: [getRepositoryToken(entity), Database, Clock, Log],
+    useFactory: (repository: Repository<Entity>, database: Database, clock: Clock, log: Log) =>
+      new KeyStore(table, repository, database, clock, log),
+  };
 }

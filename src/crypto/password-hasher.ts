@@ -63,8 +63,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   private async run(name: string, task: object): Promise<unknown> {
-    if (this.workers.queueSize >= this.workers.options.maxQueue)
-      throw new ProblemException(problems.hashingBusy);
+    if (this.workers.queueSize >= this.workers.options.maxQueue) throw new ProblemException(problems.hashingBusy);
     return this.workers.run(task, { name });
   }
 }

@@ -1,12 +1,4 @@
-import {
-  createHmac,
-  createSecretKey,
-  hash,
-  hkdfSync,
-  randomBytes,
-  timingSafeEqual,
-  type KeyObject,
-} from 'node:crypto';
+import { createHmac, createSecretKey, hash, hkdfSync, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 
 /** SHA-256 of a generated secret. Only what has ≥ 256 bits of entropy may be stored so (ASVS 11.4.2). */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };

@@ -33,10 +33,9 @@ export class Database {
     let total = 0;
     for (let deleted = batchSize; deleted === batchSize; total += deleted) {
       deleted = await this.dataSource.transaction(async (transaction) => {
-        const [row] = await transaction.query<{ mine: boolean }[]>(
-          'SELECT pg_try_advisory_xact_lock($1) AS mine',
-          [lock],
-        );
+        const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
+          lock,
+        ]);
         if (!row?.mine) return 0;
         const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
         return count;

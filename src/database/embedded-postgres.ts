@@ -83,12 +83,7 @@ export class EmbeddedPostgres {
   }
 
   private async launch(settings: Readonly<Record<string, string>>): Promise<void> {
-    const all = {
-      listen_addresses: '127.0.0.1',
-      port: String(this.port),
-      unix_socket_directories: '',
-      ...settings,
-    };
+    const all = { listen_addresses: '127.0.0.1', port: String(this.port), unix_socket_directories: '', ...settings };
     const flags = Object.entries(all).map(([name, value]) => `-c ${name}='${value}'`);
     await run(this.place, 'pg_ctl', [
       'start',
@@ -126,8 +121,7 @@ function findPlace(folder: string): Place {
   }
   const user = nobody();
   mkdirSync(folder, { recursive: true });
-  const canEnter = (path: string): boolean =>
-    spawnSync('ls', [path], { ...user, stdio: 'ignore' }).status === 0;
+  const canEnter = (path: string): boolean => spawnSync('ls', [path], { ...user, stdio: 'ignore' }).status === 0;
   if (canEnter(folder) && canEnter(bin)) return own({ user, folder, bin });
   return own(reachablePlace(user, folder, bin));
 }
@@ -200,9 +194,7 @@ async function run(place: Place, program: string, flags: string[]): Promise<void
     await promisify(execFile)(join(place.bin, program), flags, spawnOptions(place));
   } catch (error) {
     const said = (error as { stderr?: string }).stderr?.trim();
-    throw new Error(`The embedded PostgreSQL failed (${program}): ${said ?? String(error)}`, {
-      cause: error,
-    });
+    throw new Error(`The embedded PostgreSQL failed (${program}): ${said ?? String(error)}`, { cause: error });
   }
 }
 

@@ -15,10 +15,7 @@ import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { Readiness } from './readiness.js';
 
-const INDICATORS = {
-  type: 'object',
-  additionalProperties: { type: 'object', additionalProperties: true },
-} as const;
+const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
 
 export class HealthResponse {
   @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' })
@@ -79,11 +76,7 @@ export class HealthController {
 
   private async check(): Promise<HealthCheckResult> {
     try {
-      return await this.health.check([
-        () => this.database(),
-        () => this.loggingService(),
-        () => this.service(),
-      ]);
+      return await this.health.check([() => this.database(), () => this.loggingService(), () => this.service()]);
     } catch (error) {
       // Terminus throws its report when something is down.
       if (error instanceof Error && 'getResponse' in error)
@@ -111,8 +104,7 @@ export class HealthController {
   private async loggingService() {
     const indicator = this.indicators.check('logging_service');
     const { loggingServiceUrl, healthTimeoutMs } = this.environment;
-    if (loggingServiceUrl === undefined)
-      return indicator.up({ message: 'not configured: the console is used' });
+    if (loggingServiceUrl === undefined) return indicator.up({ message: 'not configured: the console is used' });
     const ping = await indicator
       .attempt(async ({ signal }) => {
         await fetch(loggingServiceUrl, { method: 'HEAD', redirect: 'manual', signal });

@@ -34,10 +34,7 @@ export class LinkedExpressAdapter extends ExpressAdapter {
 }
 
 /** A constructor that builds like `Base` and whose instances have `prototype` as their prototype. */
-function constructorLinkedTo<Base extends new (...parameters: never[]) => object>(
-  base: Base,
-  prototype: object,
-): Base {
+function constructorLinkedTo<Base extends new (...parameters: never[]) => object>(base: Base, prototype: object): Base {
   function Linked(...parameters: unknown[]): object {
     return Reflect.construct(base, parameters, Linked) as object;
   }

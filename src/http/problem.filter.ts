@@ -1,7 +1,7 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
-import { problems, problemType, type Problem } from '../common/problems.js';
+import { problemBody, problems, type Problem } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { errorFields, Log } from '../logging/log.js';
@@ -35,19 +35,14 @@ export class ProblemFilter implements ExceptionFilter {
     }
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
-    response
-      .status(problem.status)
-      .type('application/problem+json')
-      .send(JSON.stringify(body(problem, error, request)));
+    const errors = error instanceof ProblemException ? error.errors : undefined;
+    const body = problemBody(problem, requestIdOf(request), errors);
+    response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 
   private record(error: unknown, problem: Problem, request: Request): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
-    if (refusal)
-      this.events.record(refusal.event, request, {
-        reason: refusal.reason,
-        ...refusal.fields,
-      });
+    if (refusal) this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
     if (problem.status < 500) return;
     const fields = { request_id: requestIdOf(request), error: errorFields(error) };
     if (problem.status === 503) this.log.warning(problem.code, fields);
@@ -64,20 +59,4 @@ function problemOf(error: unknown): Problem {
 
 function statusOf(error: unknown): number {
   return error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 500;
-}
-
-function body(problem: Problem, error: unknown, request: Request): object {
-  const requestId = requestIdOf(request);
-  return {
-    type: problemType(problem),
-    title: problem.title,
-    status: problem.status,
-    detail: problem.detail,
-    instance: `urn:request:${requestId}`,
-    code: problem.code,
-    request_id: requestId,
-    ...problem.extension,
-    ...(error instanceof ProblemException && error.errors ? { errors: error.errors } : {}),
-    ...(problem.status === 400 && !(error instanceof ProblemException && error.errors) ? { errors: [] } : {}),
-  };
 }

@@ -1,7 +1,7 @@
 import { json, type NextFunction, type Request, type Response } from 'express';
 import helmet from 'helmet';
-import { ProblemException, type FieldError } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems, type FieldError } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
 
 const CREDENTIAL_HEADERS = new Set([
@@ -73,13 +73,10 @@ export function refuseHostileJson(request: Request, _response: Response, next: N
     return;
   }
   if (Array.isArray(body)) throw new ProblemException(problems.malformedRequest);
-  const pending: { value: unknown; pointer: string; depth: number }[] = [
-    { value: body, pointer: '', depth: 0 },
-  ];
+  const pending: { value: unknown; pointer: string; depth: number }[] = [{ value: body, pointer: '', depth: 0 }];
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer, depth } = item;
-    if (typeof value === 'string' && !value.isWellFormed())
-      refuseField(pointer, 'must be well-formed Unicode');
+    if (typeof value === 'string' && !value.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
     if (typeof value !== 'object' || value === null) continue;
     if (depth === MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { newId } from '../common/ids.js';
-import { problems, problemType } from '../common/problems.js';
+import { problemBody, problems } from '../common/problems.js';
 
 /** Answers what is not even HTTP, or has headers beyond all measure, with a problem too; then hangs up. */
 export function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
@@ -10,20 +10,7 @@ export function answerUnreadable(error: Error & { code?: string }, socket: Duple
     return;
   }
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
-  const { code, title, detail } = problems.malformedRequest;
-  const requestId = newId();
-  const type = problemType(problems.malformedRequest);
-  const instance = `urn:request:${requestId}`;
-  const body = JSON.stringify({
-    type,
-    title,
-    status,
-    detail,
-    instance,
-    code,
-    request_id: requestId,
-    errors: [],
-  });
+  const body = JSON.stringify({ ...problemBody(problems.malformedRequest, newId()), status });
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/problem+json; charset=utf-8',

@@ -1,6 +1,6 @@
 import { ValidationPipe, type ValidationError } from '@nestjs/common';
-import { ProblemException, type FieldError } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems, type FieldError } from '../common/problems.js';
 import { pointerToken } from './request-guards.js';
 
 /** Validates bodies and queries against their classes; fields that the class does not declare are refused. */
@@ -13,9 +13,7 @@ export function validationPipe(): ValidationPipe {
     stopAtFirstError: true,
     validationError: { target: false, value: false },
     exceptionFactory: (errors) =>
-      new ProblemException(problems.validationFailed, {
-        errors: errors.flatMap((error) => fieldErrors(error, '')),
-      }),
+      new ProblemException(problems.validationFailed, { errors: errors.flatMap((error) => fieldErrors(error, '')) }),
   });
 }
 

@@ -4,9 +4,5 @@ import { NodesModule } from '../nodes/nodes.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { PurgeJob } from './purge.job.js';
 
-@Module({
-  imports: [TokensModule, NodesModule, AppCredentialsModule],
-  providers: [PurgeJob],
-  exports: [PurgeJob],
-})
+@Module({ imports: [TokensModule, NodesModule, AppCredentialsModule], providers: [PurgeJob], exports: [PurgeJob] })
 export class MaintenanceModule {}

@@ -25,10 +25,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
   ) {}
 
   onModuleInit(): void {
-    this.timer = setInterval(
-      () => void this.run(),
-      this.environment.purgeIntervalMinutes * MS_PER_MINUTE,
-    ).unref();
+    this.timer = setInterval(() => void this.run(), this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 
   onApplicationShutdown(): void {

@@ -1,31 +1,16 @@
 import { Module } from '@nestjs/common';
-import { getRepositoryToken, TypeOrmModule } from '@nestjs/typeorm';
-import type { Repository } from 'typeorm';
-import { Clock } from '../common/clock.js';
-import { KeyStore } from '../credentials/key-store.js';
-import { Database } from '../database/database.js';
-import { Log } from '../logging/log.js';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { provideKeyStore } from '../credentials/key-store.js';
 import { NodeDevice } from './node-device.entity.js';
-import { NODE_KEYS, NodesService, type NodeIdentity } from './nodes.service.js';
 import { NodeStrategy } from './node.strategy.js';
+import { NODE_KEYS, NodesService } from './nodes.service.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [
-    {
-      provide: NODE_KEYS,
-      inject: [getRepositoryToken(NodeDevice), Database, Clock, Log],
-      useFactory: (repository: Repository<NodeDevice>, database: Database, clock: Clock, log: Log) =>
-        new KeyStore<NodeDevice, NodeIdentity>(
-          { name: 'nodes', identityColumns: ['household_id'], keyPrefix: 'pa_node_' },
-          repository,
-          database,
-          clock,
-          log,
-        ),
-    },
+    provideKeyStore(NODE_KEYS, NodeDevice, { name: 'nodes', identityColumns: ['household_id'], keyPrefix: 'pa_node_' }),
     NodesService,
     NodeStrategy,
   ],

@@ -32,13 +32,7 @@ export class NodesService {
   async register(registration: NodeRegistration): Promise<{ node: NodeDevice; key: string }> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
-    const node = this.nodes.create({
-      id: newId(),
-      ...registration,
-      ...columns,
-      createdAt: now,
-      updatedAt: now,
-    });
+    const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
     await this.nodes.insert(node);
     return { node, key };
   }

@@ -44,15 +44,7 @@ export class AccessTokens {
     const { jwtIssuer, jwtAudience } = this.environment;
     const iat = Math.floor(this.clock.now().getTime() / 1_000);
     const exp = iat + this.ttlSeconds;
-    const claims: AccessTokenClaims = {
-      iss: jwtIssuer,
-      sub: userId,
-      sid: sessionId,
-      jti: newId(),
-      iat,
-      exp,
-      email,
-    };
+    const claims: AccessTokenClaims = { iss: jwtIssuer, sub: userId, sid: sessionId, jti: newId(), iat, exp, email };
     return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) });
   }
 

@@ -1,14 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { parse, stringify } from 'uuid';
 import { Environment } from '../config/environment.js';
-import {
-  deriveKey,
-  digestOf,
-  mac,
-  randomSecretBytes,
-  sameDigest,
-  type SecretDigest,
-} from '../crypto/secret.js';
+import { deriveKey, digestOf, mac, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
 
 const PREFIX = 'pa_rt_';
 const ID_BYTES = 16;

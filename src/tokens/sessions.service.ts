@@ -74,10 +74,9 @@ export class SessionsService {
     const token = this.tokens.parse(presented);
     if (!token) return undefined;
     const { sessionId } = token;
-    const row = await this.database.row<{ token_digest: SecretDigest; generation: number }>(
-      sql.READ_FOR_LOGOUT,
-      [sessionId],
-    );
+    const row = await this.database.row<{ token_digest: SecretDigest; generation: number }>(sql.READ_FOR_LOGOUT, [
+      sessionId,
+    ]);
     // The current token is good by its digest alone, also when SECRET_KEY has changed since it was made.
     const isIts =
       row?.token_digest.equals(token.digest) === true ||
@@ -86,10 +85,7 @@ export class SessionsService {
   }
 
   /** @returns the user whose session it was, or undefined when it had ended before */
-  async end(
-    sessionId: string,
-    reason: SessionEndReason,
-  ): Promise<{ sessionId: string; userId: string } | undefined> {
+  async end(sessionId: string, reason: SessionEndReason): Promise<{ sessionId: string; userId: string } | undefined> {
     const values = [sessionId, this.clock.now(), reason];
     const ended = await this.database.row<{ user_id: string }>(sql.END_SESSION, values);
     return ended && { sessionId, userId: ended.user_id };
@@ -123,10 +119,7 @@ export class SessionsService {
   private async replayed(token: RefreshToken, successor: RefreshToken, now: Date): Promise<RefreshOutcome> {
     const row = await this.database.row<ReplayRow>(sql.READ_FOR_REPLAY, [token.sessionId, now]);
     if (!row) return { outcome: 'refused', reason: 'unknown' };
-    if (
-      token.generation >= row.generation ||
-      !this.tokens.belongsTo(token, row.generation, row.token_digest)
-    ) {
+    if (token.generation >= row.generation || !this.tokens.belongsTo(token, row.generation, row.token_digest)) {
       return { outcome: 'refused', reason: 'forged' };
     }
     const isParent = token.generation + 1 === row.generation;

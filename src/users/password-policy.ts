@@ -17,8 +17,7 @@ export class PasswordPolicy {
 
   /** @throws {ProblemException} validation_failed with the reason */
   accept(password: string): void {
-    if (Array.from(password).length < this.minLength)
-      refuse(`must be at least ${this.minLength} characters long`);
+    if (Array.from(password).length < this.minLength) refuse(`must be at least ${this.minLength} characters long`);
     if (this.common.has(password.toLowerCase()))
       refuse('is one of the most commonly used passwords; choose another one');
   }

@@ -1,5 +1,5 @@
 import { ApiProperty } from '@nestjs/swagger';
-import type { Page } from '../common/page.js';
+import { pageResponse } from '../common/page.js';
 import type { User } from './user.entity.js';
 
 export class UserResponse {
@@ -29,19 +29,4 @@ export class UserResponse {
   }
 }
 
-export class UserPageResponse {
-  @ApiProperty({ type: [UserResponse] })
-  items!: UserResponse[];
-
-  @ApiProperty({
-    type: String,
-    nullable: true,
-    description: 'cursor of the next page; null on the last',
-    example: null,
-  })
-  next_cursor!: string | null;
-
-  static from(page: Page<User>): UserPageResponse {
-    return { items: page.items.map((user) => UserResponse.from(user)), next_cursor: page.nextCursor };
-  }
-}
+export class UserPageResponse extends pageResponse<User, UserResponse>(UserResponse) {}

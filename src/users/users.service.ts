@@ -20,11 +20,7 @@ const READ_BY_EMAIL = {
 export type VerifiedUser = Pick<User, 'id' | 'email'>;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
-  | {
-      readonly valid: false;
-      readonly reason: 'unknown' | 'wrong_password' | 'disabled';
-      readonly userId?: string;
-    };
+  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
 
 /** Accounts and their passwords. Sessions are not its business. */
 @Injectable()

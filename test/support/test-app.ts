@@ -33,15 +33,7 @@ export class TestClock extends Clock {
     return new Date(Date.now() + this.offsetMs);
   }
 
-  advance({
-    seconds = 0,
-    minutes = 0,
-    days = 0,
-  }: {
-    seconds?: number;
-    minutes?: number;
-    days?: number;
-  }): void {
+  advance({ seconds = 0, minutes = 0, days = 0 }: { seconds?: number; minutes?: number; days?: number }): void {
     this.offsetMs += (seconds + minutes * 60 + days * 86_400) * 1_000;
   }
 }
@@ -156,21 +148,13 @@ export class TestApp {
   async node(householdId: string = randomUUID()): Promise<Device> {
     const registration = { household_id: householdId, room: 'kitchen', name: 'speaker' };
     const { body } = await this.admin.post('/nodes', registration).expect(201);
-    return {
-      nodeId: body.node_id,
-      apiKey: body.api_key,
-      header: `${body.node_id}:${body.api_key}`,
-      householdId,
-    };
+    return { nodeId: body.node_id, apiKey: body.api_key, header: `${body.node_id}:${body.api_key}`, householdId };
   }
 
   /** A minted credential for a pair of services. */
   async service(caller = `caller-${randomUUID()}`, target = 'recipes'): Promise<Service> {
     const { body } = await this.admin.post('/app-credentials', { caller, target }).expect(201);
-    const headers = {
-      'X-Platform-App-Id': body.app_id as string,
-      'X-Platform-App-Key': body.app_key as string,
-    };
+    const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
     return { appId: body.app_id, appKey: body.app_key, caller, target, headers };
   }
 

@@ -77,8 +77,6 @@ export class CreateSchema1763683200000 implements MigrationInterface {
   }
 
   async down(runner: QueryRunner): Promise<void> {
-    await runner.query(
-      'DROP TABLE nodes; DROP TABLE app_credentials; DROP TABLE sessions; DROP TABLE users;',
-    );
+    await runner.query('DROP TABLE nodes; DROP TABLE app_credentials; DROP TABLE sessions; DROP TABLE users;');
   }
 }
