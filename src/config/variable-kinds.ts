@@ -1,0 +1,57 @@
+import { z } from 'zod';
+
+// The kinds of variables. Their messages say what is accepted and never show what was given.
+
+const PLACEHOLDER = /change[-_ ]?me|placeholder|replace[-_ ]?(me|this|with)|your[-_ ].*(key|secret)|^<.*>$/i;
+const FEWEST_DISTINCT_CHARACTERS = 6;
+
+export const secret = z
+  .string({ error: 'is required' })
+  .refine((value) => Buffer.byteLength(value) >= 32, 'must be at least 32 bytes long')
+  .refine(
+    (value) => !PLACEHOLDER.test(value) && new Set(value).size >= FEWEST_DISTINCT_CHARACTERS,
+    'looks like a placeholder; generate one with: openssl rand -base64 48',
+  );
+
+export const postgresUrl = z
+  .string({ error: 'is required (postgresql://user:password@host:5432/database)' })
+  .refine(
+    (value) => /^postgres(ql)?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
+    'must be a PostgreSQL URL: postgresql://user:password@host:5432/database',
+  );
+
+export const httpUrl = z
+  .string()
+  .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
+
+export const word = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
+
+export const flag = z
+  .enum(['true', 'false'], { error: 'must be true or false' })
+  .default('false')
+  .transform((value) => value === 'true');
+
+/** A whole number written in plain digits, within bounds that keep it meaningful. */
+export function wholeNumber(from: number, to: number, fallback: number) {
+  const message = `must be a whole number from ${from} to ${to}`;
+  return z
+    .string()
+    .regex(/^\d{1,9}$/, message)
+    .transform(Number)
+    .refine((value) => value >= from && value <= to, message)
+    .default(fallback);
+}
+
+/** `true` trusts the nearest proxy only; a number trusts that many; a list names their addresses. */
+export const trustProxy = z
+  .string()
+  .regex(
+    /^(true|false|\d|[0-9a-f.:/]+(,\s*[0-9a-f.:/]+)*|loopback)$/i,
+    'must be false, a number of proxies, or their addresses',
+  )
+  .default('false')
+  .transform((value): boolean | number | string => {
+    if (value === 'false') return false;
+    if (value === 'true') return 1;
+    return /^\d$/.test(value) ? Number(value) : value;
+  });
