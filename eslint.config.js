@@ -30,9 +30,5 @@ export default tseslint.config(
     },
   },
   { files: ['src/database/migrations/**'], rules: { 'max-lines-per-function': 'off' } },
-  {
-    files: ['**/*.js'],
-    extends: [tseslint.configs.disableTypeChecked],
-    languageOptions: { globals: globals.node },
-  },
+  { files: ['**/*.js'], extends: [tseslint.configs.disableTypeChecked], languageOptions: { globals: globals.node } },
 );
