@@ -11,7 +11,6 @@ import { SecurityEvents } from './logging/security-events.js';
 /** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
-  app.useLogger(log);
   app.set('etag', false);
   app.set('trust proxy', app.get(Environment).trustProxy);
   app.disable('x-powered-by');

@@ -4,13 +4,14 @@ import { AppModule } from './app.module.js';
 import type { Environment } from './config/environment.js';
 import { configureApp } from './configure-app.js';
 import { LinkedExpressAdapter } from './http/linked-express.adapter.js';
+import { Log } from './logging/log.js';
 
 /** The application, configured and connected, not yet listening. */
 export async function createApp(environment: Environment): Promise<NestExpressApplication> {
   const app = await NestFactory.create<NestExpressApplication>(
     AppModule.forRoot(environment),
     new LinkedExpressAdapter(),
-    { bodyParser: false, abortOnError: false, logger: ['error', 'warn', 'fatal'] },
+    { bodyParser: false, abortOnError: false, logger: new Log(environment) },
   );
   configureApp(app);
   await app.init();

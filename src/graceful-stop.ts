@@ -31,8 +31,10 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
   try {
     log.info('stopping');
     app.get(Readiness).drain();
+    const server = app.getHttpServer() as Server;
+    hangUpAfterAnswers(server);
     await sleep(shutdownDelayMs);
-    await closeServer(app.getHttpServer());
+    await new Promise((closed) => server.close(closed));
     await app.close();
     await afterClose();
     log.info('stopped');
@@ -44,10 +46,9 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
   }
 }
 
-/** Accepts nothing new, and lets every keep-alive connection end with the answer it waits for. */
-async function closeServer(server: Server): Promise<void> {
+/** Every keep-alive connection ends with the answer it waits for, so that its client turns to another replica. */
+function hangUpAfterAnswers(server: Server): void {
   server.prependListener('request', (_request, response) => {
     response.setHeader('Connection', 'close');
   });
-  await new Promise((closed) => server.close(closed));
 }

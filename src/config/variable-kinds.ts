@@ -32,14 +32,13 @@ export const flag = z
   .transform((value) => value === 'true');
 
 /** A whole number written in plain digits, within bounds that keep it meaningful. */
-export function wholeNumber(from: number, to: number, fallback: number) {
+export function wholeNumber(from: number, to: number) {
   const message = `must be a whole number from ${from} to ${to}`;
   return z
     .string()
     .regex(/^\d{1,9}$/, message)
     .transform(Number)
-    .refine((value) => value >= from && value <= to, message)
-    .default(fallback);
+    .refine((value) => value >= from && value <= to, message);
 }
 
 /** `true` trusts the nearest proxy only; a number trusts that many; a list names their addresses. */

@@ -2,6 +2,7 @@ import { Global, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
 import { Environment } from '../config/environment.js';
+import { isDatabaseFailure } from './database-failure.js';
 import { Database } from './database.js';
 import { migrate } from './migrate.js';
 import { requestOptions } from './database-options.js';
@@ -16,7 +17,9 @@ import { requestOptions } from './database-options.js';
         autoLoadEntities: true,
         retryAttempts: 5,
         retryDelay: 1_000,
-        toRetry: (error: Error) => error.name !== 'MigrationFailed',
+        // A database that is not up yet is waited for; a migration that fails is not tried again.
+        toRetry: isDatabaseFailure,
+        verboseRetryLog: false,
       }),
       dataSourceFactory: async (options) => {
         if (!options) throw new Error('TypeORM gave no options');
