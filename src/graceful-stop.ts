@@ -31,7 +31,7 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
   try {
     log.info('stopping');
     app.get(Readiness).drain();
-    const server = app.getHttpServer() as Server;
+    const server = app.getHttpServer();
     hangUpAfterAnswers(server);
     await sleep(shutdownDelayMs);
     await new Promise((closed) => server.close(closed));
