@@ -21,7 +21,7 @@ const schema = z.object({
   ADMIN_API_KEY: secret.optional(),
   JWT_ISSUER: word.default('platform-auth'),
   JWT_AUDIENCE: word.optional(),
-  ACCESS_TOKEN_EXPIRE_MINUTES: wholeNumber(1, 1_440).default(15),
+  ACCESS_TOKEN_EXPIRE_MINUTES: wholeNumber(1, 525_600).default(15),
   REFRESH_TOKEN_EXPIRE_DAYS: wholeNumber(1, 3_650).default(14),
   REFRESH_GRACE_SECONDS: wholeNumber(0, 300).default(10),
   SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
@@ -40,7 +40,7 @@ const schema = z.object({
     })
     .default('info'),
   LOGGING_SERVICE_URL: httpUrl.optional(),
-  LOGGING_APP_ID: z.uuid({ error: 'must be a UUID' }).optional(),
+  LOGGING_APP_ID: word.optional(),
   LOGGING_APP_KEY: word.optional(),
   HEALTH_TIMEOUT_MS: wholeNumber(50, 60_000).default(1_000),
   SHUTDOWN_DELAY_MS: wholeNumber(0, 120_000).optional(),
