@@ -11,8 +11,9 @@ export async function createApp(environment: Environment): Promise<NestExpressAp
   const app = await NestFactory.create<NestExpressApplication>(
     AppModule.forRoot(environment),
     new LinkedExpressAdapter(),
-    { bodyParser: false, abortOnError: false, logger: new Log(environment) },
+    { bodyParser: false, abortOnError: false, bufferLogs: true },
   );
+  app.useLogger(app.get(Log));
   configureApp(app);
   await app.init();
   return app;

@@ -79,6 +79,8 @@ export class Environment {
   readonly trustProxy!: boolean | number | string;
   readonly logLevel!: string;
   readonly loggingServiceUrl!: string | undefined;
+  readonly loggingAppId!: string | undefined;
+  readonly loggingAppKey!: string | undefined;
   readonly healthTimeoutMs!: number;
   readonly shutdownDelayMs!: number;
   readonly shutdownDeadlineMs!: number;
@@ -130,6 +132,8 @@ export function parseEnvironment(variables: Variables): Environment {
     trustProxy: value.TRUST_PROXY,
     logLevel: value.LOG_LEVEL,
     loggingServiceUrl: value.LOGGING_SERVICE_URL,
+    loggingAppId: value.LOGGING_APP_ID,
+    loggingAppKey: value.LOGGING_APP_KEY,
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
     shutdownDelayMs: value.SHUTDOWN_DELAY_MS ?? (isProduction ? 2_000 : 0),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,

@@ -8,7 +8,8 @@ import { problems } from '../common/problems.js';
 import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
-import { errorFields, Log } from '../logging/log.js';
+import { errorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
 import type { KeyColumns } from './key-columns.js';
 import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
 

@@ -15,8 +15,9 @@ export class Database {
 
   /** @returns the rows; columns are named as in the database */
   async rows<Row extends object>(statement: Statement, values: unknown[]): Promise<Row[]> {
-    const pool = (this.dataSource.driver as unknown as { master: Pool }).master;
-    return (await pool.query<Row>({ name: statement.name, text: statement.text, values })).rows;
+    const { master } = this.dataSource.driver as unknown as { master: Pool | undefined };
+    if (!master) throw new Error('DataSource is not initialized');
+    return (await master.query<Row>({ name: statement.name, text: statement.text, values })).rows;
   }
 
   async row<Row extends object>(statement: Statement, values: unknown[]): Promise<Row | undefined> {

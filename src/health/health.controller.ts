@@ -13,6 +13,7 @@ import { DataSource } from 'typeorm';
 import { Public } from '../access/require.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { Log } from '../logging/log.js';
 import { Readiness } from './readiness.js';
 
 const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
@@ -45,6 +46,7 @@ export class HealthController {
     private readonly dataSource: DataSource,
     private readonly readiness: Readiness,
     private readonly environment: Environment,
+    private readonly log: Log,
   ) {}
 
   @Get()
@@ -101,17 +103,9 @@ export class HealthController {
     return ping.database.status === 'up' ? indicator.up() : indicator.down('cannot be used');
   }
 
-  private async loggingService() {
+  private loggingService() {
     const indicator = this.indicators.check('logging_service');
-    const { loggingServiceUrl, healthTimeoutMs } = this.environment;
-    if (loggingServiceUrl === undefined) return indicator.up({ message: 'not configured: the console is used' });
-    const ping = await indicator
-      .attempt(async ({ signal }) => {
-        await fetch(loggingServiceUrl, { method: 'HEAD', redirect: 'manual', signal });
-      })
-      .withTimeout(healthTimeoutMs);
-    return ping.logging_service.status === 'up'
-      ? indicator.up()
-      : indicator.degraded('cannot be reached: the console is used');
+    if (this.log.isDelivering === undefined) return indicator.up({ message: 'not configured: the console is used' });
+    return this.log.isDelivering ? indicator.up() : indicator.degraded('cannot be used: the console is');
   }
 }

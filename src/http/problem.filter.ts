@@ -4,7 +4,8 @@ import { ProblemException } from '../common/problem.exception.js';
 import { problemBody, problems, type Problem } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import { errorFields, Log } from '../logging/log.js';
+import { errorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
 import { SecurityEvents } from '../logging/security-events.js';
 
 /** Errors of Express and its body parser carry the status they mean; their texts quote the request and are dropped. */
@@ -45,8 +46,7 @@ export class ProblemFilter implements ExceptionFilter {
     if (refusal) this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
     if (problem.status < 500) return;
     const fields = { request_id: requestIdOf(request), error: errorFields(error) };
-    if (problem.status === 503) this.log.warning(problem.code, fields);
-    else this.log.failure(problem.code, fields);
+    this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
   }
 }
 

@@ -7,7 +7,7 @@ export function requestLog(log: Log): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {
-      log.info('request', {
+      log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),
         method: request.method,
         route: routeOf(request),

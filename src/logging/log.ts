@@ -1,75 +1,103 @@
-import { Injectable, type LoggerService } from '@nestjs/common';
+import { Injectable, type LoggerService, type OnApplicationShutdown } from '@nestjs/common';
+import type { Request } from 'express';
 import { pino, type Logger } from 'pino';
-import { pinoPretty } from './pretty.js';
 import { Environment } from '../config/environment.js';
+import type { LogFields, LogLevel, LogLine } from './log-line.js';
+import { LogShipper } from './log-shipper.js';
+import { pinoPretty } from './pretty.js';
 
-/** What may appear in a log line beside its message. Anything else does not compile (ASVS 16.2.5). */
-export interface LogFields {
-  readonly event?: string | undefined;
-  readonly request_id?: string | undefined;
-  readonly method?: string | undefined;
-  readonly route?: string | undefined;
-  readonly status?: number | undefined;
-  readonly duration_ms?: number | undefined;
-  readonly address?: string | undefined;
-  readonly door?: string | undefined;
-  readonly reason?: string | undefined;
-  readonly user_id?: string | undefined;
-  readonly session_id?: string | undefined;
-  readonly app_id?: string | undefined;
-  readonly caller?: string | undefined;
-  readonly target?: string | undefined;
-  readonly node_id?: string | undefined;
-  readonly household_id?: string | undefined;
-  readonly count?: number | undefined;
-  /** Name, code and stack of an error; never its message, which may quote what a caller sent. */
-  readonly error?: { name: string; code?: string | undefined; stack?: string | undefined } | undefined;
-}
-
-/** The structured log of the service: one JSON object a line, readable text in development. */
+/**
+ * The structured log of the service. Lines go to the logging service while it takes them, and to the console
+ * otherwise: one JSON object a line, readable text in development.
+ */
 @Injectable()
-export class Log implements LoggerService {
-  private readonly pino: Logger;
+export class Log implements LoggerService, OnApplicationShutdown {
+  private readonly console: Logger;
+  private readonly shipper: LogShipper | undefined;
+  private readonly loggingAppId: string | undefined;
 
   constructor(environment: Environment) {
-    const options = {
-      level: environment.logLevel,
-      base: { service: 'platform-auth' },
-      timestamp: pino.stdTimeFunctions.isoTime,
-    };
-    this.pino = environment.nodeEnv === 'development' ? pino(options, pinoPretty()) : pino(options);
+    const options = { level: environment.logLevel, base: { service: 'platform-auth' }, timestamp: false };
+    this.console = environment.nodeEnv === 'development' ? pino(options, pinoPretty()) : pino(options);
+    const { loggingServiceUrl: url, loggingAppId: appId, loggingAppKey: appKey } = environment;
+    this.loggingAppId = appId;
+    if (url === undefined) return;
+    this.shipper = new LogShipper({
+      url,
+      appId,
+      appKey,
+      onUndelivered: (lines) => lines.forEach((line) => this.print(line)),
+      onStateChange: (isDelivering) =>
+        isDelivering
+          ? this.onConsole('info', 'logging_service_delivers')
+          : this.onConsole('warn', 'logging_service_unusable'),
+    });
+  }
+
+  /** Undefined when no logging service is configured. */
+  get isDelivering(): boolean | undefined {
+    return this.shipper?.isDelivering;
   }
 
   info(message: string, fields: LogFields = {}): void {
-    this.pino.info(fields, message);
+    this.write('info', message, fields);
   }
 
   warning(message: string, fields: LogFields = {}): void {
-    this.pino.warn(fields, message);
+    this.write('warn', message, fields);
   }
 
   failure(message: string, fields: LogFields = {}): void {
-    this.pino.error(fields, message);
+    this.write('error', message, fields);
   }
 
-  // What Nest itself has to say: its own fixed messages, below.
+  /**
+   * A line about a request. The logging service has the credential of our deliveries validated here; a shipped line
+   * about that would be the reason for the next delivery, for ever: it stays on the console.
+   */
+  about(request: Request, level: LogLevel, message: string, fields: LogFields): void {
+    const isOwnDelivery = this.loggingAppId !== undefined && request.headers['x-platform-app-id'] === this.loggingAppId;
+    if (isOwnDelivery) this.onConsole(level, message, fields);
+    else this.write(level, message, fields);
+  }
+
+  // What Nest itself has to say, below.
   log(message: unknown): void {
-    this.pino.debug(String(message));
+    this.console.debug({ time: new Date().toISOString() }, String(message));
   }
 
   error(message: unknown): void {
-    this.pino.error(String(message));
+    this.failure(String(message));
   }
 
   warn(message: unknown): void {
-    this.pino.warn(String(message));
+    this.warning(String(message));
+  }
+
+  /** Delivers what is waiting, while this service can still validate its own deliveries. */
+  async flush(): Promise<void> {
+    await this.shipper?.flush();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.shipper?.stop();
+  }
+
+  protected write(level: LogLevel, message: string, fields: LogFields): void {
+    if (!this.console.isLevelEnabled(level)) return;
+    const line = lineOf(level, message, fields);
+    if (!this.shipper?.take(line)) this.print(line);
+  }
+
+  private onConsole(level: LogLevel, message: string, fields: LogFields = {}): void {
+    this.print(lineOf(level, message, fields));
+  }
+
+  private print({ level, timestamp, message, context }: LogLine): void {
+    this.console[level]({ time: timestamp, ...context }, message);
   }
 }
 
-/** The parts of an error that are safe to keep: where it happened, not what it quotes. */
-export function errorFields(error: unknown): NonNullable<LogFields['error']> {
-  if (!(error instanceof Error)) return { name: typeof error };
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
-  const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));
-  return { name: error.name, code, stack: frames?.join('\n') };
+function lineOf(level: LogLevel, message: string, context: LogFields): LogLine {
+  return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context };
 }

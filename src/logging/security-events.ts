@@ -2,7 +2,8 @@ import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { requestIdOf } from '../common/request-id.js';
 import type { SecurityEvent } from '../common/security-event.js';
-import { Log, type LogFields } from './log.js';
+import type { LogFields } from './log-line.js';
+import { Log } from './log.js';
 
 /** Writes one structured line for each security event, tied to its request. */
 @Injectable()
@@ -10,6 +11,7 @@ export class SecurityEvents {
   constructor(private readonly log: Log) {}
 
   record(event: SecurityEvent, request: Request, fields: LogFields = {}): void {
-    this.log.info(event, { event, request_id: requestIdOf(request), address: request.ip, ...fields });
+    const where = { event, request_id: requestIdOf(request), address: request.ip };
+    this.log.about(request, 'info', event, { ...where, ...fields });
   }
 }

@@ -2,7 +2,8 @@ import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nest
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { errorFields, Log } from '../logging/log.js';
+import { errorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 

@@ -8,7 +8,8 @@ import { Clock } from '../../src/common/clock.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/configure-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
-import { Log, type LogFields } from '../../src/logging/log.js';
+import type { LogFields, LogLevel } from '../../src/logging/log-line.js';
+import { Log } from '../../src/logging/log.js';
 import { recordAnswers } from './documented-answers.js';
 import { createTestDatabase, type TestDatabase } from './test-database.js';
 
@@ -42,16 +43,9 @@ export class TestClock extends Clock {
 export class TestLog extends Log {
   readonly lines: (LogFields & { message: string; level: string })[] = [];
 
-  override info(message: string, fields: LogFields = {}): void {
-    this.lines.push({ level: 'info', message, ...fields });
-  }
-
-  override warning(message: string, fields: LogFields = {}): void {
-    this.lines.push({ level: 'warning', message, ...fields });
-  }
-
-  override failure(message: string, fields: LogFields = {}): void {
-    this.lines.push({ level: 'failure', message, ...fields });
+  protected override write(level: LogLevel, message: string, fields: LogFields): void {
+    this.lines.push({ level, message, ...fields });
+    super.write(level, message, fields);
   }
 
   events(name: string): LogFields[] {

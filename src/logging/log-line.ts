@@ -1,0 +1,47 @@
+export type LogLevel = 'info' | 'warn' | 'error';
+
+/** What may appear in a log line beside its message. Anything else does not compile (ASVS 16.2.5). */
+export interface LogFields {
+  readonly event?: string | undefined;
+  readonly request_id?: string | undefined;
+  readonly method?: string | undefined;
+  readonly route?: string | undefined;
+  readonly status?: number | undefined;
+  readonly duration_ms?: number | undefined;
+  readonly address?: string | undefined;
+  readonly door?: string | undefined;
+  readonly reason?: string | undefined;
+  readonly user_id?: string | undefined;
+  readonly session_id?: string | undefined;
+  readonly app_id?: string | undefined;
+  readonly caller?: string | undefined;
+  readonly target?: string | undefined;
+  readonly node_id?: string | undefined;
+  readonly household_id?: string | undefined;
+  readonly count?: number | undefined;
+  readonly error?: ErrorFields | undefined;
+}
+
+/** The parts of an error that are safe to keep: where it happened, not what it quotes. */
+export interface ErrorFields {
+  readonly name: string;
+  readonly code?: string | undefined;
+  readonly stack?: string | undefined;
+}
+
+/** A line as the logging service takes it. */
+export interface LogLine {
+  readonly timestamp: string;
+  readonly level: LogLevel;
+  readonly service: 'platform-auth';
+  readonly message: string;
+  readonly context: LogFields;
+}
+
+/** An error without its message, which may quote what a caller sent. */
+export function errorFields(error: unknown): ErrorFields {
+  if (!(error instanceof Error)) return { name: typeof error };
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));
+  return { name: error.name, code, stack: frames?.join('\n') };
+}

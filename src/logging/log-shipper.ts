@@ -1,0 +1,109 @@
+import {
+  circuitBreaker,
+  CircuitState,
+  ConsecutiveBreaker,
+  decorrelatedJitterGenerator,
+  ExponentialBackoff,
+  handleAll,
+  type CircuitBreakerPolicy,
+} from 'cockatiel';
+import type { LogLine } from './log-line.js';
+
+const BATCH_LINES = 200;
+const FLUSH_INTERVAL_MS = 1_000;
+const MOST_LINES = 5_000;
+const DELIVERY_TIMEOUT_MS = 2_000;
+const FIRST_RETRY_MS = 500;
+const LAST_RETRY_MS = 30_000;
+
+export interface LogShipperOptions {
+  readonly url: string;
+  /** This service's own app credential for the logging service. */
+  readonly appId: string | undefined;
+  readonly appKey: string | undefined;
+  /** Takes the lines that could not be delivered. */
+  readonly onUndelivered: (lines: LogLine[]) => void;
+  /** Called once for each change between "delivers" and "does not". */
+  readonly onStateChange: (isDelivering: boolean) => void;
+}
+
+/**
+ * Delivers log lines to the logging service in batches: `POST {"logs": [...]}`. Memory is bounded, every delivery has a
+ * time-out, and after a failure a circuit breaker waits with back-off and jitter. What it does not take or cannot
+ * deliver belongs to the console; nothing else notices.
+ */
+export class LogShipper {
+  private readonly waiting: LogLine[] = [];
+  private delivery: Promise<void> | undefined;
+  private readonly timer: NodeJS.Timeout;
+  private readonly breaker: CircuitBreakerPolicy;
+
+  constructor(private readonly options: LogShipperOptions) {
+    this.breaker = circuitBreaker(handleAll, {
+      breaker: new ConsecutiveBreaker(1),
+      halfOpenAfter: new ExponentialBackoff({
+        initialDelay: FIRST_RETRY_MS,
+        maxDelay: LAST_RETRY_MS,
+        generator: decorrelatedJitterGenerator,
+      }),
+    });
+    let wasDelivering = true;
+    const report = (isDelivering: boolean): void => {
+      if (isDelivering !== wasDelivering) options.onStateChange(isDelivering);
+      wasDelivering = isDelivering;
+    };
+    this.breaker.onBreak(() => report(false));
+    this.breaker.onReset(() => report(true));
+    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+  }
+
+  get isDelivering(): boolean {
+    return this.breaker.state === CircuitState.Closed;
+  }
+
+  /**
+   * @returns whether the line was taken. After a failure one line at a time is, once the back-off is over: the probe.
+   */
+  take(line: LogLine): boolean {
+    if (this.waiting.length >= (this.isDelivering ? MOST_LINES : 1)) return false;
+    this.waiting.push(line);
+    if (this.waiting.length >= BATCH_LINES) void this.flush();
+    return true;
+  }
+
+  /** Delivers all that is waiting. Never fails: what cannot be delivered is handed back. */
+  async flush(): Promise<void> {
+    this.delivery ??= this.deliverAll().finally(() => (this.delivery = undefined));
+    await this.delivery;
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.timer);
+    await this.flush();
+  }
+
+  private async deliverAll(): Promise<void> {
+    while (this.waiting.length > 0) {
+      const lines = this.waiting.splice(0, BATCH_LINES);
+      await this.breaker.execute(() => this.deliver(lines)).catch(() => this.options.onUndelivered(lines));
+    }
+  }
+
+  private async deliver(logs: LogLine[]): Promise<void> {
+    const { url, appId, appKey } = this.options;
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: {
+        'Content-Type': 'application/json',
+        ...(appId !== undefined && { 'X-Platform-App-Id': appId }),
+        ...(appKey !== undefined && { 'X-Platform-App-Key': appKey }),
+      },
+      body: JSON.stringify({ logs }),
+      // A redirect would carry the credential somewhere else.
+      redirect: 'manual',
+      signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
+    });
+    await response.body?.cancel();
+    if (!response.ok) throw new Error(`The logging service answered ${response.status}`);
+  }
+}

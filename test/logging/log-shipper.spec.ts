@@ -1,0 +1,191 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { LogLine } from '../../src/logging/log-line.js';
+import { LogShipper } from '../../src/logging/log-shipper.js';
+import { TestApp } from '../support/test-app.js';
+import { createTestDatabase } from '../support/test-database.js';
+
+type Answer = (logs: LogLine[], request: IncomingMessage, response: ServerResponse) => void | Promise<void>;
+
+/** A real server in the logging service's place. */
+class StandIn {
+  readonly deliveries: LogLine[][] = [];
+  answer: Answer = (_logs, _request, response) => void response.writeHead(202).end();
+
+  private constructor(private readonly server: Server) {}
+
+  static async start(): Promise<StandIn> {
+    const server = createServer();
+    const standIn = new StandIn(server);
+    server.on('request', (request, response) => void standIn.receive(request, response));
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+    return standIn;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/logs`;
+  }
+
+  get lines(): LogLine[] {
+    return this.deliveries.flat();
+  }
+
+  async stop(): Promise<void> {
+    this.server.closeAllConnections();
+    await new Promise((closed) => this.server.close(closed));
+  }
+
+  private async receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const { logs } = JSON.parse(text) as { logs: LogLine[] };
+    this.deliveries.push(logs);
+    await this.answer(logs, request, response);
+  }
+}
+
+const line = (message: string): LogLine => ({
+  timestamp: '2026-01-01T00:00:00.000Z',
+  level: 'info',
+  service: 'platform-auth',
+  message,
+  context: {},
+});
+
+describe('the log shipper', () => {
+  let standIn: StandIn;
+  const undelivered: LogLine[] = [];
+  const states: boolean[] = [];
+
+  const shipperTo = (url: string): LogShipper =>
+    new LogShipper({
+      url,
+      appId: 'id',
+      appKey: 'key',
+      onUndelivered: (lines) => undelivered.push(...lines),
+      onStateChange: (isDelivering) => states.push(isDelivering),
+    });
+
+  beforeEach(async () => {
+    standIn = await StandIn.start();
+    undelivered.length = 0;
+    states.length = 0;
+  });
+
+  afterEach(async () => {
+    await standIn.stop();
+  });
+
+  it('delivers what it took in one batch, with its credential', async () => {
+    let headers: IncomingMessage['headers'] = {};
+    standIn.answer = (_logs, request, response) => {
+      headers = request.headers;
+      response.end();
+    };
+    const shipper = shipperTo(standIn.url);
+    expect([shipper.take(line('one')), shipper.take(line('two'))]).toEqual([true, true]);
+    await shipper.stop();
+    expect(standIn.deliveries).toEqual([[line('one'), line('two')]]);
+    expect(headers).toMatchObject({ 'x-platform-app-id': 'id', 'x-platform-app-key': 'key' });
+    expect(undelivered).toEqual([]);
+  });
+
+  it.each([
+    [
+      'answers 500',
+      (_l: LogLine[], _r: IncomingMessage, response: ServerResponse) => void response.writeHead(500).end(),
+    ],
+    [
+      'answers 401',
+      (_l: LogLine[], _r: IncomingMessage, response: ServerResponse) => void response.writeHead(401).end(),
+    ],
+    [
+      'redirects',
+      (_l: LogLine[], _r: IncomingMessage, response: ServerResponse) =>
+        void response.writeHead(307, { Location: standIn.url }).end(),
+    ],
+    ['hangs up', (_l: LogLine[], request: IncomingMessage) => void request.socket.destroy()],
+    ['hangs', () => undefined],
+  ] satisfies [string, Answer][])(
+    'hands the lines back, once and in order, when the service %s',
+    async (_name, answer) => {
+      standIn.answer = answer;
+      const shipper = shipperTo(standIn.url);
+      shipper.take(line('one'));
+      shipper.take(line('two'));
+      await shipper.flush();
+      expect(undelivered).toEqual([line('one'), line('two')]);
+      expect(standIn.deliveries).toHaveLength(1);
+      expect(states).toEqual([false]);
+      await shipper.stop();
+    },
+  );
+
+  it('takes one line at a time while the service cannot be reached, and says so once', async () => {
+    const { url } = standIn;
+    await standIn.stop();
+    const shipper = shipperTo(url);
+    shipper.take(line('first'));
+    await shipper.flush();
+    for (let i = 0; i < 5; i++) {
+      expect(shipper.take(line('probe'))).toBe(true);
+      expect(shipper.take(line('for the console'))).toBe(false);
+      await shipper.flush();
+    }
+    expect(states).toEqual([false]);
+    expect(undelivered).toHaveLength(6);
+    await shipper.stop();
+    standIn = await StandIn.start();
+  });
+
+  it('keeps a bounded number of lines while a delivery hangs', async () => {
+    standIn.answer = () => undefined;
+    const shipper = shipperTo(standIn.url);
+    const taken = Array.from({ length: 20_000 }, (_, i) => shipper.take(line(String(i)))).filter(Boolean);
+    expect(taken.length).toBeLessThan(6_000);
+    await shipper.flush();
+    await shipper.stop();
+    expect(undelivered).toHaveLength(taken.length);
+  });
+});
+
+describe('a logging service that validates each delivery through this service', () => {
+  it('is sent what happened, and nothing about its own validations: the traffic ends with the load', async () => {
+    const database = await createTestDatabase();
+    const operator = await TestApp.start({ database });
+    const own = await operator.service('auth', 'logging');
+    const standIn = await StandIn.start();
+    const app = await TestApp.start({
+      database,
+      variables: {
+        LOG_LEVEL: 'info',
+        LOGGING_SERVICE_URL: standIn.url,
+        LOGGING_APP_ID: own.appId,
+        LOGGING_APP_KEY: own.appKey,
+      },
+    });
+    const verdicts: number[] = [];
+    standIn.answer = async (_logs, request, response) => {
+      const { headers } = request;
+      const presented = {
+        'X-Platform-App-Id': String(headers['x-platform-app-id']),
+        'X-Platform-App-Key': String(headers['x-platform-app-key']),
+      };
+      verdicts.push((await app.validateApp(presented, { target: 'logging' })).status);
+      response.end();
+    };
+    for (let i = 0; i < 20; i++) await app.get('/health/live').expect(200);
+
+    await app.log.flush();
+    const deliveries = standIn.deliveries.length;
+    await app.stop();
+
+    expect(standIn.deliveries).toHaveLength(deliveries);
+    expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(20);
+    expect(standIn.lines.filter(({ context }) => context.route === '/internal/validate-app')).toEqual([]);
+    expect(verdicts).toEqual(standIn.deliveries.map(() => 200));
+    await standIn.stop();
+    await operator.stop();
+    await database.drop();
+  });
+});
