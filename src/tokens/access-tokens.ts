@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
 import { Clock } from '../common/clock.js';
-import { newId } from '../common/ids.js';
+import { isId, newId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { Grant } from './sessions.service.js';
 
@@ -23,8 +23,13 @@ export function hasOurHeader(token: string): boolean {
   return token.startsWith(HEADER);
 }
 
+/** Whether a payload has what this service relies on, in the form in which it signs it. */
 export function isComplete(claims: Partial<AccessTokenClaims>): claims is AccessTokenClaims {
-  return typeof claims.exp === 'number' && typeof claims.sub === 'string' && typeof claims.sid === 'string';
+  return typeof claims.exp === 'number' && isIdClaim(claims.sub) && isIdClaim(claims.sid);
+}
+
+function isIdClaim(claim: unknown): boolean {
+  return typeof claim === 'string' && isId(claim);
 }
 
 /** Signs access tokens, and reads them for the flows; the user door verifies them on its own (see user.strategy.ts). */

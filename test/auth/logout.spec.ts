@@ -1,0 +1,80 @@
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+
+describe('POST /api/v0/auth/logout', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let alice: User;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+    alice = await app.user();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const withBearer = (accessToken: string, body?: object) =>
+    app.post('/api/v0/auth/logout', body).set('Authorization', `Bearer ${accessToken}`);
+
+  const expectEnded = async ({ access_token, refresh_token }: Tokens): Promise<void> => {
+    expectProblem(await app.me(access_token), problems.invalidAccessToken);
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+  };
+
+  it('ends the session of a refresh token, again and again', async () => {
+    const tokens = await alice.logsIn();
+    const answer = await app.logout(tokens.refresh_token).expect(204);
+    expect(answer.text).toBe('');
+    await expectEnded(tokens);
+    await app.logout(tokens.refresh_token).expect(204);
+  });
+
+  it("ends a bearer's own session and no other", async () => {
+    const [mine, other] = [await alice.logsIn(), await alice.logsIn()];
+    await withBearer(mine.access_token).expect(204);
+    await expectEnded(mine);
+    await app.me(other.access_token).expect(200);
+    await withBearer(mine.access_token).expect(204);
+  });
+
+  it('ends both sessions when both credentials are sent', async () => {
+    const [one, two] = [await alice.logsIn(), await alice.logsIn()];
+    await withBearer(one.access_token, { refresh_token: two.refresh_token }).expect(204);
+    await expectEnded(one);
+    await expectEnded(two);
+  });
+
+  it('ends the session by an older token of it too: a refresh may have just replaced that one', async () => {
+    const old = await alice.logsIn();
+    const fresh = (await app.refresh(old.refresh_token).expect(200)).body as Tokens;
+    await app.logout(old.refresh_token).expect(204);
+    await expectEnded(fresh);
+  });
+
+  it('takes an access token that has expired', async () => {
+    const tokens = await alice.logsIn();
+    clock.advance({ minutes: 20 });
+    await withBearer(tokens.access_token).expect(204);
+    expectProblem(await app.refresh(tokens.refresh_token), problems.invalidRefreshToken);
+  });
+
+  it('answers 204 to a token that it does not know', async () => {
+    await app.logout('unknown').expect(204);
+    await app.logout(`pa_rt_${'A'.repeat(112)}`).expect(204);
+  });
+
+  it('refuses a bearer that this service never signed, and then ends nothing', async () => {
+    const { refresh_token } = await alice.logsIn();
+    expectProblem(await withBearer('abc', { refresh_token }), problems.invalidAccessToken);
+    await app.refresh(refresh_token).expect(200);
+  });
+
+  it('refuses to log out nobody', async () => {
+    expectProblem(await app.post('/api/v0/auth/logout'), problems.nothingToLogOut);
+    expectProblem(await app.post('/api/v0/auth/logout', {}), problems.nothingToLogOut);
+    expectInvalid(await app.post('/api/v0/auth/logout', { refresh_token: 7 }), '/refresh_token');
+  });
+});

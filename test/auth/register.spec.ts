@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { PASSWORD, TestApp } from '../support/test-app.js';
+
+describe('POST /api/v0/auth/register', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const register = (body: object) => app.post('/api/v0/auth/register', body);
+  const usersNamed = (email: string) => app.database.query('SELECT * FROM users WHERE email = $1', [email]);
+
+  it('creates an active user and shows no hash', async () => {
+    const { body } = await register({ email: 'new@example.org', password: PASSWORD }).expect(201);
+    const time = expect.stringMatching(/^\d{4}-.*Z$/) as unknown;
+    expect(body).toEqual({
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      email: 'new@example.org',
+      is_active: true,
+      created_at: time,
+      updated_at: time,
+    });
+  });
+
+  it('lets one of 50 parallel registrations of an address win', async () => {
+    for (let round = 0; round < 3; round++) {
+      const email = `${randomUUID()}@example.org`;
+      const answers = await Promise.all(Array.from({ length: 50 }, () => register({ email, password: PASSWORD })));
+      const losers = answers.filter(({ status }) => status !== 201);
+      expect(losers).toHaveLength(49);
+      for (const loser of losers) expectProblem(loser, problems.emailTaken);
+      expect(await usersNamed(email)).toHaveLength(1);
+    }
+  });
+
+  it('knows an address in any case as the same account', async () => {
+    await register({ email: 'A@x.org', password: PASSWORD }).expect(201);
+    expectProblem(await register({ email: 'a@X.ORG', password: PASSWORD }), problems.emailTaken);
+  });
+
+  it.each(['id', 'role', 'is_active', 'password_hash', '__proto__', 'constructor', 'prototype'])(
+    'refuses a field named %s and creates nothing',
+    async (field) => {
+      const email = `${randomUUID()}@example.org`;
+      const json = `{"email":"${email}","password":"${PASSWORD}","${field}":"x"}`;
+      const answer = await app.post('/api/v0/auth/register').set('Content-Type', 'application/json').send(json);
+      expectInvalid(answer, `/${field}`);
+      expect(await usersNamed(email)).toEqual([]);
+    },
+  );
+
+  it.each(['password', '12345678', 'iloveyou', 'Password', 'qwertyuiop', 'trustno1'])(
+    'refuses the common password %s and says why',
+    async (password) => {
+      const answer = await register({ email: `${randomUUID()}@example.org`, password });
+      expectInvalid(answer, '/password');
+      expect(JSON.stringify(answer.body)).toMatch(/commonly used/);
+    },
+  );
+
+  it('counts characters, not bytes or code units', async () => {
+    const email = `${randomUUID()}@example.org`;
+    expectInvalid(await register({ email, password: '🌲'.repeat(7) }), '/password');
+    expectInvalid(await register({ email, password: '🌲'.repeat(257) }), '/password');
+    await register({ email, password: '🌲'.repeat(256) }).expect(201);
+  });
+
+  it('answers 403 while registration is closed; an administrator still creates users', async () => {
+    const closed = await TestApp.start({ database: app.database, variables: { REGISTRATION: 'closed' } });
+    const body = { email: `${randomUUID()}@example.org`, password: PASSWORD };
+    expectProblem(await closed.post('/api/v0/auth/register', body), problems.registrationClosed);
+    await closed.admin.post('/users', body).expect(201);
+    await closed.login(body.email).expect(200);
+    await closed.stop();
+  });
+
+  it('takes its rules from the configuration', async () => {
+    const variables = { PASSWORD_MIN_LENGTH: '20', PASSWORD_BLOCKLIST: 'off' };
+    const strict = await TestApp.start({ database: app.database, variables });
+    const email = `${randomUUID()}@example.org`;
+    expectInvalid(await strict.post('/api/v0/auth/register', { email, password: 'x'.repeat(19) }), '/password');
+    await strict.post('/api/v0/auth/register', { email, password: 'x'.repeat(20) }).expect(201);
+    await strict.stop();
+  });
+
+  it('answers the same on the path without a prefix', async () => {
+    await app.post('/auth/register', { email: `${randomUUID()}@example.org`, password: PASSWORD }).expect(201);
+    expectProblem(
+      await app.post('/auth/login', { email: 'x@example.org', password: PASSWORD }),
+      problems.invalidCredentials,
+    );
+  });
+});
+
+describe('a dump of the database', () => {
+  it('holds nothing that can be used as a token, key or password', async () => {
+    const app = await TestApp.start();
+    const alice = await app.user();
+    const tokens = await alice.logsIn();
+    const { body: next } = await app.refresh(tokens.refresh_token).expect(200);
+    const [node, service] = [await app.node(), await app.service()];
+    let dump = '';
+    for (const table of ['users', 'sessions', 'nodes', 'app_credentials']) {
+      dump += JSON.stringify(await app.database.query(`SELECT row_to_json(t)::text AS text FROM ${table} t`));
+    }
+    expect(dump).toContain(alice.id);
+    const { refresh_token, access_token } = next as { refresh_token: string; access_token: string };
+    const secrets = [PASSWORD, tokens.refresh_token, refresh_token, access_token, node.apiKey, service.appKey];
+    for (const secret of secrets) {
+      const raw = Buffer.from(secret.replace(/^pa_(rt|node|app)_/, ''), 'base64url').toString('hex');
+      expect(dump).not.toContain(secret);
+      expect(dump).not.toContain(raw);
+      // The part of a refresh token that no other generation needs to be guessed from.
+      expect(dump).not.toContain(raw.slice(40, 104) || raw);
+    }
+    await app.stop();
+  });
+});

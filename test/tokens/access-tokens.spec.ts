@@ -1,0 +1,131 @@
+import { createHmac, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { SECRET_KEY, TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+
+const HS256 = { alg: 'HS256', typ: 'JWT' };
+const encode = (part: object): string => Buffer.from(JSON.stringify(part)).toString('base64url');
+
+function forge(header: object, claims: object, { hash = 'sha256', key = SECRET_KEY } = {}): string {
+  const input = `${encode(header)}.${encode(claims)}`;
+  return `${input}.${createHmac(hash, key).update(input).digest('base64url')}`;
+}
+
+const claimsOf = (token: string): Record<string, unknown> =>
+  JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as Record<string, unknown>;
+
+describe('an access token', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let alice: User;
+  let tokens: Tokens;
+  let claims: Record<string, unknown>;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+    alice = await app.user();
+    tokens = await alice.logsIn();
+    claims = claimsOf(tokens.access_token);
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  it('is an HS256 JWT with exactly the promised claims', () => {
+    const header = JSON.parse(Buffer.from(tokens.access_token.split('.')[0]!, 'base64url').toString()) as unknown;
+    expect(header).toEqual(HS256);
+    const id = expect.any(String) as unknown;
+    const time = expect.any(Number) as unknown;
+    expect(claims).toEqual({
+      iss: 'platform-auth',
+      sub: alice.id,
+      sid: id,
+      jti: id,
+      iat: time,
+      exp: time,
+      email: alice.email,
+    });
+    expect((claims.exp as number) - (claims.iat as number)).toBe(15 * 60);
+  });
+
+  it('can be verified by any service that has SECRET_KEY', async () => {
+    await app.me(forge(HS256, claims)).expect(200);
+  });
+
+  it.each([
+    ['no algorithm', () => `${encode({ alg: 'none', typ: 'JWT' })}.${encode(claims)}.`],
+    ['HS384', () => forge({ ...HS256, alg: 'HS384' }, claims, { hash: 'sha384' })],
+    ['HS512', () => forge({ ...HS256, alg: 'HS512' }, claims, { hash: 'sha512' })],
+    [
+      'RS256',
+      () => {
+        const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+        const input = `${encode({ ...HS256, alg: 'RS256' })}.${encode(claims)}`;
+        return `${input}.${sign('sha256', Buffer.from(input), privateKey).toString('base64url')}`;
+      },
+    ],
+    ['a jwk header', () => forge({ ...HS256, jwk: { kty: 'oct', k: 'AAAA' } }, claims)],
+    ['a jku header', () => forge({ ...HS256, jku: 'https://example.org/keys' }, claims)],
+    ['a kid header', () => forge({ ...HS256, kid: '../../dev/null' }, claims)],
+    ['a crit header', () => forge({ ...HS256, crit: ['exp'] }, claims)],
+    ['no exp', () => forge(HS256, { ...claims, exp: undefined })],
+    ['an exp that is text', () => forge(HS256, { ...claims, exp: '9999999999' })],
+    ['no sid', () => forge(HS256, { ...claims, sid: undefined })],
+    ['another issuer', () => forge(HS256, { ...claims, iss: 'somebody-else' })],
+    ['another key', () => forge(HS256, claims, { key: 'x'.repeat(40) })],
+    ['an unknown session', () => forge(HS256, { ...claims, sid: randomUUID() })],
+    ["another user's session", () => forge(HS256, { ...claims, sub: randomUUID() })],
+    ['a session id that is no UUID', () => forge(HS256, { ...claims, sid: 'x' })],
+    [
+      'a changed claim',
+      () => tokens.access_token.replace(/\.[^.]+\./, `.${encode({ ...claims, email: 'eve@example.org' })}.`),
+    ],
+    ['a refresh token in its place', () => tokens.refresh_token],
+    ['nonsense', () => 'abc'],
+  ] satisfies [string, () => string][])('is refused with %s', async (_name, make) => {
+    expectProblem(await app.me(make()), problems.invalidAccessToken);
+  });
+
+  it('is asked for, without an error in the challenge, when none was sent', async () => {
+    expectProblem(await app.get('/api/v0/users/me'), problems.missingAccessToken);
+    expectProblem(await app.get('/api/v0/users/me').set('Authorization', 'Basic YTpi'), problems.missingAccessToken);
+  });
+
+  it('is refused at once when its session has ended, everywhere', async () => {
+    const replica = await TestApp.start({ clock, database: app.database });
+    const { access_token, refresh_token } = await alice.logsIn();
+    await replica.me(access_token).expect(200);
+    await app.logout(refresh_token).expect(204);
+    expectProblem(await replica.me(access_token), problems.invalidAccessToken);
+    await replica.stop();
+  });
+
+  it('is refused at once when its user is disabled or deleted', async () => {
+    const bob = await app.user();
+    const { access_token } = await bob.logsIn();
+    await app.admin.patch(`/users/${bob.id}`, { is_active: false }).expect(200);
+    expectProblem(await app.me(access_token), problems.invalidAccessToken);
+    await app.admin.patch(`/users/${bob.id}`, { is_active: true }).expect(200);
+    const again = await bob.logsIn();
+    await app.admin.delete(`/users/${bob.id}`).expect(204);
+    expectProblem(await app.me(again.access_token), problems.invalidAccessToken);
+  });
+
+  it('expires after ACCESS_TOKEN_EXPIRE_MINUTES', async () => {
+    const { access_token } = await alice.logsIn();
+    clock.advance({ minutes: 14, seconds: 58 });
+    await app.me(access_token).expect(200);
+    clock.advance({ seconds: 3 });
+    expectProblem(await app.me(access_token), problems.invalidAccessToken);
+  });
+
+  it('names an audience only when one is configured, and then demands it', async () => {
+    const strict = await TestApp.start({ database: app.database, variables: { JWT_AUDIENCE: 'platform' } });
+    const mine = await alice.logsIn(strict);
+    expect(claimsOf(mine.access_token)).toMatchObject({ aud: 'platform' });
+    await strict.me(mine.access_token).expect(200);
+    expectProblem(await strict.me((await alice.logsIn()).access_token), problems.invalidAccessToken);
+    await strict.stop();
+  });
+});
