@@ -1,0 +1,136 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { TestApp } from '../support/test-app.js';
+
+describe('/api/v0/admin/nodes', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const registration = (more: object = {}) => ({
+    household_id: randomUUID(),
+    room: 'kitchen',
+    name: 'speaker',
+    ...more,
+  });
+
+  it('registers a node and shows its key this once', async () => {
+    const body = registration();
+    const created = await app.admin.post('/nodes', body).expect(201);
+    expect(created.body).toMatchObject({
+      ...body,
+      api_key: expect.stringMatching(/^pa_node_[\w-]{43}$/),
+      revoked_at: null,
+    });
+    const { node_id, api_key, ...shown } = created.body as Record<string, string>;
+    const read = await app.admin.get(`/nodes/${node_id}`).expect(200);
+    expect(read.body).toEqual({ node_id, ...shown });
+    expect(JSON.stringify(read.body)).not.toContain(api_key);
+  });
+
+  it.each([
+    ['household_id', 'not-a-uuid'],
+    ['household_id', 7],
+    ['room', ''],
+    ['room', '   '],
+    ['room', 'two\nlines'],
+    ['name', 'bell\u0007'],
+    ['name', 'hidden\u202e'],
+    ['name', 'nul\u0000'],
+    ['name', 'x'.repeat(101)],
+    ['expires_at', 'tomorrow'],
+    ['expires_at', '2030-01-01'],
+    ['key_digest', 'x'],
+  ])('refuses %s %p', async (field, value) => {
+    const before = (await app.database.query('SELECT id FROM nodes')).length;
+    expectInvalid(await app.admin.post('/nodes', registration({ [field]: value })), `/${field}`);
+    expect(await app.database.query('SELECT id FROM nodes')).toHaveLength(before);
+  });
+
+  it('lists in pages, filtered by household', async () => {
+    const householdId = randomUUID();
+    const ids: string[] = [];
+    for (let i = 0; i < 5; i++) ids.push((await app.node(householdId)).nodeId);
+    const seen: string[] = [];
+    let cursor: string | null = '';
+    while (cursor !== null) {
+      const query: string = cursor && `&cursor=${cursor}`;
+      const { body } = await app.admin.get(`/nodes?household_id=${householdId}&limit=2${query}`).expect(200);
+      const page = body as { items: { node_id: string }[]; next_cursor: string | null };
+      expect(page.items.length).toBeLessThanOrEqual(2);
+      seen.push(...page.items.map(({ node_id }) => node_id));
+      cursor = page.next_cursor;
+    }
+    expect(seen).toEqual(ids);
+  });
+
+  it.each([
+    'limit=0',
+    'limit=101',
+    'limit=x',
+    'limit=1&limit=2',
+    'cursor=x',
+    'cursor=',
+    'household_id=x',
+    'colour=red',
+  ])('refuses to list with %s', async (query) => {
+    expectInvalid(await app.admin.get(`/nodes?${query}`), `/${query.split('=')[0]!}`);
+  });
+
+  it('renames, moves and limits a node', async () => {
+    const node = await app.node();
+    const change = { room: 'hall', name: 'lamp', expires_at: '2099-01-01T00:00:00.000Z' };
+    const { body } = await app.admin.patch(`/nodes/${node.nodeId}`, change).expect(200);
+    expect(body).toMatchObject(change);
+    expect((await app.admin.patch(`/nodes/${node.nodeId}`, { expires_at: null })).body).toMatchObject({
+      expires_at: null,
+    });
+    expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { household_id: randomUUID() }), '/household_id');
+  });
+
+  it('revokes a node and does not forget it', async () => {
+    const node = await app.node();
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+    const revoked = await app.admin.get(`/nodes/${node.nodeId}`).expect(200);
+    expect(revoked.body).toMatchObject({ revoked_at: expect.any(String) });
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toEqual(revoked.body);
+    expectProblem(await app.admin.patch(`/nodes/${node.nodeId}`, { room: 'hall' }), problems.credentialRevoked);
+  });
+
+  it.each(['1', randomUUID(), '%00', "'; drop table nodes"])('does not know node %p', async (id) => {
+    for (const call of [
+      app.admin.get(`/nodes/${id}`),
+      app.admin.delete(`/nodes/${id}`),
+      app.admin.patch(`/nodes/${id}`, {}),
+    ]) {
+      expectProblem(await call, problems.notFound);
+    }
+  });
+});
+
+describe('the admin door', () => {
+  it('is closed without ADMIN_API_KEY, also to an empty header', async () => {
+    const app = await TestApp.start({ variables: { ADMIN_API_KEY: '' } });
+    for (const key of ['', 'undefined', 'x'.repeat(40)]) {
+      expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', key), problems.invalidAdminKey);
+    }
+    expectProblem(await app.get('/api/v0/admin/nodes'), problems.invalidAdminKey);
+    await app.stop();
+  });
+
+  it('is closed to another key', async () => {
+    const app = await TestApp.start();
+    expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', 'x'.repeat(40)), problems.invalidAdminKey);
+    await app.admin.get('/nodes').expect(200);
+    await app.stop();
+  });
+});

@@ -1,0 +1,93 @@
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock, type Device } from '../support/test-app.js';
+
+describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let replica: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+    replica = await TestApp.start({ clock, database: app.database });
+  });
+
+  afterAll(async () => {
+    await replica.stop();
+    await app.stop();
+  });
+
+  /** Rotates and returns the node as it is with its new key. */
+  const rotated = async (node: Device, body?: object): Promise<Device> => {
+    const answer = await app.admin.post(`/nodes/${node.nodeId}/rotate`, body).expect(200);
+    const { api_key: apiKey } = answer.body as { api_key: string };
+    return { ...node, apiKey, header: `${node.nodeId}:${apiKey}` };
+  };
+
+  const expectRefused = async (node: Device): Promise<void> => {
+    expectProblem(await replica.validateNode(node.header), problems.invalidNodeCredentials);
+  };
+
+  it('lets the old key work until the new one is first used, on every replica', async () => {
+    const old = await app.node();
+    const fresh = await rotated(old);
+    await replica.validateNode(old.header).expect(200);
+    await app.validateNode(old.header).expect(200);
+    await app.validateNode(fresh.header).expect(200);
+    await expectRefused(old);
+    await replica.validateNode(fresh.header).expect(200);
+  });
+
+  it('ends the overlap at its deadline when the new key is never used', async () => {
+    const old = await app.node();
+    const fresh = await rotated(old, { overlap_hours: 2 });
+    clock.advance({ minutes: 119 });
+    await replica.validateNode(old.header).expect(200);
+    clock.advance({ minutes: 2 });
+    await expectRefused(old);
+    await replica.validateNode(fresh.header).expect(200);
+  });
+
+  it('ends the old key at once with overlap_hours 0', async () => {
+    const old = await app.node();
+    const fresh = await rotated(old, { overlap_hours: 0 });
+    await expectRefused(old);
+    await replica.validateNode(fresh.header).expect(200);
+  });
+
+  it('keeps the key that a node surely has when a rotation is repeated because its answer was lost', async () => {
+    const old = await app.node();
+    const lost = await rotated(old);
+    const fresh = await rotated(old);
+    await replica.validateNode(old.header).expect(200);
+    await expectRefused(lost);
+    await replica.validateNode(fresh.header).expect(200);
+    await expectRefused(old);
+  });
+
+  it('never locks out a node that validates while it rotates', async () => {
+    let node = await app.node();
+    for (let round = 0; round < 20; round++) {
+      const [fresh, ...answers] = await Promise.all([
+        rotated(node),
+        ...Array.from({ length: 6 }, (_, i) => (i % 2 ? app : replica).validateNode(node.header)),
+      ]);
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+      const both = await Promise.all([replica.validateNode(fresh.header), app.validateNode(fresh.header)]);
+      expect(both.map(({ status }) => status)).toEqual([200, 200]);
+      await expectRefused(node);
+      node = fresh;
+    }
+  });
+
+  it('refuses an unknown node, a revoked one, and an overlap that is none', async () => {
+    const node = await app.node();
+    const path = `/nodes/${node.nodeId}/rotate`;
+    for (const overlap_hours of [-1, 1.5, '1', 8_761]) {
+      expectInvalid(await app.admin.post(path, { overlap_hours }), '/overlap_hours');
+    }
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    expectProblem(await app.admin.post(path), problems.credentialRevoked);
+    expectProblem(await app.admin.post('/nodes/not-a-uuid/rotate'), problems.notFound);
+  });
+});

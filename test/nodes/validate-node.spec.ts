@@ -1,0 +1,93 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock } from '../support/test-app.js';
+
+describe('POST /internal/validate-node', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let replica: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+    replica = await TestApp.start({ clock, database: app.database });
+  });
+
+  afterAll(async () => {
+    await replica.stop();
+    await app.stop();
+  });
+
+  it('says whose node it is, on every replica, from the very next call on', async () => {
+    for (let round = 0; round < 10; round++) {
+      const node = await app.node();
+      const answer = await replica.validateNode(node.header).expect(200);
+      expect(answer.body).toEqual({ valid: true, node_id: node.nodeId, household_id: node.householdId });
+    }
+  });
+
+  it('answers alike to an unknown node, a wrong key, a revoked and an expired one', async () => {
+    const [revoked, expired, good] = [await app.node(), await app.node(), await app.node()];
+    await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+    const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
+    await app.admin.patch(`/nodes/${expired.nodeId}`, { expires_at }).expect(200);
+    await app.validateNode(expired.header).expect(200);
+    clock.advance({ minutes: 1 });
+    const presented = [`${randomUUID()}:${good.apiKey}`, `${good.nodeId}:wrong`, revoked.header, expired.header];
+    for (const header of presented) {
+      const answer = await replica.validateNode(header);
+      expectProblem(answer, problems.invalidNodeCredentials);
+      expect(answer.body).toMatchObject({ valid: false });
+    }
+    const reasons = replica.log.events('node.validation.failed').map(({ reason }) => reason);
+    expect(reasons).toEqual(['unknown', 'wrong_key', 'revoked', 'expired']);
+  });
+
+  it.each([
+    '',
+    'no-colon',
+    ':',
+    ':key',
+    'id:',
+    'a:b:c',
+    `${'x'.repeat(8_000)}:y`,
+    `${randomUUID()}:${'k'.repeat(8_000)}`,
+    "';--:x",
+  ])('refuses %p', async (header) => {
+    expectProblem(await app.validateNode(header), problems.invalidNodeCredentials);
+  });
+
+  it('splits at the first colon', async () => {
+    const node = await app.node();
+    expectProblem(await app.validateNode(`${node.header}:`), problems.invalidNodeCredentials);
+    expectProblem(await app.validateNode(`${node.header}:x`), problems.invalidNodeCredentials);
+  });
+
+  it('demands that app headers hold too when they are sent', async () => {
+    const [node, service] = [await app.node(), await app.service()];
+    await app.validateNode(node.header).set(service.headers).expect(200);
+    const bad = { ...service.headers, 'X-Platform-App-Key': 'wrong' };
+    expectProblem(await app.validateNode(node.header).set(bad), problems.invalidAppCredentials);
+    const half = { 'X-Platform-App-Id': service.appId };
+    expectProblem(await app.validateNode(node.header).set(half), problems.invalidAppCredentials);
+    expectProblem(await app.validateNode('x:y').set(service.headers), problems.invalidNodeCredentials);
+  });
+
+  it('demands app headers when VALIDATE_NODE_REQUIRES_APP says so', async () => {
+    const strict = await TestApp.start({ database: app.database, variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
+    const [node, service] = [await app.node(), await app.service()];
+    expectProblem(await strict.validateNode(node.header), problems.invalidAppCredentials);
+    await strict.validateNode(node.header).set(service.headers).expect(200);
+    await strict.stop();
+  });
+
+  it('writes down when a key was last used, not at every request', async () => {
+    const node = await app.node();
+    await app.validateNode(node.header).expect(200);
+    expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: null });
+    const other = await TestApp.start({ clock, database: app.database });
+    await other.validateNode(node.header).expect(200);
+    await other.stop();
+    expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: expect.any(String) });
+  });
+});
