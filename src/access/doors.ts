@@ -73,7 +73,10 @@ function authenticate(strategy: Strategy, request: Request, response: Response):
       if (error) reject(error);
       else resolve(principal ?? false);
     };
-    (passport.authenticate(strategy, { session: false }, settle) as Middleware)(request, response, reject);
+    // Passport writes its callbacks onto the strategy it is given: each request needs one of its own, or the
+    // principal of one would be handed to another.
+    const ofThisRequest = Object.create(strategy) as Strategy;
+    (passport.authenticate(ofThisRequest, { session: false }, settle) as Middleware)(request, response, reject);
   });
 }
 
