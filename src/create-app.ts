@@ -11,9 +11,8 @@ export async function createApp(environment: Environment): Promise<NestExpressAp
   const app = await NestFactory.create<NestExpressApplication>(
     AppModule.forRoot(environment),
     new LinkedExpressAdapter(),
-    { bodyParser: false, abortOnError: false, bufferLogs: true },
+    { bodyParser: false, abortOnError: false, logger: new Log(environment) },
   );
-  app.useLogger(app.get(Log));
   configureApp(app);
   await app.init();
   return app;

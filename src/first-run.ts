@@ -33,7 +33,7 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
 export function welcome({ host, port }: Environment): string {
   const url = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}:${port}`;
   const json = `-H 'Content-Type: application/json'`;
-  const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env)"`;
+  const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
   return `
   The authentication service is ready.
 

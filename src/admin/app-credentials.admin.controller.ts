@@ -39,7 +39,11 @@ export class AppCredentialsAdminController {
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { caller, target, expires_at } = body;
     const { credential, key } = await this.credentials.mint(caller, target, momentOf(expires_at ?? null));
-    this.events.record('admin.app_credential.minted', request, { app_id: credential.id, caller, target });
+    this.events.record('admin.app_credential.minted', request, {
+      app_id: credential.id,
+      calling_service: caller,
+      called_service: target,
+    });
     return messages.IssuedAppCredentialResponse.issued(credential, key);
   }
 
@@ -75,13 +79,17 @@ export class AppCredentialsAdminController {
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
     const { id: appId, caller, target } = await this.credentials.find(id);
     await this.credentials.keys.revoke(appId);
-    this.events.record('admin.app_credential.revoked', request, { app_id: appId, caller, target });
+    this.events.record('admin.app_credential.revoked', request, {
+      app_id: appId,
+      calling_service: caller,
+      called_service: target,
+    });
   }
 
   @Post(':app_id/rotate')
   @HttpCode(200)
   @RequireAdmin()
-  @ApiProblems(problems.notFound, problems.credentialRevoked)
+  @ApiProblems(problems.notFound, problems.credentialRevoked, problems.credentialExpired)
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })
   @ApiOperation({
@@ -96,7 +104,11 @@ export class AppCredentialsAdminController {
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { id: appId, caller, target } = await this.credentials.find(id);
     const key = await this.credentials.keys.rotate(appId, body.overlap_hours ?? this.environment.keyOverlapHours);
-    this.events.record('admin.app_credential.rotated', request, { app_id: appId, caller, target });
+    this.events.record('admin.app_credential.rotated', request, {
+      app_id: appId,
+      calling_service: caller,
+      called_service: target,
+    });
     return messages.IssuedAppCredentialResponse.issued(await this.credentials.find(appId), key);
   }
 }

@@ -107,7 +107,7 @@ export class NodesAdminController {
   @Post(':node_id/rotate')
   @HttpCode(200)
   @RequireAdmin()
-  @ApiProblems(problems.notFound, problems.credentialRevoked)
+  @ApiProblems(problems.notFound, problems.credentialRevoked, problems.credentialExpired)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })
   @ApiOperation({

@@ -23,7 +23,12 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const appId = sentId.toLowerCase();
     const verdict = await this.keys.verify(appId, key);
     const { caller, target } = verdict.identity ?? {};
-    if (!verdict.valid) throw refusal('app', verdict.reason, verdict.identity && { app_id: appId, caller, target });
+    if (!verdict.valid)
+      throw refusal(
+        'app',
+        verdict.reason,
+        verdict.identity && { app_id: appId, calling_service: caller, called_service: target },
+      );
     return { door: 'app', appId, caller: verdict.identity.caller, target: verdict.identity.target };
   }
 }

@@ -39,7 +39,11 @@ export class ValidateAppController {
   @ApiOkResponse({ type: ValidAppResponse })
   validate(@CurrentPrincipal() app: AppPrincipal, @Body() { target }: ValidateAppRequest): ValidAppResponse {
     if (target !== undefined && target !== app.target) {
-      throw refusal('app', 'other_target', { app_id: app.appId, caller: app.caller, target: app.target });
+      throw refusal('app', 'other_target', {
+        app_id: app.appId,
+        calling_service: app.caller,
+        called_service: app.target,
+      });
     }
     return { valid: true, app_id: app.appId, caller: app.caller, target: app.target };
   }

@@ -68,8 +68,12 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
-    const grant = await this.auth.refresh(body.refresh_token);
-    this.events.record('session.refreshed', request, { user_id: grant.userId, session_id: grant.sessionId });
+    const { grant, outcome } = await this.auth.refresh(body.refresh_token);
+    this.events.record('session.refreshed', request, {
+      user_id: grant.userId,
+      session_id: grant.sessionId,
+      reason: outcome,
+    });
     return this.tokenPair(grant);
   }
 

@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
+import { refusal } from '../access/doors.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
-import { SessionsService, type Grant } from '../tokens/sessions.service.js';
+import { SessionsService, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
 import type { User } from '../users/user.entity.js';
 import { UsersService, type PasswordVerdict } from '../users/users.service.js';
 
@@ -11,6 +12,9 @@ export interface EndedSession {
   readonly sessionId: string;
   readonly userId: string;
 }
+
+/** `repeated`: the answer to the first try was lost, and this is the same one again. */
+export type Refreshed = Extract<RefreshOutcome, { grant: Grant }>;
 
 /** Register, log in, refresh, log out: the flows over users and sessions. */
 @Injectable()
@@ -38,10 +42,10 @@ export class AuthService {
   }
 
   /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
-  async refresh(refreshToken: string): Promise<Grant> {
+  async refresh(refreshToken: string): Promise<Refreshed> {
     const result = await this.sessions.refresh(refreshToken);
-    if ('grant' in result) return result.grant;
-    const refusal: RefusalEvent =
+    if ('grant' in result) return result;
+    const event: RefusalEvent =
       result.outcome === 'reused'
         ? {
             event: 'session.refresh.reused',
@@ -49,7 +53,7 @@ export class AuthService {
             fields: { session_id: result.sessionId, user_id: result.userId },
           }
         : { event: 'session.refresh.refused', reason: result.reason };
-    throw new ProblemException(problems.invalidRefreshToken, { refusal });
+    throw new ProblemException(problems.invalidRefreshToken, { refusal: event });
   }
 
   /**
@@ -61,7 +65,7 @@ export class AuthService {
   async logOut(refreshToken: string | undefined, bearer: string | undefined): Promise<EndedSession[]> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
-    if (bearer !== undefined && !claims) throw new ProblemException(problems.invalidAccessToken);
+    if (bearer !== undefined && !claims) throw refusal('user', 'foreign_token');
     const ended = [
       refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken),
       claims && (await this.sessions.end(claims.sid, 'logout')),
@@ -71,6 +75,6 @@ export class AuthService {
 }
 
 function loginRefused({ reason, userId }: Extract<PasswordVerdict, { valid: false }>): ProblemException {
-  const refusal: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
-  return new ProblemException(problems.invalidCredentials, { refusal });
+  const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
+  return new ProblemException(problems.invalidCredentials, { refusal: event });
 }

@@ -136,6 +136,12 @@ export const problems = {
     title: 'The credential is revoked',
     detail: 'A revoked credential cannot be changed. Issue a new one.',
   },
+  credentialExpired: {
+    status: 409,
+    code: 'credential_expired',
+    title: 'The credential has expired',
+    detail: 'A new key for it would be refused. Extend it first, or issue a new one.',
+  },
   payloadTooLarge: {
     status: 413,
     code: 'payload_too_large',
@@ -147,6 +153,12 @@ export const problems = {
     code: 'unsupported_media_type',
     title: 'The body is not JSON',
     detail: 'Send the body as application/json in UTF-8.',
+  },
+  headersTooLarge: {
+    status: 431,
+    code: 'headers_too_large',
+    title: 'The headers are too large',
+    detail: 'The request line and the headers together are larger than 16 KB.',
   },
   internalError: {
     status: 500,

@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { isIP } from 'node:net';
 import { z } from 'zod';
 
 // The kinds of variables. Their messages say what is accepted and never show what was given.
@@ -41,12 +43,29 @@ export function wholeNumber(from: number, to: number) {
     .refine((value) => value >= from && value <= to, message);
 }
 
-/** `true` trusts the nearest proxy only; a number trusts that many; a list names their addresses. */
+export const passwordBlocklist = z
+  .string()
+  .refine(
+    (value) => ['common', 'off'].includes(value) || existsSync(value),
+    'must be common, off or the path of a file',
+  );
+
+const PROXY_RANGES = new Set(['loopback', 'linklocal', 'uniquelocal']);
+
+function isProxyAddress(text: string): boolean {
+  const [address = '', bits, ...rest] = text.trim().split('/');
+  if (PROXY_RANGES.has(text.trim())) return true;
+  const version = isIP(address);
+  const isPrefix = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
+  return version !== 0 && isPrefix && rest.length === 0;
+}
+
+/** `true` trusts the nearest proxy only; a digit trusts that many; a list names their addresses. */
 export const trustProxy = z
   .string()
-  .regex(
-    /^(true|false|\d|[0-9a-f.:/]+(,\s*[0-9a-f.:/]+)*|loopback)$/i,
-    'must be false, a number of proxies, or their addresses',
+  .refine(
+    (value) => /^(true|false|\d)$/.test(value) || value.split(',').every(isProxyAddress),
+    'must be false, true (the nearest proxy), a number of proxies, or their addresses',
   )
   .default('false')
   .transform((value): boolean | number | string => {

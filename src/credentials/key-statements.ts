@@ -37,7 +37,7 @@ export function keyStatements({ name, identityColumns }: KeyTable): KeyStatement
       `UPDATE ${name}
        SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
            previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4
-       WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+       WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4) RETURNING id`,
     ),
     revoke: statement(
       'revoke',

@@ -109,14 +109,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * or the overlap is over: also when a rotation is repeated because its answer was lost.
    * @param overlapHours 0 ends the old key at once
    * @returns the new key in plain text
-   * @throws {ProblemException} not_found; credential_revoked
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotate(id: string, overlapHours: number): Promise<string> {
     const { key, columns } = this.issue();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const rotated = await this.database.row(this.statements.rotate, [id, columns.keyDigest, overlapEnds, now]);
-    if (!rotated) throw new ProblemException((await this.exists(id)) ? problems.credentialRevoked : problems.notFound);
+    if (!rotated) throw await this.whyNotRotated(id);
     return key;
   }
 
@@ -126,7 +126,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    */
   async revoke(id: string): Promise<void> {
     const revoked = await this.database.row(this.statements.revoke, [id, this.clock.now()]);
-    if (!revoked && !(await this.exists(id))) throw new ProblemException(problems.notFound);
+    if (!revoked && !(await this.find(id))) throw new ProblemException(problems.notFound);
   }
 
   /** Deletes rows that were revoked or expired before a moment; see {@link Database.purge}. */
@@ -158,8 +158,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     }
   }
 
-  private async exists(id: string): Promise<boolean> {
-    return this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getExists();
+  private async find(id: string): Promise<Entity | null> {
+    return this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne();
+  }
+
+  private async whyNotRotated(id: string): Promise<ProblemException> {
+    const credential = await this.find(id);
+    if (!credential) return new ProblemException(problems.notFound);
+    return new ProblemException(credential.revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
 }
 

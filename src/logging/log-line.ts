@@ -14,8 +14,8 @@ export interface LogFields {
   readonly user_id?: string | undefined;
   readonly session_id?: string | undefined;
   readonly app_id?: string | undefined;
-  readonly caller?: string | undefined;
-  readonly target?: string | undefined;
+  readonly calling_service?: string | undefined;
+  readonly called_service?: string | undefined;
   readonly node_id?: string | undefined;
   readonly household_id?: string | undefined;
   readonly count?: number | undefined;

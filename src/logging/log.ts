@@ -56,22 +56,21 @@ export class Log implements LoggerService, OnApplicationShutdown {
    * about that would be the reason for the next delivery, for ever: it stays on the console.
    */
   about(request: Request, level: LogLevel, message: string, fields: LogFields): void {
-    const isOwnDelivery = this.loggingAppId !== undefined && request.headers['x-platform-app-id'] === this.loggingAppId;
-    if (isOwnDelivery) this.onConsole(level, message, fields);
+    if (this.isOwnDelivery(request)) this.onConsole(level, message, fields);
     else this.write(level, message, fields);
   }
 
-  // What Nest itself has to say, below.
+  // What Nest itself has to say, below: fixed texts of its own, for whoever watches the console.
   log(message: unknown): void {
-    this.console.debug({ time: new Date().toISOString() }, String(message));
+    if (this.console.isLevelEnabled('debug')) this.onConsole('info', String(message));
   }
 
   error(message: unknown): void {
-    this.failure(String(message));
+    this.onConsole('error', String(message));
   }
 
   warn(message: unknown): void {
-    this.warning(String(message));
+    this.onConsole('warn', String(message));
   }
 
   /** Delivers what is waiting, while this service can still validate its own deliveries. */
@@ -87,6 +86,11 @@ export class Log implements LoggerService, OnApplicationShutdown {
     if (!this.console.isLevelEnabled(level)) return;
     const line = lineOf(level, message, fields);
     if (!this.shipper?.take(line)) this.print(line);
+  }
+
+  private isOwnDelivery({ originalUrl, headers }: Request): boolean {
+    if (this.loggingAppId === undefined || originalUrl !== '/internal/validate-app') return false;
+    return headers['x-platform-app-id'] === this.loggingAppId;
   }
 
   private onConsole(level: LogLevel, message: string, fields: LogFields = {}): void {

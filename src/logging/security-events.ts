@@ -5,6 +5,9 @@ import type { SecurityEvent } from '../common/security-event.js';
 import type { LogFields } from './log-line.js';
 import { Log } from './log.js';
 
+/** Stands out, and is written at LOG_LEVEL=warn too. */
+const UNWELCOME = /\.(failed|refused|reused)$/;
+
 /** Writes one structured line for each security event, tied to its request. */
 @Injectable()
 export class SecurityEvents {
@@ -12,6 +15,7 @@ export class SecurityEvents {
 
   record(event: SecurityEvent, request: Request, fields: LogFields = {}): void {
     const where = { event, request_id: requestIdOf(request), address: request.ip };
-    this.log.about(request, 'info', event, { ...where, ...fields });
+    const level = UNWELCOME.test(event) ? 'warn' : 'info';
+    this.log.about(request, level, event, { ...where, ...fields });
   }
 }
