@@ -1,0 +1,93 @@
+import { readFileSync } from 'node:fs';
+import { RequestMethod } from '@nestjs/common';
+import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
+import { DiscoveryModule, DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { Test } from '@nestjs/testing';
+import { AppModule } from '../../src/app.module.js';
+import { DOORS_OF_ROUTE } from '../../src/access/require.js';
+import { parseEnvironment } from '../../src/config/environment.js';
+import { createTestDatabase } from '../support/test-database.js';
+import { VARIABLES } from '../support/test-app.js';
+
+/** Who may use what. A route that is not here, or that declares another door, fails. */
+const POLICY: Readonly<Record<string, string>> = {
+  'GET health': 'open',
+  'GET health/live': 'open',
+  'POST api/v0/auth/register': 'open',
+  'POST api/v0/auth/login': 'open',
+  'POST api/v0/auth/refresh': 'open',
+  'POST api/v0/auth/logout': 'open',
+  'GET api/v0/users/me': 'user',
+  'GET api/v0/users/:id': 'admin or app or user',
+  'POST internal/validate-app': 'app',
+  'POST internal/validate-node': 'node',
+  'POST api/v0/admin/nodes': 'admin',
+  'GET api/v0/admin/nodes': 'admin',
+  'GET api/v0/admin/nodes/:node_id': 'admin',
+  'PATCH api/v0/admin/nodes/:node_id': 'admin',
+  'DELETE api/v0/admin/nodes/:node_id': 'admin',
+  'POST api/v0/admin/nodes/:node_id/rotate': 'admin',
+  'POST api/v0/admin/app-credentials': 'admin',
+  'GET api/v0/admin/app-credentials': 'admin',
+  'GET api/v0/admin/app-credentials/:app_id': 'admin',
+  'DELETE api/v0/admin/app-credentials/:app_id': 'admin',
+  'POST api/v0/admin/app-credentials/:app_id/rotate': 'admin',
+  'POST api/v0/admin/users': 'admin',
+  'GET api/v0/admin/users': 'admin',
+  'GET api/v0/admin/users/:id': 'admin',
+  'PATCH api/v0/admin/users/:id': 'admin',
+  'DELETE api/v0/admin/users/:id': 'admin',
+  'GET api/v0/admin/users/:id/sessions': 'admin',
+  'DELETE api/v0/admin/users/:id/sessions': 'admin',
+};
+
+describe('every route', () => {
+  it('declares its door, or that it is open, exactly once', async () => {
+    const database = await createTestDatabase();
+    const environment = parseEnvironment({ ...VARIABLES, DATABASE_URL: database.url });
+    const app = await Test.createTestingModule({
+      imports: [AppModule.forRoot(environment), DiscoveryModule],
+    }).compile();
+    const declared: Record<string, string> = {};
+    for (const { instance, metatype } of app.get(DiscoveryService).getControllers()) {
+      const prototype = Object.getPrototypeOf(instance) as Record<string, object>;
+      const base = Reflect.getMetadata(PATH_METADATA, metatype as object) as string;
+      for (const name of app.get(MetadataScanner).getAllMethodNames(prototype)) {
+        const handler = prototype[name]!;
+        const method = Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod | undefined;
+        if (method === undefined) continue;
+        const path = Reflect.getMetadata(PATH_METADATA, handler) as string;
+        const doors = Reflect.getMetadata(DOORS_OF_ROUTE, handler) as string[] | undefined;
+        const route = `${RequestMethod[method]} ${path === '/' ? base : `${base}/${path}`}`;
+        declared[route] = doors === undefined ? 'NOT DECLARED' : doors.join(' or ') || 'open';
+        // The same decorator that declares a door guards it.
+        const guards = (Reflect.getMetadata('__guards__', handler) as unknown[] | undefined) ?? [];
+        expect({ route, guards: guards.length > 0 }).toEqual({ route, guards: declared[route] !== 'open' });
+      }
+    }
+    expect(declared).toEqual(POLICY);
+    await app.close();
+    await database.drop();
+  });
+
+  it('declares it in one decorator', () => {
+    for (const file of CONTROLLERS) {
+      const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
+      const routes = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
+      const doors = text.match(/^ {2}@(Public|RequireUser|RequireApp|RequireNode|RequireAdmin|RequireAnyOf)\(/gm) ?? [];
+      expect({ file, routes: routes.length }).toEqual({ file, routes: doors.length });
+      expect(routes.length).toBeGreaterThan(0);
+    }
+  });
+});
+
+const CONTROLLERS = [
+  'health/health.controller.ts',
+  'auth/auth.controller.ts',
+  'users/users.controller.ts',
+  'nodes/validate-node.controller.ts',
+  'app-credentials/validate-app.controller.ts',
+  'admin/nodes.admin.controller.ts',
+  'admin/app-credentials.admin.controller.ts',
+  'admin/users.admin.controller.ts',
+];

@@ -1,0 +1,109 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Validator } from '@seriousme/openapi-schema-validator';
+import type { OpenAPIObject } from '@nestjs/swagger';
+import { problems, problemType } from '../../src/common/problems.js';
+import { TestApp } from '../support/test-app.js';
+
+const ROUTES = [
+  'DELETE /api/v0/admin/app-credentials/{app_id}',
+  'DELETE /api/v0/admin/nodes/{node_id}',
+  'DELETE /api/v0/admin/users/{id}',
+  'DELETE /api/v0/admin/users/{id}/sessions',
+  'GET /api/v0/admin/app-credentials',
+  'GET /api/v0/admin/app-credentials/{app_id}',
+  'GET /api/v0/admin/nodes',
+  'GET /api/v0/admin/nodes/{node_id}',
+  'GET /api/v0/admin/users',
+  'GET /api/v0/admin/users/{id}',
+  'GET /api/v0/admin/users/{id}/sessions',
+  'GET /api/v0/users/me',
+  'GET /api/v0/users/{id}',
+  'GET /health',
+  'GET /health/live',
+  'PATCH /api/v0/admin/nodes/{node_id}',
+  'PATCH /api/v0/admin/users/{id}',
+  'POST /api/v0/admin/app-credentials',
+  'POST /api/v0/admin/app-credentials/{app_id}/rotate',
+  'POST /api/v0/admin/nodes',
+  'POST /api/v0/admin/nodes/{node_id}/rotate',
+  'POST /api/v0/admin/users',
+  'POST /api/v0/auth/login',
+  'POST /api/v0/auth/logout',
+  'POST /api/v0/auth/refresh',
+  'POST /api/v0/auth/register',
+  'POST /internal/validate-app',
+  'POST /internal/validate-node',
+];
+
+interface Operation {
+  readonly security?: object[];
+  readonly responses: Record<string, { content?: Record<string, { schema?: object; examples?: object }> }>;
+}
+
+describe('GET /docs-json', () => {
+  let app: TestApp;
+  let document: OpenAPIObject;
+  let operations: [string, Operation][];
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+    document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
+    operations = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.entries(item).map(([method, operation]): [string, Operation] => [
+        `${method.toUpperCase()} ${path}`,
+        operation as Operation,
+      ]),
+    );
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  it('is valid OpenAPI', async () => {
+    expect(await new Validator().validate(structuredClone(document) as unknown as Record<string, unknown>)).toEqual({
+      valid: true,
+    });
+  });
+
+  it('lists every route of the contract once, and no alias', () => {
+    expect(operations.map(([name]) => name).sort()).toEqual(ROUTES);
+  });
+
+  it('has a security scheme for each door', () => {
+    expect(document.components?.securitySchemes).toMatchObject({
+      user: { type: 'http', scheme: 'bearer' },
+      app_id: { type: 'apiKey', in: 'header', name: 'X-Platform-App-Id' },
+      app_key: { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key' },
+      node: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+      admin: { type: 'apiKey', in: 'header', name: 'X-Admin-Key' },
+    });
+  });
+
+  it('documents every error as a problem with an example of each kind', () => {
+    for (const [name, { responses }] of operations) {
+      for (const [status, response] of Object.entries(responses)) {
+        if (Number(status) < 400 || (name === 'GET /health' && status === '503')) continue;
+        const problem = response.content?.['application/problem+json'];
+        expect({ name, status, schema: problem?.schema }).toMatchObject({
+          schema: { $ref: '#/components/schemas/ProblemSchema' },
+        });
+        expect(Object.keys(problem?.examples ?? {})).not.toEqual([]);
+      }
+    }
+  });
+
+  it('documents what each route may answer besides: 500 and, where it needs the database, 503', () => {
+    for (const [, { responses }] of operations)
+      expect(Object.keys(responses)).toEqual(expect.arrayContaining(['500', '503']));
+  });
+});
+
+describe('the README', () => {
+  it('lists every kind of problem', () => {
+    const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
+    const missing = Object.values(problems).filter((problem) => !readme.includes(problemType(problem)));
+    expect(missing.map(({ code }) => code)).toEqual([]);
+  });
+});
