@@ -1,0 +1,141 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/common/problems.js';
+import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY, PASSWORD, TestApp, TestClock } from '../support/test-app.js';
+
+describe('/api/v0/admin/users', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  it('creates, shows and deletes a user', async () => {
+    const email = `${randomUUID()}@example.org`;
+    const { body } = await app.admin.post('/users', { email, password: PASSWORD }).expect(201);
+    const { id } = body as { id: string };
+    expect((await app.admin.get(`/users/${id}`).expect(200)).body).toEqual(body);
+    expectProblem(await app.admin.post('/users', { email, password: PASSWORD }), problems.emailTaken);
+    expectInvalid(await app.admin.post('/users', { email: 'x', password: PASSWORD }), '/email');
+    await app.admin.delete(`/users/${id}`).expect(204);
+    expectProblem(await app.admin.get(`/users/${id}`), problems.notFound);
+    expectProblem(await app.admin.delete(`/users/${id}`), problems.notFound);
+    await app.admin.post('/users', { email, password: PASSWORD }).expect(201);
+  });
+
+  it('lists in pages and finds by address', async () => {
+    const users = [await app.user(), await app.user(), await app.user()];
+    const seen: string[] = [];
+    let cursor: string | null = '';
+    while (cursor !== null) {
+      const query: string = cursor && `&cursor=${cursor}`;
+      const { body } = await app.admin.get(`/users?limit=2${query}`).expect(200);
+      const page = body as { items: { id: string }[]; next_cursor: string | null };
+      seen.push(...page.items.map(({ id }) => id));
+      cursor = page.next_cursor;
+    }
+    expect(seen).toEqual(expect.arrayContaining(users.map(({ id }) => id)));
+    expect(new Set(seen).size).toBe(seen.length);
+    const found = await app.admin.get(`/users?email=${users[1]!.email.toUpperCase()}`).expect(200);
+    expect((found.body as { items: object[] }).items).toMatchObject([{ id: users[1]!.id }]);
+    expectInvalid(await app.admin.get('/users?email=nonsense'), '/email');
+  });
+
+  it('disables and enables', async () => {
+    const alice = await app.user();
+    for (const is_active of [false, true]) {
+      const { body } = await app.admin.patch(`/users/${alice.id}`, { is_active }).expect(200);
+      expect(body).toMatchObject({ id: alice.id, is_active });
+      expect((await app.login(alice.email)).status).toBe(is_active ? 200 : 401);
+    }
+    expectInvalid(await app.admin.patch(`/users/${alice.id}`, { is_active: 'no' }), '/is_active');
+    expectInvalid(await app.admin.patch(`/users/${alice.id}`, {}), '/is_active');
+    expectProblem(await app.admin.patch(`/users/${randomUUID()}`, { is_active: true }), problems.notFound);
+  });
+
+  it('lists the sessions of a user and ends them all', async () => {
+    const alice = await app.user();
+    const [one, two] = [await alice.logsIn(), await alice.logsIn()];
+    await app.logout(one.refresh_token).expect(204);
+    const list = async () => {
+      const { body } = await app.admin.get(`/users/${alice.id}/sessions`).expect(200);
+      return (body as { items: { end_reason: string | null }[] }).items.map(({ end_reason }) => end_reason);
+    };
+    expect(await list()).toEqual(['logout', null]);
+    await app.admin.delete(`/users/${alice.id}/sessions`).expect(204);
+    expect(await list()).toEqual(['logout', 'admin']);
+    expectProblem(await app.refresh(two.refresh_token), problems.invalidRefreshToken);
+    expectProblem(await app.admin.get('/users/1/sessions'), problems.notFound);
+  });
+});
+
+describe('GET /api/v0/users/{id}', () => {
+  it('is open to the user themself, to services and to the operator; others see nothing there', async () => {
+    const app = await TestApp.start();
+    const [alice, bob, service] = [await app.user(), await app.user(), await app.service()];
+    const { access_token } = await alice.logsIn();
+    const bearer = { Authorization: `Bearer ${access_token}` };
+    const path = `/api/v0/users/${alice.id}`;
+    const mine = (await app.get(path).set(bearer).expect(200)).body as object;
+    expect(mine).toMatchObject({ id: alice.id, email: alice.email, is_active: true });
+    for (const headers of [service.headers, { 'X-Admin-Key': ADMIN_KEY }]) {
+      expect((await app.get(path).set(headers).expect(200)).body).toEqual(mine);
+    }
+    expect((await app.get('/users/me').set(bearer).expect(200)).body).toEqual(mine);
+    for (const id of [bob.id, randomUUID(), 'not-a-uuid']) {
+      expectProblem(await app.get(`/api/v0/users/${id}`).set(bearer), problems.notFound);
+    }
+    expectProblem(await app.get(`/api/v0/users/${randomUUID()}`).set(service.headers), problems.notFound);
+    expectProblem(await app.get(path), problems.unauthenticated);
+    expectProblem(await app.get(path).set('X-API-Key', 'a:b'), problems.unauthenticated);
+    expectProblem(await app.get(path).set('X-Admin-Key', 'wrong').set(bearer), problems.invalidAdminKey);
+    await app.stop();
+  });
+});
+
+describe('the purge job', () => {
+  it('deletes what died longer ago than its keep, in one replica at a time, and nothing else', async () => {
+    const clock = new TestClock();
+    const variables = { SESSION_KEEP_DAYS: '30', CREDENTIAL_KEEP_DAYS: '365' };
+    const app = await TestApp.start({ clock, variables });
+    const replica = await TestApp.start({ clock, variables, database: app.database });
+    const alice = await app.user();
+    const { refresh_token } = await alice.logsIn();
+    await app.logout(refresh_token).expect(204);
+    const [revoked, live] = [await app.node(), await app.node()];
+    await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+    const purge = async () => {
+      const counts = await Promise.all([app, replica].map(({ nest }) => nest.get(PurgeJob).run()));
+      return counts[0]! + counts[1]!;
+    };
+    expect(await purge()).toBe(0);
+    clock.advance({ days: 31 });
+    await alice.logsIn();
+    expect(await purge()).toBe(1);
+    clock.advance({ days: 335 });
+    expect(await purge()).toBe(2);
+    await app.validateNode(live.header).expect(200);
+    expectProblem(await app.admin.get(`/nodes/${revoked.nodeId}`), problems.notFound);
+    await replica.stop();
+    await app.stop();
+  });
+
+  it('goes on, batch after batch, until nothing is left', async () => {
+    const clock = new TestClock();
+    const app = await TestApp.start({ clock });
+    const alice = await app.user();
+    await app.database.query(
+      `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, expires_at, absolute_expires_at, created_at)
+       SELECT gen_random_uuid(), $1, '\\x00', 0, now(), now(), now(), now() FROM generate_series(1, 2500)`,
+      [alice.id],
+    );
+    clock.advance({ days: 40 });
+    expect(await app.nest.get(PurgeJob).run()).toBe(2_500);
+    await app.stop();
+  });
+});

@@ -1,0 +1,102 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { InvalidEnvironment, parseEnvironment, type Variables } from '../../src/config/environment.js';
+import { SECRET_KEY } from '../support/test-app.js';
+
+const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
+
+function refusalOf(variables: Variables): string {
+  try {
+    parseEnvironment({ ...GOOD, ...variables });
+  } catch (error) {
+    if (error instanceof InvalidEnvironment) return error.message;
+    throw error;
+  }
+  return 'accepted';
+}
+
+describe('the configuration', () => {
+  it('has a default for everything but the database and the key', () => {
+    expect(parseEnvironment(GOOD)).toMatchObject({
+      nodeEnv: 'development',
+      host: '127.0.0.1',
+      port: 7701,
+      accessTokenTtlMinutes: 15,
+      refreshTokenTtlDays: 14,
+      refreshGraceSeconds: 10,
+      sessionMaxAgeDays: 90,
+      bcryptCost: 12,
+      passwordMinLength: 8,
+      registrationOpen: true,
+      validateNodeRequiresApp: false,
+      trustProxy: false,
+      keyOverlapHours: 24,
+      adminApiKey: undefined,
+    });
+    expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production' })).toMatchObject({ host: '0.0.0.0' });
+  });
+
+  it('reads "15" as 15 minutes', () => {
+    expect(parseEnvironment({ ...GOOD, ACCESS_TOKEN_EXPIRE_MINUTES: '15' }).accessTokenTtlMinutes).toBe(15);
+  });
+
+  it.each([
+    ['SECRET_KEY', undefined],
+    ['SECRET_KEY', ''],
+    ['SECRET_KEY', 'short-but-random-9f8e7d'],
+    ['SECRET_KEY', 'changeme-changeme-changeme-changeme'],
+    ['SECRET_KEY', 'your-secret-key-your-secret-key-your'],
+    ['SECRET_KEY', 'x'.repeat(64)],
+    ['ADMIN_API_KEY', 'short-but-random-9f8e7d'],
+    ['DATABASE_URL', undefined],
+    ['DATABASE_URL', 'mysql://user:hunter2@localhost/auth'],
+    ['DATABASE_URL', 'hunter2'],
+    ...['0', '-1', 'abc', '1e9', '1.5', ' 15', '0x10', '999999999999', 'NaN'].flatMap((value): [string, string][] => [
+      ['ACCESS_TOKEN_EXPIRE_MINUTES', value],
+      ['REFRESH_TOKEN_EXPIRE_DAYS', value],
+      ['SESSION_MAX_AGE_DAYS', value],
+    ]),
+    ['PORT', '65536'],
+    ['BCRYPT_COST', '3'],
+    ['BCRYPT_COST', '99'],
+    ['REGISTRATION', 'maybe'],
+    ['VALIDATE_NODE_REQUIRES_APP', 'yes'],
+    ['NODE_ENV', 'staging'],
+    ['LOG_LEVEL', 'loud'],
+    ['TRUST_PROXY', '1.2.3'],
+    ['TRUST_PROXY', '10.0.0.0/99'],
+    ['PASSWORD_BLOCKLIST', '/there/is/no/such/file'],
+    ['LOGGING_SERVICE_URL', 'ftp://logs'],
+    ['SHUTDOWN_DELAY_MS', '20000'],
+  ])('refuses %s=%p by its name, without its value', (name, value) => {
+    const message = refusalOf({ [name]: value });
+    expect(message).toContain(name);
+    if (value && value.length > 5) expect(message).not.toContain(value);
+  });
+
+  it('names everything that is wrong at once', () => {
+    const message = refusalOf({ SECRET_KEY: '', DATABASE_URL: '', PORT: 'x' });
+    for (const name of ['SECRET_KEY', 'DATABASE_URL', 'PORT']) expect(message).toContain(name);
+  });
+
+  it.each([
+    ['false', false],
+    ['true', 1],
+    ['2', 2],
+    ['loopback, 10.0.0.0/8', 'loopback, 10.0.0.0/8'],
+    ['fd00::/8', 'fd00::/8'],
+  ])('reads TRUST_PROXY=%s', (value, expected) => {
+    expect(parseEnvironment({ ...GOOD, TRUST_PROXY: value }).trustProxy).toBe(expected);
+  });
+
+  it('is explained, variable by variable, in .env.example and in the README', () => {
+    const root = join(import.meta.dirname, '../..');
+    const source = readFileSync(join(root, 'src/config/environment.ts'), 'utf8');
+    const names = [...source.matchAll(/^ {2,4}([A-Z][A-Z_]+): /gm)].map((match) => match[1]!);
+    expect(names.length).toBeGreaterThan(30);
+    for (const file of ['.env.example', 'README.md']) {
+      const text = readFileSync(join(root, file), 'utf8');
+      expect({ file, missing: names.filter((name) => !text.includes(name)) }).toEqual({ file, missing: [] });
+    }
+  });
+});

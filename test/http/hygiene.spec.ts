@@ -1,0 +1,151 @@
+import { connect } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+
+describe('HTTP hygiene', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const login = (body: string | Buffer, type = 'application/json') =>
+    app.post('/api/v0/auth/login').set('Content-Type', type).send(body);
+
+  /** Sends bytes as they are; the last answer's head and body. */
+  const raw = (bytes: Buffer): Promise<string> =>
+    new Promise((resolve, reject) => {
+      let answer = '';
+      const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1', () => socket.write(bytes));
+      socket.on('data', (chunk) => (answer += chunk.toString('latin1')));
+      socket.on('end', () => resolve(answer));
+      socket.on('error', reject);
+    });
+
+  const rawRequest = (head: string[], method = 'POST', path = '/internal/validate-node'): Promise<string> => {
+    const lines = [`${method} ${path} HTTP/1.1`, 'Host: localhost', 'Connection: close', 'Content-Length: 0', ...head];
+    return raw(Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'));
+  };
+
+  describe('bodies', () => {
+    it.each([
+      ['is cut off', '{"email":'],
+      ['is a list', '[]'],
+      ['is text', '"CANARY"'],
+      ['is null', 'null'],
+      ['is not JSON', 'CANARY'],
+    ])('refuses one that %s, and repeats nothing of it', async (_name, body) => {
+      const answer = await login(body);
+      expectProblem(answer, problems.malformedRequest);
+      expect(answer.text).not.toContain('CANARY');
+    });
+
+    it('refuses JSON nested 5,000 deep before anything recursive sees it', async () => {
+      expectProblem(await login('{"email":'.repeat(5_000) + '1' + '}'.repeat(5_000)), problems.bodyTooDeep);
+      expectProblem(await login(`{"email":${'['.repeat(5_000)}${']'.repeat(5_000)}}`), problems.bodyTooDeep);
+    });
+
+    it('refuses more than 100 KB, also when gzip hides it', async () => {
+      const big = JSON.stringify({ email: 'x'.repeat(101 * 1_024) });
+      expectProblem(await login(big), problems.payloadTooLarge);
+      const bomb = gzipSync(Buffer.from(`{"email":"${'x'.repeat(20_000_000)}"}`));
+      const answer = await app
+        .post('/api/v0/auth/login')
+        .set({ 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' })
+        .serialize((body: unknown) => body as string)
+        .send(bomb);
+      expectProblem(answer, problems.payloadTooLarge);
+    });
+
+    it.each(['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data', 'application/xml'])(
+      'refuses %s',
+      async (type) => {
+        expectProblem(await login('email=alice@example.org', type), problems.unsupportedMediaType);
+      },
+    );
+
+    it('refuses a character set other than UTF', async () => {
+      expectProblem(await login('{}', 'application/json; charset=iso-8859-1'), problems.unsupportedMediaType);
+    });
+
+    it('points at what is missing when there is no body', async () => {
+      expectInvalid(await app.post('/api/v0/auth/login'), '/email');
+    });
+  });
+
+  describe('headers', () => {
+    it.each(['X-API-Key', 'X-Admin-Key', 'X-Platform-App-Id', 'X-Platform-App-Key', 'Authorization'])(
+      'refuses %s twice, whatever stands in it',
+      async (name) => {
+        const answer = await rawRequest([`${name}: a`, `${name.toLowerCase()}: a`]);
+        expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+        expect(answer).toContain(problems.duplicateHeader.code);
+      },
+    );
+
+    it('refuses bytes that are no text with a verdict, not a failure', async () => {
+      expect(await rawRequest(['X-API-Key: \xff\xfe:\xc3\xa9'])).toMatch(/^HTTP\/1\.1 401 /);
+      expect(await rawRequest(['X-API-Key:'])).toMatch(/^HTTP\/1\.1 401 /);
+    });
+
+    it('answers what is not HTTP, and headers beyond measure, with a problem', async () => {
+      expect(await raw(Buffer.from('GARBAGE\r\n\r\n'))).toMatch(
+        /^HTTP\/1\.1 400 [^]*application\/problem\+json[^]*malformed_request/,
+      );
+      const large = await rawRequest([`X-API-Key: ${'x'.repeat(20_000)}`]);
+      expect(large).toMatch(/^HTTP\/1\.1 431 [^]*application\/problem\+json[^]*headers_too_large/);
+    });
+
+    it('takes over a sane X-Request-Id and replaces any other', async () => {
+      const sane = await app.get('/health/live').set('X-Request-Id', 'caller-1.a_B');
+      expect(sane.headers['x-request-id']).toBe('caller-1.a_B');
+      for (const id of ['', 'two words', 'x'.repeat(129), '<script>', 'a\u001b[31m'.replace('\u001b', '%1b')]) {
+        const answer = await app.get('/health/live').set('X-Request-Id', id);
+        expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+      }
+    });
+
+    it('tells nothing about the machinery, and lets nobody keep an answer', async () => {
+      const { headers } = await app.get('/health/live').expect(200);
+      expect(headers).toMatchObject({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' });
+      expect(Object.keys(headers)).not.toEqual(expect.arrayContaining(['x-powered-by']));
+      expect(Object.keys(headers)).not.toEqual(expect.arrayContaining(['etag']));
+    });
+
+    it('believes X-Forwarded-For only from a proxy that TRUST_PROXY names', async () => {
+      const forged = '203.0.113.7';
+      await app.get('/health/live').set('X-Forwarded-For', forged);
+      expect(app.log.lines.at(-1)).toMatchObject({ address: '127.0.0.1' });
+      const behindProxy = await TestApp.start({ database: app.database, variables: { TRUST_PROXY: '1' } });
+      await behindProxy.get('/health/live').set('X-Forwarded-For', forged);
+      expect(behindProxy.log.lines.at(-1)).toMatchObject({ address: forged });
+      await behindProxy.stop();
+    });
+  });
+
+  describe('paths', () => {
+    it.each([
+      ['GET', '/nope'],
+      ['GET', '/'],
+      ['GET', '/api/v0/auth/login'],
+      ['PUT', '/api/v0/auth/login'],
+      ['DELETE', '/internal/validate-node'],
+      ['GET', '/api/v0/../../etc/passwd'],
+    ])('answers %s %s with a problem that does not repeat it', async (method, path) => {
+      const answer = await rawRequest([], method, path);
+      expect(answer).toMatch(/^HTTP\/1\.1 404 [^]*application\/problem\+json/);
+      expect(answer).not.toContain('passwd');
+    });
+
+    it('refuses a path that is no UTF-8', async () => {
+      expectProblem(await app.get('/api/v0/users/%E0%A4%A').set('X-Admin-Key', ADMIN_KEY), problems.malformedRequest);
+    });
+  });
+});
