@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError } from 'typeorm';
 
@@ -26,8 +27,8 @@ const DRIVER_MESSAGES =
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   if (error instanceof DatabaseError) return !OUR_MISTAKE.test(error.code ?? '');
-  if (error instanceof AggregateError) return error.errors.some(isDatabaseFailure);
-  if (!(error instanceof Error)) return false;
+  if (!types.isNativeError(error)) return false;
+  if ('errors' in error && Array.isArray(error.errors)) return error.errors.some(isDatabaseFailure);
   if ('code' in error && typeof error.code === 'string' && NETWORK_CODES.has(error.code)) return true;
   return DRIVER_MESSAGES.test(error.message);
 }

@@ -1,3 +1,5 @@
+import { types } from 'node:util';
+
 export type LogLevel = 'info' | 'warn' | 'error';
 
 /** What may appear in a log line beside its message. Anything else does not compile (ASVS 16.2.5). */
@@ -40,7 +42,7 @@ export interface LogLine {
 
 /** An error without its message, which may quote what a caller sent. */
 export function errorFields(error: unknown): ErrorFields {
-  if (!(error instanceof Error)) return { name: typeof error };
+  if (!types.isNativeError(error)) return { name: typeof error };
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));
   return { name: error.name, code, stack: frames?.join('\n') };

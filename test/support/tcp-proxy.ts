@@ -1,0 +1,60 @@
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+
+/** Stands between the service and its database, and can refuse, cut or swallow what passes. */
+export class TcpProxy {
+  private readonly sockets = new Set<Socket>();
+  private isBlackHole = false;
+  private server: Server | undefined;
+
+  private constructor(
+    private readonly target: URL,
+    private port: number,
+  ) {}
+
+  static async before(databaseUrl: string): Promise<TcpProxy> {
+    const proxy = new TcpProxy(new URL(databaseUrl), 0);
+    await proxy.open();
+    return proxy;
+  }
+
+  get url(): string {
+    return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
+  }
+
+  /** Accepts connections, on the same port as before. */
+  async open(): Promise<void> {
+    this.server = createServer((socket) => this.join(socket)).listen(this.port, '127.0.0.1');
+    await once(this.server, 'listening');
+    this.port = (this.server.address() as AddressInfo).port;
+  }
+
+  /** Cuts every connection and refuses new ones. */
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.server?.close(resolve));
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+  }
+
+  /** Swallows every byte, in both directions, without hanging up. */
+  blackHole(isOn: boolean): void {
+    this.isBlackHole = isOn;
+    if (isOn) return;
+    // What was swallowed is lost: TCP would have noticed too.
+    for (const socket of this.sockets) socket.destroy();
+  }
+
+  private join(client: Socket): void {
+    const database = connect(Number(this.target.port), this.target.hostname);
+    const pair = [client, database];
+    for (const [from, to] of [pair, [database, client]] as [Socket, Socket][]) {
+      this.sockets.add(from);
+      from.on('data', (chunk) => this.isBlackHole || to.write(chunk));
+      from.on('error', () => undefined);
+      from.on('close', () => {
+        this.sockets.delete(from);
+        to.destroy();
+      });
+    }
+  }
+}
