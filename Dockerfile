@@ -1,0 +1,30 @@
+# syntax=docker/dockerfile:1
+ARG BASE_IMAGE=node:24-bookworm-slim
+
+# ── Everything that is needed to build ──────────────────────────────────────
+FROM ${BASE_IMAGE} AS build
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=optional
+COPY tsconfig.json tsconfig.build.json nest-cli.json ormconfig.ts ./
+COPY src ./src
+RUN npm run build
+
+# ── Only what is needed to run: no development packages, no embedded database ─
+FROM ${BASE_IMAGE} AS packages
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --omit=optional && npm cache clean --force
+
+FROM ${BASE_IMAGE}
+ENV NODE_ENV=production
+WORKDIR /app
+COPY --from=packages /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+COPY package.json ./
+USER node
+EXPOSE 7701
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 7701}/health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# Node.js itself is the first process, so that SIGTERM reaches it.
+CMD ["node", "dist/src/main.js"]
