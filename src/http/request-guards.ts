@@ -89,7 +89,7 @@ export function refuseHostileJson(request: Request, _response: Response, next: N
 
 /** A field's name as a JSON Pointer token (RFC 6901), where it looks like a field's name and not like a payload. */
 export function pointerToken(name: string): string {
-  return /^[A-Za-z0-9_]{1,32}$/.test(name) ? name : '?';
+  return /^([a-z_]{1,32}|\d{1,3})$/.test(name) ? name : '?';
 }
 
 function refuseField(pointer: string, detail: string): never {

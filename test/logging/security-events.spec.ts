@@ -1,0 +1,84 @@
+import { randomUUID } from 'node:crypto';
+import type { Test as SupertestRequest } from 'supertest';
+import type { SecurityEvent } from '../../src/common/security-event.js';
+import { PASSWORD, TestApp, TestClock, type Tokens } from '../support/test-app.js';
+
+describe('security events', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  /** Expects that an act leaves exactly one event, tied to its request. */
+  const expectEvent = async (event: SecurityEvent, act: SupertestRequest, fields: object = {}): Promise<void> => {
+    const requestId = randomUUID();
+    await act.set('X-Request-Id', requestId);
+    const recorded = app.log.lines.filter((line) => line.request_id === requestId && line.event !== undefined);
+    expect(recorded).toMatchObject([{ event, address: '127.0.0.1', ...fields }]);
+  };
+
+  it('record what users do', async () => {
+    const email = `${randomUUID()}@example.org`;
+    await expectEvent('user.registered', app.post('/api/v0/auth/register', { email, password: PASSWORD }));
+    await expectEvent('user.login.succeeded', app.login(email), { level: 'info' });
+    await expectEvent('user.login.failed', app.login(email, 'wrong password'), {
+      reason: 'wrong_password',
+      level: 'warn',
+    });
+    await expectEvent('user.login.failed', app.login('nobody@example.org'), { reason: 'unknown' });
+    const { body } = await app.login(email);
+    const { refresh_token, access_token } = body as Tokens;
+    await expectEvent('session.refreshed', app.refresh(refresh_token), { reason: 'rotated' });
+    await expectEvent('session.refreshed', app.refresh(refresh_token), { reason: 'repeated' });
+    clock.advance({ seconds: 11 });
+    await expectEvent('session.refresh.reused', app.refresh(refresh_token), { level: 'warn' });
+    await expectEvent('session.refresh.refused', app.refresh(refresh_token), { reason: 'unknown' });
+    await expectEvent('user.token.refused', app.me(access_token), { reason: 'session_ended' });
+    await expectEvent('user.token.refused', app.get('/api/v0/users/me'), { reason: 'no_credential' });
+    const again = (await app.login(email)).body as Tokens;
+    await expectEvent('session.ended', app.logout(again.refresh_token), { reason: 'logout' });
+  });
+
+  it('record failed validations and refused operators', async () => {
+    const node = await app.node();
+    await expectEvent('node.validation.failed', app.validateNode(`${node.nodeId}:wrong`), {
+      reason: 'wrong_key',
+      node_id: node.nodeId,
+    });
+    await expectEvent('node.validation.failed', app.validateNode('x'), { reason: 'malformed' });
+    const service = await app.service();
+    await expectEvent('app.validation.failed', app.validateApp(service.headers, { target: 'another' }), {
+      reason: 'other_target',
+    });
+    await expectEvent('app.validation.failed', app.validateApp({}), { reason: 'not_accepted' });
+    await expectEvent('admin.key.refused', app.get('/api/v0/admin/users').set('X-Admin-Key', 'wrong'), {
+      reason: 'wrong_key',
+    });
+  });
+
+  it('record every act of an operator', async () => {
+    const [alice, node, service] = [await app.user(), await app.node(), await app.service()];
+    const household = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
+    await expectEvent('admin.node.registered', app.admin.post('/nodes', household));
+    await expectEvent('admin.node.updated', app.admin.patch(`/nodes/${node.nodeId}`, { room: 'attic' }));
+    await expectEvent('admin.node.rotated', app.admin.post(`/nodes/${node.nodeId}/rotate`));
+    await expectEvent('admin.node.revoked', app.admin.delete(`/nodes/${node.nodeId}`), { node_id: node.nodeId });
+    const pair = { caller: randomUUID(), target: 'ocr' };
+    await expectEvent('admin.app_credential.minted', app.admin.post('/app-credentials', pair));
+    await expectEvent('admin.app_credential.rotated', app.admin.post(`/app-credentials/${service.appId}/rotate`));
+    await expectEvent('admin.app_credential.revoked', app.admin.delete(`/app-credentials/${service.appId}`));
+    const person = { email: `${randomUUID()}@example.org`, password: PASSWORD };
+    await expectEvent('admin.user.created', app.admin.post('/users', person));
+    await expectEvent('admin.user.updated', app.admin.patch(`/users/${alice.id}`, { is_active: false }), {
+      reason: 'disabled',
+    });
+    await expectEvent('admin.user.sessions_revoked', app.admin.delete(`/users/${alice.id}/sessions`));
+    await expectEvent('admin.user.deleted', app.admin.delete(`/users/${alice.id}`), { user_id: alice.id });
+  });
+});
