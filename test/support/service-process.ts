@@ -2,13 +2,14 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../../src/config/environment.js';
+import { eventually } from './eventually.js';
 
 const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
-const POLL_MS = 50;
+const START_MS = 45_000;
+const running = new Set<ChildProcess>();
 
-/** The built service as a process of its own, as an operator runs it. */
+/** The built service as a process of its own, as an operator runs it. What a test leaves running ends with the test. */
 export class ServiceProcess {
   output = '';
 
@@ -19,6 +20,8 @@ export class ServiceProcess {
     const keep = (chunk: Buffer): void => void (this.output += chunk.toString());
     child.stdout?.on('data', keep);
     child.stderr?.on('data', keep);
+    running.add(child);
+    child.once('exit', () => running.delete(child));
   }
 
   /** @param variables the whole environment: nothing is inherited but PATH and HOME */
@@ -28,17 +31,35 @@ export class ServiceProcess {
     return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [MAIN], { env, cwd }));
   }
 
+  static async start(variables: Variables, cwd?: string): Promise<ServiceProcess> {
+    return (await ServiceProcess.spawn(variables, cwd)).ready();
+  }
+
+  get port(): number {
+    return Number(new URL(this.url).port);
+  }
+
+  get hasExited(): boolean {
+    return this.child.exitCode !== null || this.child.signalCode !== null;
+  }
+
   /** Resolves when the service is ready; rejects when it exits instead. */
   async ready(): Promise<this> {
-    while (this.child.exitCode === null) {
-      const isReady = await fetch(`${this.url}/health`).then(
-        ({ ok }) => ok,
-        () => false,
-      );
-      if (isReady) return this;
-      await sleep(POLL_MS);
+    const isReady = async (): Promise<boolean> => this.hasExited || (await this.status('/health')) === 200;
+    await eventually('the service is ready', isReady, START_MS);
+    if (this.hasExited) throw new Error(`The service did not start:\n${this.output}`);
+    return this;
+  }
+
+  /** @returns the status of an answer on a connection of its own; undefined when nobody listens */
+  async status(path: string): Promise<number | undefined> {
+    try {
+      const answer = await fetch(this.url + path, { headers: { Connection: 'close' } });
+      await answer.body?.cancel();
+      return answer.status;
+    } catch {
+      return undefined;
     }
-    throw new Error(`The service did not start:\n${this.output}`);
   }
 
   kill(signal: NodeJS.Signals): void {
@@ -47,7 +68,7 @@ export class ServiceProcess {
 
   /** @returns the exit code; null when a signal ended it */
   async exited(): Promise<number | null> {
-    if (this.child.exitCode === null && this.child.signalCode === null) await once(this.child, 'exit');
+    if (!this.hasExited) await once(this.child, 'exit');
     return this.child.exitCode;
   }
 
@@ -56,6 +77,16 @@ export class ServiceProcess {
     return this.exited();
   }
 }
+
+/** Ends what the tests of this file have not ended themselves. */
+async function endAll(): Promise<void> {
+  const children = [...running];
+  const exits = children.map((child) => once(child, 'exit'));
+  for (const child of children) child.kill('SIGKILL');
+  await Promise.all(exits);
+}
+
+afterEach(endAll);
 
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
