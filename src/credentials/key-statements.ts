@@ -29,7 +29,8 @@ export function keyStatements({ name, identityColumns }: KeyTable): KeyStatement
     ),
     endOverlap: statement(
       'end_overlap',
-      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL WHERE id = $1 AND key_digest = $2`,
+      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL
+       WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
     rotate: statement(

@@ -99,7 +99,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     if (!isCurrent && !overlaps) return { valid: false, reason: 'wrong_key', identity: row };
     if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
     if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
-    if (isCurrent && row.previous_key_digest) await this.endOverlap(id, presented);
+    // Another rotation came in between: what was read no longer holds.
+    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented))) return this.verify(id, key);
     this.lastUsed.set(id, now);
     return { valid: true, identity: row };
   }
@@ -148,13 +149,15 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     }
   }
 
-  private async endOverlap(id: string, currentDigest: SecretDigest): Promise<void> {
+  /** @returns false when the key is not the current one any more */
+  private async endOverlap(id: string, currentDigest: SecretDigest): Promise<boolean> {
     try {
-      await this.database.rows(this.statements.endOverlap, [id, currentDigest]);
+      return (await this.database.row(this.statements.endOverlap, [id, currentDigest])) !== undefined;
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
       if (!isDatabaseFailure(error)) throw error;
       this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      return true;
     }
   }
 
