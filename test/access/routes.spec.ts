@@ -1,0 +1,146 @@
+import { randomUUID } from 'node:crypto';
+import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
+import { RequestMethod, type Type } from '@nestjs/common';
+import { MetadataScanner, ModulesContainer } from '@nestjs/core';
+import type { OpenAPIObject } from '@nestjs/swagger';
+import { DOORS_OF_ROUTE } from '../../src/access/require.js';
+import { problems, type Problem } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+
+type Door = 'user' | 'app' | 'node' | 'admin';
+interface Route {
+  readonly method: 'get' | 'post' | 'patch' | 'delete';
+  readonly template: string;
+  readonly doors: Door[];
+}
+
+const SECURITY: Readonly<Record<Door, object[]>> = {
+  user: [{ user: [] }],
+  app: [{ app_id: [], app_key: [] }],
+  node: [{ node: [] }, { node: [], app_id: [], app_key: [] }],
+  admin: [{ admin: [] }],
+};
+const NOBODY: Readonly<Record<Door, Problem>> = {
+  user: problems.missingAccessToken,
+  app: problems.invalidAppCredentials,
+  node: problems.invalidNodeCredentials,
+  admin: problems.invalidAdminKey,
+};
+
+/** Every route of every controller that Nest knows, with the doors it declares. */
+function routesOf(app: TestApp): Route[] {
+  const scanner = new MetadataScanner();
+  const modules = [...app.nest.get(ModulesContainer).values()];
+  return modules.flatMap((module) =>
+    [...module.controllers.values()].flatMap(({ metatype }) => {
+      const { prototype } = metatype as Type<Record<string, object>>;
+      const base = Reflect.getMetadata(PATH_METADATA, metatype as object) as string;
+      return scanner.getAllMethodNames(prototype).flatMap((name): Route[] => {
+        const handler = prototype[name]!;
+        const verb = Reflect.getMetadata(METHOD_METADATA, handler) as RequestMethod | undefined;
+        if (verb === undefined) return [];
+        const path = `/${base}/${Reflect.getMetadata(PATH_METADATA, handler) as string}`.replace(/\/+$/, '');
+        const doors = Reflect.getMetadata(DOORS_OF_ROUTE, handler) as Door[];
+        const method = RequestMethod[verb].toLowerCase() as Route['method'];
+        return [{ method, template: path.replace(/:(\w+)/g, '{$1}'), doors }];
+      });
+    }),
+  );
+}
+
+describe('every route of every controller', () => {
+  let app: TestApp;
+  let routes: Route[];
+  let document: OpenAPIObject;
+  let credentials: Record<Door, Record<string, string>>;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+    routes = routesOf(app);
+    document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
+    const [node, service, user] = [await app.node(), await app.service(), await app.user()];
+    credentials = {
+      user: { Authorization: `Bearer ${(await user.logsIn()).access_token}` },
+      app: service.headers,
+      node: { 'X-API-Key': node.header },
+      admin: { 'X-Admin-Key': ADMIN_KEY },
+    };
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const call = ({ method, template }: Route, headers: Record<string, string> = {}) => {
+    const path = template.replace(/\{\w+\}/g, randomUUID());
+    const request = method === 'get' || method === 'delete' ? app[method](path) : app[method](path, {});
+    return request.set(headers);
+  };
+  const guarded = (): Route[] => {
+    const found = routes.filter(({ doors }) => doors.length > 0);
+    expect(found.length).toBeGreaterThan(20);
+    return found;
+  };
+
+  it('is documented, and nothing else is', () => {
+    const documented = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.keys(item).map((method) => `${method} ${path}`),
+    );
+    expect(documented.sort()).toEqual(routes.map(({ method, template }) => `${method} ${template}`).sort());
+  });
+
+  it('is all that the router serves beside the documentation itself', () => {
+    const express = app.nest.getHttpAdapter().getInstance();
+    const served = express.router.stack.flatMap(({ route }) => (route ? [route.path.replace(/:(\w+)/g, '{$1}')] : []));
+    const known = new Set(routes.map(({ template }) => template));
+    expect(served.length).toBeGreaterThanOrEqual(routes.length);
+    expect(served.filter((path) => !known.has(path) && !path.startsWith('/docs'))).toEqual([]);
+  });
+
+  it('has the security in the OpenAPI document that its doors are', () => {
+    for (const { method, template, doors } of routes) {
+      const { security } = document.paths[template]![method]!;
+      const byDoors = doors.length > 0 ? doors.flatMap((door) => SECURITY[door]) : undefined;
+      // Logout takes a bearer or nothing but its body.
+      const expected = template === '/api/v0/auth/logout' ? [{ user: [] }, {}] : byDoors;
+      const sorted = (list: object[] | undefined) => list?.map((one) => JSON.stringify(one)).sort();
+      expect({ method, template, security: sorted(security) }).toEqual({
+        method,
+        template,
+        security: sorted(expected),
+      });
+    }
+  });
+
+  it('with a door answers 401 to nobody', async () => {
+    for (const route of guarded()) {
+      const [door, ...others] = route.doors;
+      expectProblem(await call(route), others.length > 0 ? problems.unauthenticated : NOBODY[door!]);
+    }
+  });
+
+  it('with a door answers 401 to whoever comes through another one', async () => {
+    for (const route of guarded()) {
+      for (const door of (Object.keys(credentials) as Door[]).filter((each) => !route.doors.includes(each))) {
+        const { status } = await call(route, credentials[door]);
+        expect({ ...route, door, status }).toEqual({ ...route, door, status: 401 });
+      }
+    }
+  });
+
+  it('with a door opens it to its own credential', async () => {
+    for (const route of guarded()) {
+      for (const door of route.doors) {
+        const { status } = await call(route, credentials[door]);
+        expect({ ...route, door, isRefused: status === 401 }).toEqual({ ...route, door, isRefused: false });
+      }
+    }
+  });
+
+  it('does not let a good credential make up for a bad one at another door', async () => {
+    const route = routes.find(({ template }) => template === '/api/v0/users/{id}')!;
+    const bad = { 'X-Admin-Key': 'x'.repeat(40), ...credentials.app };
+    expectProblem(await call(route, bad), problems.invalidAdminKey);
+  });
+});

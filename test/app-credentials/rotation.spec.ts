@@ -1,0 +1,110 @@
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock, type Service } from '../support/test-app.js';
+
+describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let replica: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+    replica = await TestApp.start({ clock, database: app.database });
+  });
+
+  afterAll(async () => {
+    await replica.stop();
+    await app.stop();
+  });
+
+  const rotated = async (service: Service, body?: object): Promise<Service> => {
+    const answer = await app.admin.post(`/app-credentials/${service.appId}/rotate`, body).expect(200);
+    const { app_key: appKey } = answer.body as { app_key: string };
+    return { ...service, appKey, headers: { ...service.headers, 'X-Platform-App-Key': appKey } };
+  };
+  const passes = async ({ headers, appId }: Service): Promise<void> => {
+    expect((await replica.validateApp(headers).expect(200)).body).toMatchObject({ valid: true, app_id: appId });
+  };
+  const refused = async ({ headers }: Service): Promise<void> => {
+    expectProblem(await replica.validateApp(headers), problems.invalidAppCredentials);
+  };
+
+  it('gives a new key to the same pair', async () => {
+    const old = await app.service();
+    const fresh = await rotated(old);
+    expect(fresh.appKey).toMatch(/^pa_app_[\w-]{43}$/);
+    expect(fresh.appKey).not.toBe(old.appKey);
+    const { body } = await replica.validateApp(fresh.headers).expect(200);
+    expect(body).toEqual({ valid: true, app_id: old.appId, caller: old.caller, target: old.target });
+  });
+
+  it('lets both keys pass until the new one is first used', async () => {
+    const old = await app.service();
+    const fresh = await rotated(old);
+    await passes(old);
+    await passes(fresh);
+    await refused(old);
+  });
+
+  it('does not count a call for another target as a use of the old key, nor lets it through', async () => {
+    const old = await app.service();
+    await rotated(old);
+    expectProblem(await app.validateApp(old.headers, { target: 'another' }), problems.invalidAppCredentials);
+    await passes(old);
+  });
+
+  it('ends the old key at the deadline', async () => {
+    const old = await app.service();
+    const fresh = await rotated(old, { overlap_hours: 1 });
+    clock.advance({ minutes: 59 });
+    await passes(old);
+    clock.advance({ minutes: 1 });
+    await refused(old);
+    await passes(fresh);
+  });
+
+  it('ends the old key at once with overlap_hours 0, also when an overlap was open', async () => {
+    const old = await app.service();
+    const second = await rotated(old);
+    const third = await rotated(old, { overlap_hours: 0 });
+    await refused(old);
+    await refused(second);
+    await passes(third);
+  });
+
+  it('keeps the old key working when the first new one was lost', async () => {
+    const old = await app.service();
+    const lost = await rotated(old);
+    const fresh = await rotated(old);
+    await passes(old);
+    await refused(lost);
+    await passes(fresh);
+    await refused(old);
+  });
+
+  it('revokes all keys of a credential with it, and makes no new one', async () => {
+    const old = await app.service();
+    const fresh = await rotated(old);
+    await app.admin.delete(`/app-credentials/${old.appId}`).expect(204);
+    await refused(old);
+    await refused(fresh);
+    expectProblem(await app.admin.post(`/app-credentials/${old.appId}/rotate`), problems.credentialRevoked);
+  });
+
+  it('makes no new key for a credential that has expired', async () => {
+    const pair = { caller: 'expiring', target: 'recipes' };
+    const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
+    const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
+    const { app_id, app_key } = body as { app_id: string; app_key: string };
+    const headers = { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };
+    await replica.validateApp(headers).expect(200);
+    clock.advance({ minutes: 1 });
+    expectProblem(await replica.validateApp(headers), problems.invalidAppCredentials);
+    expectProblem(await app.admin.post(`/app-credentials/${app_id}/rotate`), problems.credentialExpired);
+  });
+
+  it.each([-1, 0.5, '24', 8_761, true, [1], { hours: 1 }])('refuses an overlap of %p', async (overlap_hours) => {
+    const { appId } = await app.service();
+    expectInvalid(await app.admin.post(`/app-credentials/${appId}/rotate`, { overlap_hours }), '/overlap_hours');
+  });
+});

@@ -1,0 +1,113 @@
+import type { OpenAPIObject } from '@nestjs/swagger';
+import { Ajv, type ValidateFunction } from 'ajv';
+import formats from 'ajv-formats';
+import { problems } from '../../src/common/problems.js';
+import { TestApp } from '../support/test-app.js';
+
+interface Media {
+  readonly schema?: { readonly $ref?: string };
+  readonly examples?: Record<string, { readonly value: { readonly status: number; readonly code: string } }>;
+}
+interface Operation {
+  readonly summary?: string;
+  readonly security?: object[];
+  readonly requestBody?: { readonly content: Record<string, Media> };
+  readonly responses: Record<string, { readonly content?: Record<string, Media> }>;
+}
+interface Property {
+  readonly example?: unknown;
+  readonly enum?: unknown[];
+  readonly items?: { readonly $ref?: string };
+}
+
+describe('the OpenAPI document, for somebody who reads nothing else', () => {
+  let app: TestApp;
+  let document: OpenAPIObject;
+  let operations: { name: string; operation: Operation }[];
+  let problem: ValidateFunction;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+    document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
+    operations = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.entries(item).map(([method, operation]) => ({
+        name: `${method.toUpperCase()} ${path}`,
+        operation: operation,
+      })),
+    );
+    expect(operations.length).toBeGreaterThan(25);
+    const ajv = new Ajv({ strict: false });
+    formats.default(ajv);
+    ajv.addSchema({ $id: 'document', ...document });
+    problem = ajv.getSchema('document#/components/schemas/ProblemSchema')!;
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  it('says of every operation what it is for, and who may use it', () => {
+    const open = ['/health', '/health/live', '/api/v0/auth/register', '/api/v0/auth/login', '/api/v0/auth/refresh'];
+    for (const { name, operation } of operations) {
+      expect({ name, summary: operation.summary }).toEqual({ name, summary: expect.stringMatching(/\S/) as string });
+      const isOpen = open.includes(name.split(' ')[1]!);
+      expect({ name, hasSecurity: (operation.security ?? []).length > 0 }).toEqual({ name, hasSecurity: !isOpen });
+    }
+  });
+
+  it('uses no security scheme that it does not define, and defines none that it does not use', () => {
+    const used = operations.flatMap(({ operation }) => (operation.security ?? []).flatMap((one) => Object.keys(one)));
+    expect([...new Set(used)].sort()).toEqual(Object.keys(document.components?.securitySchemes ?? {}).sort());
+  });
+
+  it('gives an example for every error, which is the problem that is really sent', () => {
+    const catalogue = new Map<string, number>(Object.values(problems).map(({ code, status }) => [code, status]));
+    const shown = new Set<string>();
+    for (const { name, operation } of operations) {
+      for (const [status, { content }] of Object.entries(operation.responses)) {
+        for (const [code, { value }] of Object.entries(content?.['application/problem+json']?.examples ?? {})) {
+          shown.add(code);
+          expect({ name, code, valid: problem(value), errors: problem.errors }).toMatchObject({ valid: true });
+          expect({ status: value.status, code: value.code }).toEqual({ status: Number(status), code });
+          expect(catalogue.get(code)).toBe(Number(status));
+        }
+      }
+    }
+    // What is not even a request has no route to be documented at.
+    const unroutable = [problems.headersTooLarge.code];
+    expect([...catalogue.keys()].filter((code) => !shown.has(code))).toEqual(unroutable);
+  });
+
+  it('gives every answer and every request a schema, and every field of one an example', () => {
+    const referred = new Set<string>();
+    for (const { name, operation } of operations) {
+      const media = [operation.requestBody, ...Object.values(operation.responses)].flatMap((part) =>
+        Object.entries(part?.content ?? {}),
+      );
+      for (const [type, { schema }] of media) {
+        expect({ name, type, ref: schema?.$ref }).toMatchObject({ ref: expect.stringMatching(/^#\//) as string });
+        referred.add(schema!.$ref!.split('/').at(-1)!);
+      }
+    }
+    const missing = [...referred]
+      .filter((name) => name !== 'ProblemSchema')
+      .flatMap((name) => {
+        const { properties = {} } = document.components!.schemas![name] as { properties?: Record<string, Property> };
+        const bare = Object.entries(properties).filter(([, { example, enum: words, items }]) => {
+          return example === undefined && words === undefined && items?.$ref === undefined;
+        });
+        return bare.map(([property]) => `${name}.${property}`);
+      });
+    expect(missing).toEqual([]);
+  });
+
+  it('has no alias, no hash and no digest in it', () => {
+    const text = JSON.stringify(document);
+    expect(Object.keys(document.paths).filter((path) => /^\/(auth|users|admin)\b/.test(path))).toEqual([]);
+    expect(text).not.toMatch(/_digest|password_hash|passwordHash/);
+  });
+
+  it.each(['/docs', '/docs/', '/docs-json'])('is served to anyone at %s', async (path) => {
+    await app.get(path).expect(200);
+  });
+});

@@ -1,0 +1,115 @@
+import { randomUUID } from 'node:crypto';
+import type { Response } from 'supertest';
+import request from 'supertest';
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+
+type Answer = Promise<Response> | PromiseLike<Response>;
+
+describe('every answer', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const KINDS: Record<string, () => Answer> = {
+    '200 with an identity': async () => app.validateNode((await app.node()).header),
+    '201 with a key': () => app.admin.post('/app-credentials', { caller: randomUUID(), target: 'b' }),
+    '200 with a list': () => app.admin.get('/nodes'),
+    '200 of the documentation': () => app.get('/docs'),
+    '200 of the OpenAPI document': () => app.get('/docs-json'),
+    '204 of a revocation': async () => app.admin.delete(`/nodes/${(await app.node()).nodeId}`),
+    '400 of a field': () => app.admin.post('/nodes', {}),
+    '400 of the syntax': () => app.post('/internal/validate-app').type('json').send('{'),
+    '401 of a node': () => app.validateNode('a:b'),
+    '401 of an app': () => app.validateApp({}),
+    '401 of the operator': () => app.get('/api/v0/admin/users'),
+    '404 of a route': () => app.get('/nowhere'),
+    '404 of a row': () => app.admin.get(`/nodes/${randomUUID()}`),
+    '413 of a body': () => app.post('/internal/validate-app', { target: 'x'.repeat(200_000) }),
+    '415 of a form': () => app.post('/internal/validate-app').type('form').send('a=b'),
+  };
+
+  it.each(Object.keys(KINDS))('says nothing of the machinery and may not be kept: %s', async (kind) => {
+    const { status, headers } = await KINDS[kind]!();
+    expect(status).toBe(Number(kind.slice(0, 3)));
+    const names = Object.keys(headers);
+    expect(names.filter((name) => ['x-powered-by', 'etag', 'server', 'last-modified'].includes(name))).toEqual([]);
+    expect(names).not.toContain('access-control-allow-origin');
+    expect(headers).toMatchObject({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' });
+    expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    if (status >= 400) expect(headers['content-type']).toBe('application/problem+json; charset=utf-8');
+  });
+
+  it('is whole for somebody who claims to have it already', async () => {
+    await app.get('/docs-json').set('If-None-Match', '"x"').expect(200);
+    await app.get('/health/live').set('If-Modified-Since', new Date().toUTCString()).expect(200);
+  });
+
+  it.each(['put', 'patch', 'delete', 'get', 'options', 'trace'] as const)(
+    'to %s on another method’s route is a problem',
+    async (method) => {
+      for (const path of ['/internal/validate-node', '/internal/validate-app', '/api/v0/auth/refresh']) {
+        const answer = await request(app.server)[method](path);
+        expectProblem(answer, problems.notFound);
+      }
+    },
+  );
+
+  it.each(['%', '%zz', '%E0%A4%A', '%c0%ae', '%ff'])('to the path parameter %s is a problem', async (text) => {
+    const paths = [`/api/v0/users/${text}`, `/api/v0/admin/nodes/${text}`, `/api/v0/admin/app-credentials/${text}/x`];
+    for (const path of paths) {
+      const answer = await app.get(path).set('X-Admin-Key', ADMIN_KEY);
+      expect(answer.headers['content-type']).toMatch(/^application\/problem\+json/);
+      expect([400, 404]).toContain(answer.status);
+    }
+  });
+
+  it.each([
+    '1',
+    'me',
+    '%00',
+    '%0d%0aSet-Cookie:%20a=b',
+    randomUUID().slice(1),
+    `${randomUUID()}0`,
+    `{${randomUUID()}}`,
+    'x'.repeat(4_000),
+    '..%2f..%2fetc',
+  ])('to the id %s is 404 on every route that takes one', async (id) => {
+    const calls = [
+      app.admin.get(`/users/${id}`),
+      app.admin.patch(`/users/${id}`, { is_active: true }),
+      app.admin.delete(`/users/${id}`),
+      app.admin.get(`/users/${id}/sessions`),
+      app.admin.delete(`/users/${id}/sessions`),
+      app.admin.get(`/nodes/${id}`),
+      app.admin.patch(`/nodes/${id}`, {}),
+      app.admin.delete(`/nodes/${id}`),
+      app.admin.post(`/nodes/${id}/rotate`),
+      app.admin.get(`/app-credentials/${id}`),
+      app.admin.delete(`/app-credentials/${id}`),
+      app.admin.post(`/app-credentials/${id}/rotate`),
+    ];
+    for (const call of calls) {
+      const answer = await call;
+      expectProblem(answer, problems.notFound);
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+    }
+  });
+
+  it('names a request as its caller did, or by a new name each time', async () => {
+    const given = await app.get('/nowhere').set('X-Request-Id', 'caller-1');
+    expectProblem(given, problems.notFound);
+    expect(given.body).toMatchObject({ request_id: 'caller-1', instance: 'urn:request:caller-1' });
+    const ids = [await app.get('/nowhere'), await app.get('/nowhere')].map(
+      ({ body }) => body as { request_id: string },
+    );
+    expect(new Set(ids.map(({ request_id }) => request_id)).size).toBe(2);
+  });
+});

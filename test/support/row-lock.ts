@@ -1,0 +1,24 @@
+import { Client } from 'pg';
+import type { TestDatabase } from './test-database.js';
+
+/** Holds a row, so that a test decides in which order others change it. */
+export async function holdRow(database: TestDatabase, table: string, id: string) {
+  const client = new Client({ connectionString: database.url });
+  await client.connect();
+  await client.query('BEGIN');
+  await client.query(`SELECT id FROM ${table} WHERE id = $1 FOR UPDATE`, [id]);
+  const waiters = async (): Promise<number> => {
+    const sql = `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    return (await database.query(sql)).length;
+  };
+  return {
+    /** Resolves when so many statements wait for a lock. */
+    waiting: async (count: number): Promise<void> => {
+      while ((await waiters()) < count);
+    },
+    release: async (): Promise<void> => {
+      await client.query('COMMIT');
+      await client.end();
+    },
+  };
+}
