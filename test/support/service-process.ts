@@ -9,7 +9,7 @@ const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
 const START_MS = 45_000;
 const running = new Set<ChildProcess>();
 
-/** The built service as a process of its own, as an operator runs it. What a test leaves running ends with the test. */
+/** The built service as a process of its own, as an operator runs it. What a file of tests leaves running ends with it. */
 export class ServiceProcess {
   output = '';
 
@@ -78,15 +78,15 @@ export class ServiceProcess {
   }
 }
 
-/** Ends what the tests of this file have not ended themselves. */
-async function endAll(): Promise<void> {
+/** Ends what a test has not ended itself. */
+export async function endAll(): Promise<void> {
   const children = [...running];
   const exits = children.map((child) => once(child, 'exit'));
   for (const child of children) child.kill('SIGKILL');
   await Promise.all(exits);
 }
 
-afterEach(endAll);
+afterAll(endAll);
 
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');

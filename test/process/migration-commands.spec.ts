@@ -1,0 +1,48 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const ROOT = join(import.meta.dirname, '../..');
+const TABLES = ['app_credentials', 'nodes', 'sessions', 'users'];
+
+describe('the migration commands', () => {
+  let database: TestDatabase;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+
+  afterAll(async () => {
+    await database.drop();
+  });
+
+  /** What `npm run migration:…` runs once it has built. */
+  const command = async (name: 'run' | 'revert', databaseUrl = database.url): Promise<string> => {
+    const parameters = ['node_modules/typeorm/cli.js', `migration:${name}`, '-d', 'dist/ormconfig.js'];
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_ENV: 'production', DATABASE_URL: databaseUrl };
+    const { stdout } = await promisify(execFile)(process.execPath, parameters, { cwd: ROOT, env });
+    return stdout;
+  };
+
+  const tables = async (): Promise<string[]> => {
+    const sql = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migrations' ORDER BY 1";
+    return (await database.query<{ tablename: string }>(sql)).map(({ tablename }) => tablename);
+  };
+
+  it('run and revert through ormconfig.ts', async () => {
+    await command('run');
+    expect(await tables()).toEqual(TABLES);
+    await command('run');
+    expect(await database.query('SELECT 1 FROM migrations')).toHaveLength(1);
+    await command('revert');
+    expect(await tables()).toEqual([]);
+    await command('run');
+    expect(await tables()).toEqual(TABLES);
+  });
+
+  it('name DATABASE_URL when it is missing', async () => {
+    await expect(command('run', '')).rejects.toMatchObject({ code: 1 });
+    await expect(command('run', '')).rejects.toThrow(/DATABASE_URL/);
+  });
+});

@@ -1,0 +1,87 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { eventually } from './eventually.js';
+
+/** A folder in which the service starts for the first time, with all that it makes there. */
+export class FirstRunFolder {
+  readonly path = mkdtempSync(join(tmpdir(), 'platform-auth-cwd-'));
+
+  /** @param mode 0o755, or 0o700 for a folder that the embedded server may not enter when root starts it */
+  constructor(mode = 0o755) {
+    chmodSync(this.path, mode);
+  }
+
+  get environmentFile() {
+    const path = join(this.path, '.env');
+    if (!existsSync(path)) return undefined;
+    return { text: readFileSync(path, 'utf8'), mode: statSync(path).mode & 0o777 };
+  }
+
+  get hasCluster(): boolean {
+    return existsSync(join(this.path, '.data'));
+  }
+
+  /** The process of the embedded server, as its own file says. */
+  get serverPid(): number | undefined {
+    return existsSync(this.pidFile) ? Number(readFileSync(this.pidFile, 'utf8').split('\n')[0]) : undefined;
+  }
+
+  /** Ends the server and its children without letting them say good-bye, as a power cut does: its number is nobody's. */
+  async cutPower(): Promise<void> {
+    const server = this.serverPid!;
+    const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
+      .split('\n')
+      .map((line) => line.trim().split(/\s+/).map(Number))
+      .flatMap(([pid, parent]) => (parent === server && pid ? [pid] : []));
+    for (const pid of [server, ...children]) endProcess(pid);
+    await eventually('the server is gone', () => ![server, ...children].some(isAlive));
+    const left = readFileSync(this.pidFile, 'utf8').split('\n');
+    writeFileSync(this.pidFile, [spawnSync('true').pid, ...left.slice(1)].join('\n'));
+  }
+
+  async remove(): Promise<void> {
+    const pid = this.serverPid;
+    if (pid !== undefined && isAlive(pid)) await this.cutPower();
+    const link = this.cluster;
+    const isElsewhere = existsSync(link) && !realpathSync(link).startsWith(realpathSync(this.path));
+    if (isElsewhere) rmSync(dirname(realpathSync(link)), { recursive: true });
+    rmSync(this.path, { recursive: true, force: true });
+  }
+
+  private get pidFile(): string {
+    return join(this.cluster, 'postmaster.pid');
+  }
+
+  private get cluster(): string {
+    return join(this.path, '.data/postgres/cluster');
+  }
+}
+
+function endProcess(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It ended by itself.
+  }
+}
+
+/** @returns whether a process runs; one that has ended and is not yet collected does not */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return !/^Z/.test(execFileSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' }).trim());
+  } catch {
+    return false;
+  }
+}
