@@ -8,7 +8,6 @@ import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CALLERS = 50;
-const DEADLINE_MS = '20000';
 
 describe('a stop', () => {
   let database: TestDatabase;
@@ -24,13 +23,13 @@ describe('a stop', () => {
     await database.drop();
   });
 
-  const start = async (delayMs: string): Promise<void> => {
+  const start = async (delayMs: string, deadlineMs = '20000'): Promise<void> => {
     service = await ServiceProcess.start({
       ...VARIABLES,
       DATABASE_URL: database.url,
       DATABASE_STATEMENT_TIMEOUT_MS: '15000',
       SHUTDOWN_DELAY_MS: delayMs,
-      SHUTDOWN_DEADLINE_MS: DEADLINE_MS,
+      SHUTDOWN_DEADLINE_MS: deadlineMs,
     });
     callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
     const answer = await fetch(`${service.url}/api/v0/admin/nodes`, {
@@ -139,7 +138,7 @@ describe('a stop', () => {
   ])(
     'is not held up by a caller that %s',
     async (_name, bytes) => {
-      await start('0');
+      await start('0', '6000');
       const socket: Socket = connect(service.port, '127.0.0.1').on('error', () => undefined);
       await once(socket, 'connect');
       socket.write(bytes);

@@ -1,0 +1,57 @@
+import { Client } from 'pg';
+import { problems } from '../../src/common/problems.js';
+import { eventually } from '../support/eventually.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { Callers, SHORT_WAITS } from '../support/outage.js';
+import { TestApp, type Tokens } from '../support/test-app.js';
+
+describe('a database that is too busy', () => {
+  let holder: Client;
+  let callers: Callers;
+
+  const start = async (statementTimeoutMs: string): Promise<void> => {
+    const variables = { ...SHORT_WAITS, DATABASE_POOL_SIZE: '1', DATABASE_STATEMENT_TIMEOUT_MS: statementTimeoutMs };
+    callers = await Callers.of(await TestApp.start({ variables }));
+    holder = new Client({ connectionString: callers.app.database.url });
+    holder.on('error', () => undefined);
+    await holder.connect();
+  };
+
+  afterEach(async () => {
+    await holder.end();
+    await callers.app.stop();
+  });
+
+  const someoneWaits = () =>
+    eventually('a statement waits for the lock', async () => {
+      const sql = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+      return (await callers.app.database.query(sql)).length > 0;
+    });
+
+  it('is 503 to everybody while the pool is exhausted, and answers again once it is not', async () => {
+    await start('20000');
+    const { app, tokens } = callers;
+    await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
+    const slow = app.refresh(tokens.refresh_token).then((answer) => answer);
+    await someoneWaits();
+    await callers.expectNoVerdicts();
+    await holder.query('ROLLBACK');
+    const refreshed = await slow;
+    expect(refreshed.status).toBe(200);
+    callers.tokens = refreshed.body as Tokens;
+    await callers.expectRecovered();
+  });
+
+  it('is 503 to who waits for a lock for too long, and the token is good afterwards', async () => {
+    await start('300');
+    const { app, tokens, alice } = callers;
+    await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
+    const attempts = Array.from({ length: 10 }, () => app.refresh(tokens.refresh_token));
+    for (const answer of await Promise.all(attempts)) expectProblem(answer, problems.unavailable);
+    expectProblem(await app.login(alice.email), problems.unavailable);
+    expectProblem(await app.me(tokens.access_token), problems.unavailable);
+    await app.get('/health/live').expect(200);
+    await holder.query('ROLLBACK');
+    await callers.expectRecovered();
+  });
+});

@@ -1,0 +1,83 @@
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { Callers, SHORT_WAITS } from '../support/outage.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { PASSWORD, TestApp } from '../support/test-app.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const TABLES = ['users', 'sessions', 'nodes', 'app_credentials'];
+
+describe('a database that refuses writes', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  let callers: Callers;
+  let rotatedHeader: string;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await TcpProxy.before(database.url);
+    const app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
+    callers = await Callers.of(app);
+    const second = await app.node();
+    const rotated = await app.admin.post(`/nodes/${second.nodeId}/rotate`).expect(200);
+    rotatedHeader = `${second.nodeId}:${(rotated.body as { api_key: string }).api_key}`;
+  });
+
+  afterAll(async () => {
+    await callers.app.stop();
+    await proxy.close();
+    await database.drop();
+  });
+
+  /** Validations go on, also the first use of a rotated key, which would like to be written down. */
+  const expectValidationsOnly = async (): Promise<void> => {
+    const { app, alice, tokens, node, service } = callers;
+    await app.validateNode(node.header).expect(200);
+    await app.validateNode(rotatedHeader).expect(200);
+    await app.validateApp(service.headers).expect(200);
+    await app.me(tokens.access_token).expect(200);
+    expectProblem(await app.validateNode(`${node.nodeId}:wrong`), problems.invalidNodeCredentials);
+    const writes = await Promise.all([
+      app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD }),
+      app.login(alice.email),
+      app.refresh(tokens.refresh_token),
+      app.logout(tokens.refresh_token),
+      app.admin.post('/nodes', { household_id: node.householdId, room: 'hall', name: 'lamp' }),
+      app.admin.patch(`/nodes/${node.nodeId}`, { room: 'hall' }),
+      app.admin.delete(`/nodes/${node.nodeId}`),
+      app.admin.post(`/app-credentials/${service.appId}/rotate`),
+      app.admin.patch(`/users/${alice.id}`, { is_active: false }),
+      app.admin.delete(`/users/${alice.id}/sessions`),
+    ]);
+    for (const answer of writes) expectProblem(answer, problems.unavailable);
+  };
+
+  /** Settings of a database hold for connections made from now on. */
+  const reconnect = async (): Promise<void> => {
+    await proxy.close();
+    await proxy.open();
+  };
+
+  it('goes on validating, and answers 503 to writes, on a read-only standby', async () => {
+    const name = new URL(database.url).pathname.slice(1);
+    await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
+    await reconnect();
+    await expectValidationsOnly();
+    await database.query(`BEGIN READ WRITE; ALTER DATABASE ${name} RESET default_transaction_read_only; COMMIT`);
+    await reconnect();
+    await callers.expectRecovered();
+  });
+
+  it('goes on validating, and answers 503 to writes, when the disk is full', async () => {
+    await database.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`);
+    for (const table of TABLES) {
+      await database.query(
+        `CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE OR DELETE ON ${table} FOR EACH STATEMENT EXECUTE FUNCTION refuse()`,
+      );
+    }
+    await expectValidationsOnly();
+    await database.query('DROP FUNCTION refuse() CASCADE');
+    await callers.expectRecovered();
+  });
+});

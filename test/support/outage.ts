@@ -1,0 +1,98 @@
+import type { Response } from 'supertest';
+import { problems } from '../../src/common/problems.js';
+import { eventually } from './eventually.js';
+import { expectProblem } from './expect-problem.js';
+import { ADMIN_KEY, PASSWORD, type TestApp, type Device, type Service, type Tokens, type User } from './test-app.js';
+
+/** Short waits, so that a database that does not answer is given up on soon. */
+export const SHORT_WAITS = {
+  DATABASE_CONNECT_TIMEOUT_MS: '300',
+  DATABASE_STATEMENT_TIMEOUT_MS: '300',
+  HEALTH_TIMEOUT_MS: '200',
+};
+
+/** People and machines with good credentials, who call before, during and after an outage. */
+export class Callers {
+  private constructor(
+    readonly app: TestApp,
+    readonly alice: User,
+    public tokens: Tokens,
+    readonly node: Device,
+    readonly service: Service,
+  ) {}
+
+  static async of(app: TestApp): Promise<Callers> {
+    const alice = await app.user();
+    return new Callers(app, alice, await alice.logsIn(), await app.node(), await app.service());
+  }
+
+  /** Every route that needs the database, with what a caller would send: good, bad and unknown credentials. */
+  askEverything(): Promise<Response[]> {
+    const { app, alice, tokens, node, service } = this;
+    const bearer = `Bearer ${tokens.access_token}`;
+    const unknownId = '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f';
+    const { admin } = app;
+    return Promise.all([
+      app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD }),
+      app.login(alice.email),
+      app.login(alice.email, 'not the passphrase'),
+      app.login('nobody@example.org'),
+      app.refresh(tokens.refresh_token),
+      app.logout(tokens.refresh_token),
+      app.post('/api/v0/auth/logout').set('Authorization', bearer),
+      app.me(tokens.access_token),
+      app.get(`/api/v0/users/${alice.id}`).set('Authorization', bearer),
+      app.get(`/api/v0/users/${alice.id}`).set(service.headers),
+      app.get(`/api/v0/users/${unknownId}`).set('X-Admin-Key', ADMIN_KEY),
+      app.validateNode(node.header),
+      app.validateNode(`${node.nodeId}:wrong`),
+      app.validateApp(service.headers),
+      app.validateApp({ ...service.headers, 'X-Platform-App-Key': 'wrong' }),
+      ...['/nodes', '/app-credentials', '/users'].map((path) => admin.get(path)),
+      ...[`/nodes/${node.nodeId}`, `/app-credentials/${service.appId}`, `/users/${alice.id}`].flatMap((path) => [
+        admin.get(path),
+        admin.delete(path),
+      ]),
+      admin.post('/nodes', { household_id: node.householdId, room: 'hall', name: 'lamp' }),
+      admin.patch(`/nodes/${node.nodeId}`, { room: 'hall' }),
+      admin.post(`/nodes/${node.nodeId}/rotate`),
+      admin.post('/app-credentials', { caller: 'ocr', target: 'recipes' }),
+      admin.post(`/app-credentials/${service.appId}/rotate`),
+      admin.post('/users', { email: 'new@example.org', password: PASSWORD }),
+      admin.patch(`/users/${alice.id}`, { is_active: false }),
+      admin.get(`/users/${alice.id}/sessions`),
+      admin.delete(`/users/${alice.id}/sessions`),
+    ]);
+  }
+
+  /** Nothing that needs the database gets an answer but "I could not look"; the process itself is fine. */
+  async expectNoVerdicts(): Promise<void> {
+    for (const answer of await this.askEverything()) {
+      expectProblem(answer, problems.unavailable);
+      expect(answer.text).not.toMatch(/ECONN|terminated|timeout|postgres|sql/i);
+    }
+    await this.expectUnready();
+  }
+
+  async expectUnready(): Promise<void> {
+    const health = await this.app.get('/health');
+    expect(health.status).toBe(503);
+    expect(health.headers['retry-after']).toBe('2');
+    expect(health.body).toMatchObject({ status: 'error', error: { database: { status: 'down' } } });
+    expect(JSON.stringify(health.body)).not.toMatch(/ECONN|terminated|timeout|postgres/i);
+    await this.app.get('/health/live').expect(200, { status: 'ok' });
+  }
+
+  /** The service has found its database again by itself, and every credential is as good as before. */
+  async expectRecovered(): Promise<void> {
+    const { app, alice, node, service } = this;
+    await eventually('the service is healthy again', async () => (await app.get('/health')).status === 200);
+    await app.validateNode(node.header).expect(200);
+    await app.validateApp(service.headers).expect(200);
+    await app.me(this.tokens.access_token).expect(200);
+    await app.login(alice.email).expect(200);
+    expectProblem(await app.login(alice.email, 'not the passphrase'), problems.invalidCredentials);
+    expectProblem(await app.login('new@example.org'), problems.invalidCredentials);
+    this.tokens = (await app.refresh(this.tokens.refresh_token).expect(200)).body as Tokens;
+  }
+}
