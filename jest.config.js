@@ -22,7 +22,7 @@ export default {
   globalSetup: '<rootDir>/test/support/global-setup.js',
   globalTeardown: '<rootDir>/test/support/global-teardown.js',
   testTimeout: 30_000,
-  maxWorkers: '50%',
+  maxWorkers: 2,
   coverageProvider: 'v8',
   collectCoverageFrom: ['src/**/*.ts'],
   coverageReporters: ['text'],

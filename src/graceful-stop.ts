@@ -6,6 +6,7 @@ import { Readiness } from './health/readiness.js';
 import { Log } from './logging/log.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+const SWEEP_MS = 50;
 
 /**
  * On SIGTERM or SIGINT: say "unready", wait until the load balancer has noticed, answer what is under way, close.
@@ -36,7 +37,7 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
     await sleep(shutdownDelayMs);
     // The logging service asks this one whether our delivery is genuine: ship while there is an answer.
     await log.flush();
-    await new Promise((closed) => server.close(closed));
+    await closeServer(server, (shutdownDeadlineMs - shutdownDelayMs) / 2);
     await app.close();
     await afterClose();
     log.info('stopped');
@@ -53,4 +54,18 @@ function hangUpAfterAnswers(server: Server): void {
   server.prependListener('request', (_request, response) => {
     response.setHeader('Connection', 'close');
   });
+}
+
+/**
+ * Accepts nothing new and waits for the answers that are under way.
+ * @param patienceMs after which whoever never finishes asking is cut off
+ */
+async function closeServer(server: Server, patienceMs: number): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve));
+  // Node.js ends the connections that are idle now, not those that become idle with their next answer.
+  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
+  const cut = setTimeout(() => server.closeAllConnections(), patienceMs);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(cut);
 }

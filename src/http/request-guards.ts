@@ -51,12 +51,17 @@ export function refuseDuplicateCredentials(request: Request, _response: Response
   next();
 }
 
-/** Bodies are JSON. Forms, text and anything unnamed are refused before they are read. */
+/** Bodies are JSON in UTF-8 (RFC 8259 §8.1). Forms, text and anything unnamed are refused before they are read. */
 export function refuseOtherMedia(request: Request, _response: Response, next: NextFunction): void {
   const hasBody =
     request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
-  if (hasBody && !request.is('application/json')) throw new ProblemException(problems.unsupportedMediaType);
+  if (hasBody && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
   next();
+}
+
+function isUtf8Json(request: Request): boolean {
+  const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
+  return request.is('application/json') !== false && /^utf-?8$/i.test(charset);
 }
 
 /** Reads a JSON body of at most 100 KB, after decompression. */

@@ -71,8 +71,12 @@ describe('HTTP hygiene', () => {
       },
     );
 
-    it('refuses a character set other than UTF', async () => {
-      expectProblem(await login('{}', 'application/json; charset=iso-8859-1'), problems.unsupportedMediaType);
+    it.each(['iso-8859-1', 'utf-7', 'utf-16', 'x'])('refuses the character set %s', async (charset) => {
+      expectProblem(await login('{}', `application/json; charset=${charset}`), problems.unsupportedMediaType);
+    });
+
+    it.each(['utf-8', 'UTF-8', '"utf-8"'])('takes the character set %s', async (charset) => {
+      expectInvalid(await login('{}', `application/json; charset=${charset}`), '/email');
     });
 
     it('points at what is missing when there is no body', async () => {
