@@ -1,0 +1,102 @@
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+
+describe('a refresh whose answer was lost', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let replica: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+    replica = await TestApp.start({ clock, database: app.database });
+  });
+
+  afterAll(async () => {
+    await replica.stop();
+    await app.stop();
+  });
+
+  const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
+  const answerOf = async (token: string, from = app): Promise<Tokens> =>
+    (await from.refresh(token).expect(200)).body as Tokens;
+
+  it('is answered with the same successor, again and again, from any replica', async () => {
+    const old = await tokensOf();
+    const { refresh_token } = await answerOf(old.refresh_token);
+    for (const each of [replica, app, replica]) {
+      const again = await answerOf(old.refresh_token, each);
+      expect(again.refresh_token).toBe(refresh_token);
+      await app.me(again.access_token).expect(200);
+    }
+    await app.refresh(refresh_token).expect(200);
+  });
+
+  it('is answered with the same successor after a restart', async () => {
+    const old = await tokensOf();
+    const { refresh_token } = await answerOf(old.refresh_token);
+    const restarted = await TestApp.start({ clock, database: app.database });
+    expect((await answerOf(old.refresh_token, restarted)).refresh_token).toBe(refresh_token);
+    await restarted.stop();
+  });
+
+  it('is answered until the grace has passed, and then ends the session', async () => {
+    const old = await tokensOf();
+    const { refresh_token } = await answerOf(old.refresh_token);
+    clock.advance({ seconds: 8 });
+    expect((await answerOf(old.refresh_token)).refresh_token).toBe(refresh_token);
+    // The repeated answer did not start the grace anew.
+    clock.advance({ seconds: 3 });
+    expectProblem(await replica.refresh(old.refresh_token), problems.invalidRefreshToken);
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+  });
+
+  it('is not answered any more once the successor was used, and then ends the session', async () => {
+    const old = await tokensOf();
+    const { refresh_token: second } = await answerOf(old.refresh_token);
+    const { refresh_token: third } = await answerOf(second);
+    expectProblem(await replica.refresh(old.refresh_token), problems.invalidRefreshToken);
+    for (const token of [third, second, old.refresh_token]) {
+      expectProblem(await app.refresh(token), problems.invalidRefreshToken);
+    }
+  });
+
+  it('may happen at every rotation of a session', async () => {
+    let { refresh_token } = await tokensOf();
+    for (let generation = 0; generation < 5; generation++) {
+      const successor = (await answerOf(refresh_token)).refresh_token;
+      expect((await answerOf(refresh_token, replica)).refresh_token).toBe(successor);
+      refresh_token = successor;
+    }
+  });
+
+  it('changes nothing at rest when it is answered again', async () => {
+    const user = await app.user();
+    const { refresh_token } = await user.logsIn();
+    const row = () => app.database.query('SELECT * FROM sessions WHERE user_id = $1', [user.id]);
+    await answerOf(refresh_token);
+    const rotated = await row();
+    clock.advance({ seconds: 5 });
+    await answerOf(refresh_token, replica);
+    expect(await row()).toEqual(rotated);
+  });
+
+  it('is not answered once the session has ended', async () => {
+    const old = await tokensOf();
+    const { refresh_token } = await answerOf(old.refresh_token);
+    await app.logout(refresh_token).expect(204);
+    expectProblem(await app.refresh(old.refresh_token), problems.invalidRefreshToken);
+  });
+
+  it('takes its grace from REFRESH_GRACE_SECONDS', async () => {
+    const none = await TestApp.start({ clock, database: app.database, variables: { REFRESH_GRACE_SECONDS: '0' } });
+    const minute = await TestApp.start({ clock, database: app.database, variables: { REFRESH_GRACE_SECONDS: '60' } });
+    const old = await tokensOf();
+    const { refresh_token } = await answerOf(old.refresh_token);
+    clock.advance({ seconds: 55 });
+    expect((await answerOf(old.refresh_token, minute)).refresh_token).toBe(refresh_token);
+    expectProblem(await none.refresh(old.refresh_token), problems.invalidRefreshToken);
+    expectProblem(await minute.refresh(refresh_token), problems.invalidRefreshToken);
+    for (const each of [none, minute]) await each.stop();
+  });
+});
