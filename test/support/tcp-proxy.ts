@@ -5,6 +5,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 export class TcpProxy {
   private readonly sockets = new Set<Socket>();
   private isBlackHole = false;
+  private swallowed = 0;
   private server: Server | undefined;
 
   private constructor(
@@ -20,6 +21,11 @@ export class TcpProxy {
 
   get url(): string {
     return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
+  }
+
+  /** How many bytes it has swallowed so far. */
+  get swallowedBytes(): number {
+    return this.swallowed;
   }
 
   /** Accepts connections, on the same port as before. */
@@ -49,7 +55,10 @@ export class TcpProxy {
     const pair = [client, database];
     for (const [from, to] of [pair, [database, client]] as [Socket, Socket][]) {
       this.sockets.add(from);
-      from.on('data', (chunk) => this.isBlackHole || to.write(chunk));
+      from.on('data', (chunk) => {
+        if (this.isBlackHole) this.swallowed += chunk.length;
+        else to.write(chunk);
+      });
       from.on('error', () => undefined);
       from.on('close', () => {
         this.sockets.delete(from);
