@@ -8,3 +8,9 @@ export function newId(): string {
 export function isId(text: string): boolean {
   return validate(text);
 }
+
+/** @returns the UUID that 16 bytes stand for (RFC 9562 §4), or undefined when they stand for none */
+export function uuidOf(bytes: Buffer): string | undefined {
+  const text = bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  return validate(text) ? text : undefined;
+}

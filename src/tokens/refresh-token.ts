@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { parse, stringify } from 'uuid';
+import { parse } from 'uuid';
+import { uuidOf } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, digestOf, mac, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
 
@@ -49,12 +50,13 @@ export class RefreshTokens {
   parse(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');
+    const sessionId = uuidOf(bytes.subarray(0, ID_BYTES));
     const generation = bytes.readUInt32BE(ID_BYTES);
-    if (generation >= LAST_GENERATION) return undefined;
+    if (!sessionId || generation >= LAST_GENERATION) return undefined;
     return {
       text,
       digest: digestOf(text),
-      sessionId: stringify(bytes.subarray(0, ID_BYTES)),
+      sessionId,
       generation,
       seed: bytes.subarray(ID_BYTES + GENERATION_BYTES, BODY_BYTES),
     };
