@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { json, type NextFunction, type Request, type Response } from 'express';
 import helmet from 'helmet';
 import { ProblemException } from '../common/problem.exception.js';
@@ -17,6 +18,9 @@ const PROTOTYPE_NAMES = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
 export function answerHeaders(request: Request, response: Response, next: NextFunction): void {
+  // Nothing here is cached, so that nothing can be "not modified".
+  delete request.headers['if-none-match'];
+  delete request.headers['if-modified-since'];
   response.setHeader('X-Request-Id', requestIdOf(request));
   response.setHeader('X-Content-Type-Options', 'nosniff');
   response.setHeader('Cache-Control', 'no-store');
@@ -65,7 +69,14 @@ function isUtf8Json(request: Request): boolean {
 }
 
 /** Reads a JSON body of at most 100 KB, after decompression. */
-export const readJson = json({ limit: '100kb' });
+export const readJson = json({
+  limit: '100kb',
+  verify: (_request, _response, bytes) => {
+    // Decoded all the same, whatever is no UTF-8 becomes U+FFFD, and two passwords become one.
+    if (!isUtf8(bytes))
+      throw Object.assign(new Error('The body is no UTF-8'), { status: problems.malformedRequest.status });
+  },
+});
 
 /**
  * Refuses bodies that would harm what comes after: not an object, nested deeply (validation is recursive), with
