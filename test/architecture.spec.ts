@@ -8,6 +8,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   '.': 4,
   admin: 3,
   auth: 3,
+  cli: 3,
   maintenance: 3,
   users: 2,
   'app-credentials': 2,

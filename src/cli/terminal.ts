@@ -1,0 +1,33 @@
+import Table from 'cli-table3';
+
+/** What a command reports besides its exit code: tables for people, `--json` for scripts. */
+export interface Output {
+  readonly json: boolean;
+}
+
+export type Cell = string | number | boolean | null | undefined;
+
+/** The command understood and says no, or what it needed failed: exit code 1. The message says what to do next. */
+export class CommandFailed extends Error {}
+
+/** Prints the result on standard output: the value itself for scripts, or what `asText` makes of it for people. */
+export function print<Result>({ json }: Output, result: Result, asText: (result: Result) => string): void {
+  process.stdout.write(`${json ? JSON.stringify(result, null, 2) : asText(result)}\n`);
+}
+
+/** Says on standard error what is going on, so that standard output stays what scripts read. */
+export function say(message: string): void {
+  process.stderr.write(`${message}\n`);
+}
+
+/** @param rows objects with the same fields; the fields of `columns` are shown, in that order */
+export function table<Name extends string>(columns: readonly Name[], rows: readonly Record<Name, Cell>[]): string {
+  if (rows.length === 0) return 'none';
+  const grid = new Table({
+    head: [...columns],
+    style: { head: [], border: [], compact: true },
+    chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
+  });
+  for (const row of rows) grid.push(columns.map((name) => String(row[name] ?? '')));
+  return grid.toString();
+}
