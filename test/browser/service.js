@@ -42,7 +42,9 @@ export async function makeCredentials({ url, adminKey }) {
   const person = { email: 'alice@example.org', password: 'correct horse battery' };
   await post(`${url}/api/v0/auth/register`, person);
   const tokens = await post(`${url}/api/v0/auth/login`, person);
-  const app = await post(`${url}/api/v0/admin/app-credentials`, { caller: 'ocr', target: 'recipes' }, asAdmin);
+  // The target that the page's example of a body names.
+  const pair = { caller: 'command-orchestration', target: 'speech-to-text' };
+  const app = await post(`${url}/api/v0/admin/app-credentials`, pair, asAdmin);
   const device = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
   const node = await post(`${url}/api/v0/admin/nodes`, device, asAdmin);
   return {
