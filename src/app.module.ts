@@ -5,6 +5,7 @@ import { AppCredentialsModule } from './app-credentials/app-credentials.module.j
 import { AuthModule } from './auth/auth.module.js';
 import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
+import { CredentialsModule } from './credentials/credentials.module.js';
 import { CryptoModule } from './crypto/crypto.module.js';
 import { DatabaseModule } from './database/database.module.js';
 import { HealthModule } from './health/health.module.js';
@@ -27,6 +28,7 @@ export class AppModule {
         CryptoModule,
         DatabaseModule,
         AccessModule,
+        CredentialsModule,
         // The stores and their doors
         UsersModule,
         TokensModule,

@@ -42,6 +42,9 @@ const schema = z
     PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
     KEY_OVERLAP_HOURS: wholeNumber(0, 8_760).default(24),
+    REVOCATION_LEASE_MS: wholeNumber(0, 60_000).default(500),
+    OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
+    CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
     VALIDATE_NODE_REQUIRES_APP: flag,
     TRUST_PROXY: trustProxy,
     LOG_LEVEL: z
@@ -89,6 +92,9 @@ export class Environment {
   /** `common` (the list that ships), `off`, or the path of a file with one password a line. */
   readonly passwordBlocklist!: string;
   readonly keyOverlapHours!: number;
+  readonly revocationLeaseMs!: number;
+  readonly outageGraceSeconds!: number;
+  readonly credentialMemorySize!: number;
   readonly validateNodeRequiresApp!: boolean;
   readonly trustProxy!: boolean | number | string;
   readonly logLevel!: string;
@@ -142,6 +148,9 @@ export function parseEnvironment(variables: Variables): Environment {
     passwordMinLength: value.PASSWORD_MIN_LENGTH,
     passwordBlocklist: value.PASSWORD_BLOCKLIST,
     keyOverlapHours: value.KEY_OVERLAP_HOURS,
+    revocationLeaseMs: value.REVOCATION_LEASE_MS,
+    outageGraceSeconds: value.OUTAGE_GRACE_SECONDS,
+    credentialMemorySize: value.CREDENTIAL_MEMORY_SIZE,
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,
     trustProxy: value.TRUST_PROXY,
     logLevel: value.LOG_LEVEL,

@@ -1,5 +1,4 @@
-import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
-import { getRepositoryToken } from '@nestjs/typeorm';
+import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
 import type { Repository } from 'typeorm';
 import { addSeconds, Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
@@ -10,14 +9,17 @@ import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
+import type { CredentialMemory } from './credential-memory.js';
 import type { KeyColumns } from './key-columns.js';
 import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
+import type { RevocationLease } from './revocation-lease.js';
 
 const LAST_USED_FLUSH_MS = 30_000;
 /** Compared with when there is no digest, so that every refusal costs the same. */
 const NOBODYS_DIGEST = digestOf(randomSecretBytes());
 
 interface KeyRow {
+  readonly id: string;
   readonly key_digest: SecretDigest;
   readonly previous_key_digest: SecretDigest | null;
   readonly previous_key_expires_at: Date | null;
@@ -42,7 +44,7 @@ export interface IssuedKey {
   >;
 }
 
-/** The life of the generated keys of one table: issued, verified, rotated with an overlap, revoked, purged. */
+/** The life of the generated keys of one table: issued, verified, remembered, rotated with an overlap, revoked, purged. */
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
@@ -54,6 +56,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly table: KeyTable,
     private readonly repository: Repository<Entity>,
     private readonly database: Database,
+    private readonly memory: CredentialMemory<Identity>,
+    private readonly lease: RevocationLease,
     private readonly clock: Clock,
     private readonly log: Log,
   ) {
@@ -85,11 +89,20 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   /**
-   * One primary-key read and no write, save for the first use of a rotated key: that ends the old one before the
-   * answer leaves.
+   * A key that this replica has verified before is answered from memory while the lease is held. Everything else, and
+   * every no, comes from the database: one primary-key read and no write, save for the first use of a rotated key,
+   * which ends the old one before the answer leaves.
    */
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
     const presented = digestOf(key);
+    const known = this.memory.recall(id, presented, this.clock.now());
+    if (!known) return this.verifyInDatabase(id, presented);
+    this.lastUsed.set(id, this.clock.now());
+    return { valid: true, identity: known };
+  }
+
+  private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
+    const ticket = this.memory.ticket();
     const row = isId(id) ? await this.database.row<KeyRow & Identity>(this.statements.read, [id]) : undefined;
     const isCurrent = sameDigest(presented, row?.key_digest ?? NOBODYS_DIGEST);
     const isPrevious = sameDigest(presented, row?.previous_key_digest ?? NOBODYS_DIGEST);
@@ -100,7 +113,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
     if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
     // Another rotation came in between: what was read no longer holds.
-    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented))) return this.verify(id, key);
+    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented))) {
+      return this.verifyInDatabase(id, presented);
+    }
+    // During an overlap the first use of the new key anywhere ends the old one: the database has to see each use.
+    if (!row.previous_key_digest)
+      this.memory.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
     this.lastUsed.set(id, now);
     return { valid: true, identity: row };
   }
@@ -118,16 +136,24 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const rotated = await this.database.row(this.statements.rotate, [id, columns.keyDigest, overlapEnds, now]);
     if (!rotated) throw await this.whyNotRotated(id);
+    await this.lease.waitOut();
     return key;
   }
 
   /**
-   * From the commit on the key is refused everywhere. Revoking twice is one revocation.
+   * When it returns, no replica accepts the key any more, also none that is cut off from the database. Revoking twice
+   * is one revocation.
    * @throws {ProblemException} not_found
    */
   async revoke(id: string): Promise<void> {
     const revoked = await this.database.row(this.statements.revoke, [id, this.clock.now()]);
     if (!revoked && !(await this.find(id))) throw new ProblemException(problems.notFound);
+    await this.lease.waitOut();
+  }
+
+  /** To be awaited after a change that makes a key end earlier: as with {@link revoke}, no replica accepts it then. */
+  async changed(): Promise<void> {
+    await this.lease.waitOut();
   }
 
   /** Deletes rows that were revoked or expired before a moment; see {@link Database.purge}. */
@@ -170,18 +196,4 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     if (!credential) return new ProblemException(problems.notFound);
     return new ProblemException(credential.revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
-}
-
-/** Provides the key store of a table under an injection token. */
-export function provideKeyStore<Entity extends KeyColumns>(
-  token: symbol,
-  entity: Type<Entity>,
-  table: KeyTable,
-): FactoryProvider {
-  return {
-    provide: token,
-    inject: [getRepositoryToken(entity), Database, Clock, Log],
-    useFactory: (repository: Repository<Entity>, database: Database, clock: Clock, log: Log) =>
-      new KeyStore(table, repository, database, clock, log),
-  };
 }

@@ -1,6 +1,7 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays, Clock } from '../common/clock.js';
+import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
@@ -10,6 +11,8 @@ import { SessionsService } from '../tokens/sessions.service.js';
 /** Arbitrary, and the same in every replica: whoever holds it purges. */
 const PURGE_LOCK = 7_701_002;
 const MS_PER_MINUTE = 60_000;
+/** Much longer than any replica goes without asking what has changed. */
+const CHANGES_KEEP_DAYS = 1;
 
 /** Deletes what died long ago, in small batches, in one replica at a time. */
 @Injectable()
@@ -20,6 +23,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
     private readonly sessions: SessionsService,
     private readonly nodes: NodesService,
     private readonly appCredentials: AppCredentialsService,
+    private readonly revocations: RevocationFeed,
     private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
@@ -43,6 +47,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
         (await this.sessions.purge(sessionsBefore, PURGE_LOCK)) +
         (await this.nodes.keys.purge(keysBefore, PURGE_LOCK)) +
         (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK));
+      await this.revocations.purge(addDays(now, -CHANGES_KEEP_DAYS));
       if (count > 0) this.log.info('purged', { count });
       return count;
     } catch (error) {

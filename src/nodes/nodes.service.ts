@@ -60,6 +60,7 @@ export class NodesService {
       { ...change, updatedAt: this.clock.now() },
     );
     if (!affected) throw new ProblemException(problems.credentialRevoked);
+    if (change.expiresAt !== undefined) await this.keys.changed();
     return this.find(id);
   }
 }

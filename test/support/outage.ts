@@ -4,11 +4,12 @@ import { eventually } from './eventually.js';
 import { expectProblem } from './expect-problem.js';
 import { ADMIN_KEY, PASSWORD, type TestApp, type Device, type Service, type Tokens, type User } from './test-app.js';
 
-/** Short waits, so that a database that does not answer is given up on soon. */
+/** Short waits, so that a database that does not answer is given up on soon, and no answer from memory meanwhile. */
 export const SHORT_WAITS = {
   DATABASE_CONNECT_TIMEOUT_MS: '300',
   DATABASE_STATEMENT_TIMEOUT_MS: '300',
   HEALTH_TIMEOUT_MS: '200',
+  REVOCATION_LEASE_MS: '0',
 };
 
 /** People and machines with good credentials, who call before, during and after an outage. */

@@ -23,6 +23,8 @@ export const VARIABLES: Variables = {
   ADMIN_API_KEY: ADMIN_KEY,
   BCRYPT_COST: '4',
   HASH_THREADS: '2',
+  // Every revocation waits it out.
+  REVOCATION_LEASE_MS: '100',
   LOG_LEVEL: 'silent',
 };
 

@@ -1,0 +1,24 @@
+import { Global, Module } from '@nestjs/common';
+import { Environment } from '../config/environment.js';
+import { RevocationFeed } from './revocation-feed.js';
+import { RevocationLease } from './revocation-lease.js';
+
+const MS_PER_SECOND = 1_000;
+
+@Global()
+@Module({
+  providers: [
+    RevocationFeed,
+    {
+      provide: RevocationLease,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs, outageGraceSeconds }: Environment) =>
+        new RevocationLease(
+          { leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * MS_PER_SECOND },
+          { monotonic: () => performance.now(), wall: () => Date.now() },
+        ),
+    },
+  ],
+  exports: [RevocationFeed, RevocationLease],
+})
+export class CredentialsModule {}

@@ -1,0 +1,33 @@
+import type { FactoryProvider, Type } from '@nestjs/common';
+import { getRepositoryToken } from '@nestjs/typeorm';
+import type { Repository } from 'typeorm';
+import { Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import { Database } from '../database/database.js';
+import { Log } from '../logging/log.js';
+import { CredentialMemory } from './credential-memory.js';
+import type { KeyColumns } from './key-columns.js';
+import type { KeyTable } from './key-statements.js';
+import { KeyStore } from './key-store.js';
+import { RevocationLease } from './revocation-lease.js';
+
+/** Provides the key store of a table under an injection token. */
+export function provideKeyStore<Entity extends KeyColumns>(
+  token: symbol,
+  entity: Type<Entity>,
+  table: KeyTable,
+): FactoryProvider {
+  return {
+    provide: token,
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Environment, Clock, Log],
+    useFactory: (
+      repository: Repository<Entity>,
+      database: Database,
+      lease: RevocationLease,
+      { credentialMemorySize }: Environment,
+      clock: Clock,
+      log: Log,
+    ) =>
+      new KeyStore(table, repository, database, new CredentialMemory(lease, credentialMemorySize), lease, clock, log),
+  };
+}
