@@ -24,7 +24,7 @@ export async function startEverything() {
     await database.remove();
   };
   try {
-    const service = await start(children, ['dist/src/main.js'], (port) => ({
+    const service = await start(children, ['--max-semi-space-size=64', 'dist/src/main.js'], (port) => ({
       NODE_ENV: 'production',
       HOST: '127.0.0.1',
       PORT: String(port),

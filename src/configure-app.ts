@@ -11,12 +11,11 @@ import { SecurityEvents } from './logging/security-events.js';
 /** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
+  const environment = app.get(Environment);
   app.set('etag', false);
-  app.set('trust proxy', app.get(Environment).trustProxy);
+  app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(requestLog(log), guards.answerHeaders, guards.harden);
-  app.use(guards.refuseDuplicateCredentials, guards.refuseOtherMedia, guards.readJson, guards.refuseHostileJson);
-  app.use(guards.prefixAliases);
+  app.use(requestLog(log, environment.logsValidations), guards.guardHead, guards.readJson, guards.refuseHostileJson);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);

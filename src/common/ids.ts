@@ -1,8 +1,13 @@
-import { v7, validate } from 'uuid';
+import { v4, v7, validate } from 'uuid';
 
 /** A new UUIDv7 (RFC 9562): unique without asking the database, and sorted by the time it was made. */
 export function newId(): string {
   return v7();
+}
+
+/** A new UUIDv4: several times cheaper than {@link newId}, since Node.js makes them in advance. */
+export function randomId(): string {
+  return v4();
 }
 
 export function isId(text: string): boolean {

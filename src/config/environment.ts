@@ -52,6 +52,7 @@ const schema = z
         error: 'must be fatal, error, warn, info, debug, trace or silent',
       })
       .default('info'),
+    LOG_VALIDATIONS: flag,
     LOGGING_SERVICE_URL: httpUrl.optional(),
     LOGGING_APP_ID: word.optional(),
     LOGGING_APP_KEY: word.optional(),
@@ -98,6 +99,7 @@ export class Environment {
   readonly validateNodeRequiresApp!: boolean;
   readonly trustProxy!: boolean | number | string;
   readonly logLevel!: string;
+  readonly logsValidations!: boolean;
   readonly loggingServiceUrl!: string | undefined;
   readonly loggingAppId!: string | undefined;
   readonly loggingAppKey!: string | undefined;
@@ -154,6 +156,7 @@ export function parseEnvironment(variables: Variables): Environment {
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,
     trustProxy: value.TRUST_PROXY,
     logLevel: value.LOG_LEVEL,
+    logsValidations: value.LOG_VALIDATIONS,
     loggingServiceUrl: value.LOGGING_SERVICE_URL,
     loggingAppId: value.LOGGING_APP_ID,
     loggingAppKey: value.LOGGING_APP_KEY,

@@ -1,6 +1,6 @@
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import express, { type Express } from 'express';
+import express, { type Express, type Response } from 'express';
 import { answerUnreadable } from './unreadable-request.js';
 
 /** Longer than the idle time-out of common load balancers (60 s), so that they never reuse a connection we just closed. */
@@ -36,4 +36,18 @@ export class LinkedExpressAdapter extends ExpressAdapter {
     };
     this.setHttpServer(createServer(options, this.express).on('clientError', answerUnreadable));
   }
+
+  /** Plain values are written as JSON in one go, without what Express looks up for caches and other media types. */
+  override reply(response: Response, body: unknown, statusCode?: number): unknown {
+    if (!isPlain(body)) return super.reply(response, body, statusCode);
+    const text = JSON.stringify(body);
+    if (statusCode !== undefined) response.statusCode = statusCode;
+    response.setHeader('Content-Type', 'application/json; charset=utf-8');
+    response.setHeader('Content-Length', Buffer.byteLength(text));
+    return response.end(text);
+  }
+}
+
+function isPlain(body: unknown): body is object {
+  return typeof body === 'object' && body !== null && body.constructor === Object;
 }

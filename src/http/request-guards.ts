@@ -16,35 +16,35 @@ const MAX_DEPTH = 16;
 /** Names that reach the prototype of an object. They are no field of anything. */
 const PROTOTYPE_NAMES = new Set(['__proto__', 'constructor', 'prototype']);
 
+// Swagger UI styles itself inline, which the default policy allows; no script is inline. Development has no TLS to upgrade to.
+const hardened = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
+
+/** All that is decided by a request's head. One function, not one middleware each: every layer costs every validation. */
+export function guardHead(request: Request, response: Response, next: NextFunction): void {
+  setAnswerHeaders(request, response);
+  refuseDuplicateCredentials(request);
+  if (hasBody(request) && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
+  // Services that validate credentials are no browsers, and call a hundred times as often.
+  if (request.url.startsWith('/internal/')) {
+    next();
+    return;
+  }
+  addPrefix(request);
+  hardened(request, response, next);
+}
+
 /** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
-export function answerHeaders(request: Request, response: Response, next: NextFunction): void {
+function setAnswerHeaders(request: Request, response: Response): void {
   // Nothing here is cached, so that nothing can be "not modified".
   delete request.headers['if-none-match'];
   delete request.headers['if-modified-since'];
   response.setHeader('X-Request-Id', requestIdOf(request));
   response.setHeader('X-Content-Type-Options', 'nosniff');
   response.setHeader('Cache-Control', 'no-store');
-  next();
-}
-
-// Swagger UI styles itself inline, which the default policy allows; no script is inline. Development has no TLS to upgrade to.
-const hardened = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
-
-/** What browsers need to be told. Services that validate credentials are no browsers, and call a hundred times as often. */
-export function harden(request: Request, response: Response, next: NextFunction): void {
-  if (request.url.startsWith('/internal/')) next();
-  else hardened(request, response, next);
-}
-
-/** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
-export function prefixAliases(request: Request, _response: Response, next: NextFunction): void {
-  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
-  next();
 }
 
 /** Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. */
-export function refuseDuplicateCredentials(request: Request, _response: Response, next: NextFunction): void {
-  const { rawHeaders } = request;
+function refuseDuplicateCredentials({ rawHeaders }: Request): void {
   let seen = '';
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
@@ -52,20 +52,21 @@ export function refuseDuplicateCredentials(request: Request, _response: Response
     if (seen.includes(`${name} `)) throw new ProblemException(problems.duplicateHeader);
     seen += `${name} `;
   }
-  next();
+}
+
+function hasBody({ headers }: Request): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
 /** Bodies are JSON in UTF-8 (RFC 8259 §8.1). Forms, text and anything unnamed are refused before they are read. */
-export function refuseOtherMedia(request: Request, _response: Response, next: NextFunction): void {
-  const hasBody =
-    request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
-  if (hasBody && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
-  next();
-}
-
 function isUtf8Json(request: Request): boolean {
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
   return request.is('application/json') !== false && /^utf-?8$/i.test(charset);
+}
+
+/** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
+function addPrefix(request: Request): void {
+  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
 }
 
 /** Reads a JSON body of at most 100 KB, after decompression. */

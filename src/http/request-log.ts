@@ -2,11 +2,15 @@ import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { requestIdOf } from '../common/request-id.js';
 import type { Log } from '../logging/log.js';
 
-/** One line for each answered request. It names the route's pattern, never the path: a path may hold anything. */
-export function requestLog(log: Log): RequestHandler {
+/**
+ * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
+ * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
+ */
+export function requestLog(log: Log, logsValidations: boolean): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {
+      if (!logsValidations && isGoodValidation(request, response)) return;
       log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),
         method: request.method,
@@ -18,6 +22,10 @@ export function requestLog(log: Log): RequestHandler {
     });
     next();
   };
+}
+
+function isGoodValidation({ url }: Request, { statusCode, writableFinished }: Response): boolean {
+  return statusCode === 200 && writableFinished && url.startsWith('/internal/validate-');
 }
 
 function routeOf(request: Request): string {
