@@ -5,6 +5,7 @@ import { Environment } from '../config/environment.js';
 
 /** Arbitrary, and the same in every replica: whoever holds it keeps the partitions. */
 const PARTITIONS_LOCK = 7_701_003;
+const LOCK_TIMEOUT_MS = 500;
 const MONTHS_AHEAD = 3;
 const MONTH_NAME = /^audit_events_(\d{4,})_(\d\d)$/;
 const DEFAULT = 'audit_events_default';
@@ -29,6 +30,8 @@ export class AuditPartitions {
         PARTITIONS_LOCK,
       ]);
       if (!lock?.mine) return { made: [], dropped: [] };
+      // Whatever records an act waits while a partition is added or dropped: rather try again next time.
+      await transaction.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       const existing = await partitions(transaction);
       const made = await this.make(transaction, existing, now);
       return { made, dropped: await this.drop(transaction, [...existing, ...made], now) };
@@ -37,7 +40,7 @@ export class AuditPartitions {
 
   /**
    * Rows of a month that was not made in time are in the default partition, which forbids to make it: they are taken
-   * out, with their table, and put back once it is there. Nobody is deleted from anything.
+   * out, with their table, and put back once it is there.
    */
   private async make(transaction: EntityManager, existing: string[], now: Date): Promise<string[]> {
     const strays = await transaction.query<{ month: Month }[]>(

@@ -24,9 +24,14 @@ const COUNT = {
 export const FAILED_LOGIN_AS_EVENT = `id, time, 'user.login.failed' AS event, 'open' AS actor_door, NULL::text AS actor_id,
   subject, request_id, address, count, jsonb_build_object('reasons', reasons, 'last_at', last_at) AS details`;
 
+const BATCH_SIZE = 1_000;
 const MOVE_CLOSED = {
   name: 'failed_logins_move_closed',
-  text: `WITH closed AS (DELETE FROM failed_logins WHERE window_start <= $1 RETURNING *)
+  text: `WITH closed AS (
+           DELETE FROM failed_logins WHERE (account, window_start) IN
+             (SELECT account, window_start FROM failed_logins
+              WHERE window_start <= $1 LIMIT ${BATCH_SIZE} FOR UPDATE SKIP LOCKED)
+           RETURNING *)
          INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, request_id, address, count, details)
          SELECT ${FAILED_LOGIN_AS_EVENT} FROM closed RETURNING id`,
 };
@@ -66,11 +71,15 @@ export class FailedLogins {
   }
 
   /**
-   * Makes the windows that are over part of the record.
+   * Makes the windows that are over part of the record, in small batches. Several replicas may do it at once.
    * @returns how many
    */
   async moveClosed(): Promise<number> {
     const latestStart = new Date(this.clock.now().getTime() - WINDOW_MS - SLACK_MS);
-    return (await this.database.rows(MOVE_CLOSED, [latestStart])).length;
+    let total = 0;
+    for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {
+      moved = (await this.database.rows(MOVE_CLOSED, [latestStart])).length;
+    }
+    return total;
   }
 }

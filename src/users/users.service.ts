@@ -114,14 +114,15 @@ export class UsersService {
     return this.users.manager.transaction(async (transaction) => {
       const before = await this.lock(transaction, id);
       const updatedAt = this.clock.now();
-      await transaction.update(User, { id }, { isActive, updatedAt });
-      const endedSessions = isActive ? 0 : await endSessions(transaction, id);
+      const userId = before.id;
+      await transaction.update(User, { id: userId }, { isActive, updatedAt });
+      const endedSessions = isActive ? 0 : await endSessions(transaction, userId);
       const details = {
         before: { is_active: before.isActive },
         after: { is_active: isActive },
         ended_sessions: endedSessions,
       };
-      await recordIn(transaction, { event: 'admin.user.updated', actor, time: updatedAt, subject: id, details });
+      await recordIn(transaction, { event: 'admin.user.updated', actor, time: updatedAt, subject: userId, details });
       return { user: { ...before, isActive, updatedAt }, endedSessions };
     });
   }
@@ -132,9 +133,9 @@ export class UsersService {
    */
   async delete(id: string, actor: Actor): Promise<void> {
     await this.users.manager.transaction(async (transaction) => {
-      const { isActive } = await this.lock(transaction, id);
-      await transaction.delete(User, { id });
-      const entry = { actor, time: this.clock.now(), subject: id, details: { before: { is_active: isActive } } };
+      const { id: userId, isActive } = await this.lock(transaction, id);
+      await transaction.delete(User, { id: userId });
+      const entry = { actor, time: this.clock.now(), subject: userId, details: { before: { is_active: isActive } } };
       await recordIn(transaction, { event: 'admin.user.deleted', ...entry });
     });
   }
