@@ -82,7 +82,23 @@ describe('audit_events', () => {
     for (const change of ['DELETE FROM audit_events', 'TRUNCATE audit_events_default']) {
       await expect(app.database.query(change)).rejects.toThrow('append-only');
     }
-    await alice.logsIn();
+    await app.stop();
+  });
+
+  it('loses no act that is done while rows are given their month', async () => {
+    const clock = new TestClock();
+    const app = await TestApp.start({ clock });
+    clock.advance({ days: 300 });
+    const alice = await app.user();
+    const logins = Array.from({ length: 60 }, () => alice.logsIn());
+    await app.nest.get(AuditJob).run();
+    await Promise.all(logins);
+    await app.nest.get(AuditJob).run();
+    const [found] = await app.database.query(
+      `SELECT count(*)::int AS logins, array_agg(DISTINCT tableoid::regclass::text) AS months
+       FROM audit_events WHERE event = 'user.login.succeeded'`,
+    );
+    expect(found).toEqual({ logins: 60, months: monthsFrom(clock.now(), 1) });
     await app.stop();
   });
 });

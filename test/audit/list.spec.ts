@@ -53,7 +53,7 @@ describe('GET /api/v0/admin/audit-events', () => {
     for (let index = 0; index < 3; index += 1) await other.login(`${randomUUID()}@example.org`).expect(401);
     await other.database.query(
       `INSERT INTO audit_events (id, time, event, actor_door, count, details)
-       SELECT gen_random_uuid(), timestamptz '2026-01-01' - (n / 3) * interval '20 days', 'user.registered', 'open', 1, '{}'
+       SELECT gen_random_uuid(), timestamptz '2020-01-01' - (n / 3) * interval '20 days', 'user.registered', 'open', 1, '{}'
        FROM generate_series(0, 28) AS n`,
     );
     const items: Item[] = [];
