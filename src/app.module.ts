@@ -2,6 +2,7 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { AccessModule } from './access/access.module.js';
 import { AdminModule } from './admin/admin.module.js';
 import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
+import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
 import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
@@ -29,6 +30,7 @@ export class AppModule {
         DatabaseModule,
         AccessModule,
         CredentialsModule,
+        AuditModule,
         // The stores and their doors
         UsersModule,
         TokensModule,

@@ -16,6 +16,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   tokens: 2,
   health: 2,
   access: 1,
+  audit: 1,
   credentials: 1,
   crypto: 1,
   database: 1,

@@ -11,6 +11,7 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
+import { actorOf } from '../audit/actor.js';
 import { pageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
@@ -40,12 +41,9 @@ export class NodesAdminController {
     @Body() body: messages.RegisterNodeRequest,
   ): Promise<messages.IssuedNodeResponse> {
     const { household_id, room, name, expires_at } = body;
-    const { node, key } = await this.nodes.register({
-      householdId: household_id.toLowerCase(),
-      room,
-      name,
-      expiresAt: momentOf(expires_at ?? null),
-    });
+    const expiresAt = momentOf(expires_at ?? null);
+    const registration = { householdId: household_id.toLowerCase(), room, name, expiresAt };
+    const { node, key } = await this.nodes.register(registration, actorOf(request));
     this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
     return messages.IssuedNodeResponse.issued(node, key);
   }
@@ -79,11 +77,12 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() { room, name, expires_at }: messages.UpdateNodeRequest,
   ): Promise<messages.NodeResponse> {
-    const node = await this.nodes.update(id, {
+    const change = {
       ...(room !== undefined && { room }),
       ...(name !== undefined && { name }),
       ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
-    });
+    };
+    const node = await this.nodes.update(id, change, actorOf(request));
     this.events.record('admin.node.updated', request, { node_id: node.id });
     return messages.NodeResponse.from(node);
   }
@@ -100,7 +99,7 @@ export class NodesAdminController {
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
     const node = await this.nodes.find(id);
-    await this.nodes.keys.revoke(node.id);
+    await this.nodes.keys.revoke(node.id, actorOf(request));
     this.events.record('admin.node.revoked', request, { node_id: node.id });
   }
 
@@ -121,7 +120,8 @@ export class NodesAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedNodeResponse> {
     const { id: nodeId } = await this.nodes.find(id);
-    const key = await this.nodes.keys.rotate(nodeId, body.overlap_hours ?? this.environment.keyOverlapHours);
+    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
+    const key = await this.nodes.keys.rotate(nodeId, overlapHours, actorOf(request));
     this.events.record('admin.node.rotated', request, { node_id: nodeId });
     return messages.IssuedNodeResponse.issued(await this.nodes.find(nodeId), key);
   }

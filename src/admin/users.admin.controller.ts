@@ -8,8 +8,10 @@ import {
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
+import type { EntityManager } from 'typeorm';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
+import { actorOf } from '../audit/actor.js';
 import { PageQuery, pageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { SecurityEvents } from '../logging/security-events.js';
@@ -34,7 +36,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Create a user', description: 'Also while registration is closed.' })
   @ApiCreatedResponse({ type: UserResponse })
   async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
-    const user = await this.users.register(email, password);
+    const user = await this.users.register(email, password, actorOf(request), 'admin.user.created');
     this.events.record('admin.user.created', request, { user_id: user.id });
     return UserResponse.from(user);
   }
@@ -68,13 +70,14 @@ export class UsersAdminController {
     @Param('id') id: string,
     @Body() { is_active }: UpdateUserRequest,
   ): Promise<UserResponse> {
-    const user = await this.users.setActive(id, is_active);
     // After the user is disabled no session can start: this ends the last one.
-    const count = is_active ? 0 : await this.sessions.endAll(user.id, 'disabled');
+    const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
+      this.sessions.endAll(transaction, userId, 'disabled');
+    const { user, endedSessions } = await this.users.setActive(id, is_active, actorOf(request), endSessions);
     this.events.record('admin.user.updated', request, {
       user_id: user.id,
       reason: is_active ? 'enabled' : 'disabled',
-      count,
+      count: endedSessions,
     });
     return UserResponse.from(user);
   }
@@ -88,7 +91,7 @@ export class UsersAdminController {
   @ApiNoContentResponse()
   async delete(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { id: userId } = await this.users.find(id);
-    await this.users.delete(userId);
+    await this.users.delete(userId, actorOf(request));
     this.events.record('admin.user.deleted', request, { user_id: userId });
   }
 
@@ -112,7 +115,7 @@ export class UsersAdminController {
   @ApiNoContentResponse()
   async endSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { id: userId } = await this.users.find(id);
-    const count = await this.sessions.endAll(userId, 'admin');
+    const count = await this.sessions.revokeAll(userId, actorOf(request));
     this.events.record('admin.user.sessions_revoked', request, { user_id: userId, count });
   }
 }

@@ -12,6 +12,8 @@ import { ValidateAppController } from './validate-app.controller.js';
   providers: [
     provideKeyStore(APP_KEYS, AppCredential, {
       name: 'app_credentials',
+      door: 'app',
+      auditedAs: 'admin.app_credential',
       identityColumns: ['caller', 'target'],
       keyPrefix: 'pa_app_',
     }),

@@ -1,6 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type Repository } from 'typeorm';
+import type { Actor } from '../audit/actor.js';
+import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
@@ -38,6 +40,7 @@ export class AppCredentialsService {
     caller: string,
     target: string,
     expiresAt: Date | null,
+    actor: Actor,
   ): Promise<{ credential: AppCredential; key: string }> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
@@ -56,6 +59,8 @@ export class AppCredentialsService {
         const expired = { caller, target, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) };
         await transaction.update(AppCredential, expired, { revokedAt: now, updatedAt: now });
         await transaction.insert(AppCredential, credential);
+        const entry = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
+        await recordIn(transaction, { ...entry, details: { after: { caller, target, expires_at: expiresAt } } });
       });
     } catch (error) {
       if (violatedConstraint(error) === 'app_credentials_live_pair_key')

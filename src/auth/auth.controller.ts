@@ -11,6 +11,7 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { Public } from '../access/require.js';
+import { actorOf } from '../audit/actor.js';
 import { problems } from '../common/problems.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
@@ -36,7 +37,7 @@ export class AuthController {
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
   async register(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
-    const user = await this.auth.register(email, password);
+    const user = await this.auth.register(email, password, actorOf(request));
     this.events.record('user.registered', request, { user_id: user.id });
     return UserResponse.from(user);
   }
@@ -51,7 +52,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
-    const grant = await this.auth.logIn(email, password);
+    const grant = await this.auth.logIn(email, password, actorOf(request));
     this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
     return this.tokenPair(grant);
   }
@@ -68,7 +69,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
-    const { grant, outcome } = await this.auth.refresh(body.refresh_token);
+    const { grant, outcome } = await this.auth.refresh(body.refresh_token, actorOf(request));
     this.events.record('session.refreshed', request, {
       user_id: grant.userId,
       session_id: grant.sessionId,
@@ -90,7 +91,8 @@ export class AuthController {
   @ApiBody({ type: LogoutRequest, required: false })
   @ApiNoContentResponse({ description: 'The session has ended, now or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
-    for (const { userId, sessionId } of await this.auth.logOut(body.refresh_token, bearerOf(request))) {
+    const ended = await this.auth.logOut(body.refresh_token, bearerOf(request), actorOf(request));
+    for (const { userId, sessionId } of ended) {
       this.events.record('session.ended', request, { user_id: userId, session_id: sessionId, reason: 'logout' });
     }
   }

@@ -1,20 +1,19 @@
 import { Injectable } from '@nestjs/common';
 import { refusal } from '../access/doors.js';
+import { asUser, type Actor } from '../audit/actor.js';
+import { FailedLogins } from '../audit/failed-logins.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
-import { SessionsService, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
+import { SessionsService, type EndedSession, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
 import type { User } from '../users/user.entity.js';
 import { UsersService, type PasswordVerdict } from '../users/users.service.js';
 
-export interface EndedSession {
-  readonly sessionId: string;
-  readonly userId: string;
-}
-
 /** `repeated`: the answer to the first try was lost, and this is the same one again. */
 export type Refreshed = Extract<RefreshOutcome, { grant: Grant }>;
+
+type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
 
 /** Register, log in, refresh, log out: the flows over users and sessions. */
 @Injectable()
@@ -23,27 +22,29 @@ export class AuthService {
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
     private readonly accessTokens: AccessTokens,
+    private readonly failedLogins: FailedLogins,
     private readonly environment: Environment,
   ) {}
 
   /** @throws {ProblemException} registration_closed; validation_failed; email_taken; hashing_busy */
-  async register(email: string, password: string): Promise<User> {
+  async register(email: string, password: string, actor: Actor): Promise<User> {
     if (!this.environment.registrationOpen) throw new ProblemException(problems.registrationClosed);
-    return this.users.register(email, password);
+    return this.users.register(email, password, actor, 'user.registered');
   }
 
   /** @throws {ProblemException} invalid_credentials, the same for every reason; hashing_busy */
-  async logIn(email: string, password: string): Promise<Grant> {
+  async logIn(email: string, password: string, actor: Actor): Promise<Grant> {
     const verdict = await this.users.verifyPassword(email, password);
-    if (!verdict.valid) throw loginRefused(verdict);
-    const grant = await this.sessions.start(verdict.user.id, verdict.user.email);
-    if (!grant) throw loginRefused({ valid: false, reason: 'disabled', userId: verdict.user.id });
+    if (!verdict.valid) throw await this.loginRefused(email, verdict, actor);
+    const { id: userId } = verdict.user;
+    const grant = await this.sessions.start(userId, verdict.user.email, asUser(actor, userId));
+    if (!grant) throw await this.loginRefused(email, { valid: false, reason: 'disabled', userId }, actor);
     return grant;
   }
 
   /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
-  async refresh(refreshToken: string): Promise<Refreshed> {
-    const result = await this.sessions.refresh(refreshToken);
+  async refresh(refreshToken: string, actor: Actor): Promise<Refreshed> {
+    const result = await this.sessions.refresh(refreshToken, actor);
     if ('grant' in result) return result;
     const event: RefusalEvent =
       result.outcome === 'reused'
@@ -62,19 +63,21 @@ export class AuthService {
    * @returns the sessions that ended
    * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a bearer that this service never signed
    */
-  async logOut(refreshToken: string | undefined, bearer: string | undefined): Promise<EndedSession[]> {
+  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<EndedSession[]> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
     if (bearer !== undefined && !claims) throw refusal('user', 'foreign_token');
     const ended = [
-      refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken),
-      claims && (await this.sessions.end(claims.sid, 'logout')),
+      refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken, actor),
+      claims && (await this.sessions.end({ sessionId: claims.sid, userId: claims.sub }, 'logout', actor)),
     ];
     return ended.filter((session) => session !== undefined);
   }
-}
 
-function loginRefused({ reason, userId }: Extract<PasswordVerdict, { valid: false }>): ProblemException {
-  const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
-  return new ProblemException(problems.invalidCredentials, { refusal: event });
+  private async loginRefused(email: string, verdict: RefusedPassword, actor: Actor): Promise<ProblemException> {
+    await this.failedLogins.record(email, verdict, actor);
+    const { reason, userId } = verdict;
+    const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
+    return new ProblemException(problems.invalidCredentials, { refusal: event });
+  }
 }

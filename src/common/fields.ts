@@ -61,6 +61,21 @@ export function ExpiresAtField(): PropertyDecorator {
   return applyDecorators(
     ApiPropertyOptional({ type: String, format: 'date-time', nullable: true, example: '2030-01-01T00:00:00.000Z' }),
     IsOptional(),
+    IsMoment(),
+  );
+}
+
+/** A moment to search from or to. */
+export function MomentField(description: string): PropertyDecorator {
+  return applyDecorators(
+    ApiPropertyOptional({ type: String, format: 'date-time', description, example: '2026-11-21T09:00:00Z' }),
+    ValidateIf((_, value) => value !== undefined),
+    IsMoment(),
+  );
+}
+
+function IsMoment(): PropertyDecorator {
+  return applyDecorators(
     IsISO8601({ strict: true, strictSeparator: true }, { message: 'must be a date and time (ISO 8601)' }),
     Matches(/T.*(Z|[+-]\d\d:?\d\d)$/, { message: 'must name a time and its offset, as in 2030-01-01T00:00:00Z' }),
     Accepts('notInYearZero', 'must be between the years 2000 and 9999', (value) => {

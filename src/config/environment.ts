@@ -62,6 +62,7 @@ const schema = z
     PURGE_INTERVAL_MINUTES: wholeNumber(1, 10_080).default(15),
     SESSION_KEEP_DAYS: wholeNumber(1, 3_650).default(30),
     CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
+    AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
   })
   .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
@@ -109,6 +110,7 @@ export class Environment {
   readonly purgeIntervalMinutes!: number;
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
+  readonly auditRetentionDays!: number;
 }
 
 /** A start that must not happen; each problem names a variable and never shows its value. */
@@ -166,6 +168,7 @@ export function parseEnvironment(variables: Variables): Environment {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
+    auditRetentionDays: value.AUDIT_RETENTION_DAYS,
   };
 }
 

@@ -1,8 +1,13 @@
+import { audited } from '../audit/audit-entry.js';
 import type { Statement } from '../database/database.js';
 
 /** A table whose rows have the columns of KeyColumns. Its parts are constants of the code, never input. */
 export interface KeyTable {
   readonly name: 'nodes' | 'app_credentials';
+  /** The door that its keys open. */
+  readonly door: 'node' | 'app';
+  /** How the names of what operators do to its keys begin. */
+  readonly auditedAs: 'admin.node' | 'admin.app_credential';
   /** What a verified key says about its holder. */
   readonly identityColumns: readonly string[];
   /** Makes a leaked key recognisable to secret scanners. */
@@ -19,7 +24,7 @@ export interface KeyStatements {
   readonly purge: string;
 }
 
-export function keyStatements({ name, identityColumns }: KeyTable): KeyStatements {
+export function keyStatements({ name, door, identityColumns }: KeyTable): KeyStatements {
   const statement = (verb: string, text: string): Statement => ({ name: `${name}_${verb}`, text });
   return {
     read: statement(
@@ -33,23 +38,40 @@ export function keyStatements({ name, identityColumns }: KeyTable): KeyStatement
        WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
-    rotate: statement(
-      'rotate',
-      `UPDATE ${name}
-       SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-           previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4
-       WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4) RETURNING id`,
+    rotate: audited(
+      statement(
+        'rotate',
+        `UPDATE ${name}
+         SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
+             previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4
+         FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
+               FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
+         WHERE id = held AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)
+         RETURNING id, rotated, overlap`,
+      ),
+      `(SELECT jsonb_build_object('before',
+          jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
-    revoke: statement(
-      'revoke',
-      `UPDATE ${name} SET revoked_at = $2, updated_at = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+    revoke: audited(
+      statement(
+        'revoke',
+        `UPDATE ${name} SET revoked_at = $2, updated_at = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+      ),
     ),
-    recordUse: statement(
-      'record_use',
-      `UPDATE ${name} SET last_used_at = GREATEST(last_used_at, used.at)
-       FROM unnest($1::uuid[], $2::timestamptz[]) AS used (id, at) WHERE ${name}.id = used.id`,
-    ),
+    recordUse: statement('record_use', recordUse(name, door)),
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
+}
+
+/** Locked first: of two replicas that write down the first use of a key, the second one sees that it was recorded. */
+function recordUse(name: string, door: string): string {
+  return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[]) AS used (id, at, event_id)),
+               locked AS (SELECT id, last_used_at FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
+               written AS (
+                 UPDATE ${name} AS holder SET last_used_at = GREATEST(holder.last_used_at, used.at)
+                 FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
+                 RETURNING used.event_id, used.at, holder.id, locked.last_used_at AS used_before)
+          INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, count, details)
+          SELECT event_id, at, '${door}.first_used', '${door}', id, id, 1, '{}' FROM written WHERE used_before IS NULL`;
 }

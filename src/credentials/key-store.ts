@@ -1,7 +1,9 @@
 import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
 import type { Repository } from 'typeorm';
+import type { Actor } from '../audit/actor.js';
+import { entryValues } from '../audit/audit-entry.js';
 import { addSeconds, Clock } from '../common/clock.js';
-import { isId } from '../common/ids.js';
+import { isId, newId } from '../common/ids.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
@@ -130,11 +132,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
-  async rotate(id: string, overlapHours: number): Promise<string> {
+  async rotate(id: string, overlapHours: number, actor: Actor): Promise<string> {
     const { key, columns } = this.issue();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const rotated = await this.database.row(this.statements.rotate, [id, columns.keyDigest, overlapEnds, now]);
+    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
+    const entry = { event: `${this.table.auditedAs}.rotated`, actor, time: now, subject: id, details } as const;
+    const values = [id, columns.keyDigest, overlapEnds, now, ...entryValues(entry)];
+    const rotated = await this.database.row(this.statements.rotate, values);
     if (!rotated) throw await this.whyNotRotated(id);
     await this.lease.waitOut();
     return key;
@@ -145,8 +150,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * is one revocation.
    * @throws {ProblemException} not_found
    */
-  async revoke(id: string): Promise<void> {
-    const revoked = await this.database.row(this.statements.revoke, [id, this.clock.now()]);
+  async revoke(id: string, actor: Actor): Promise<void> {
+    const now = this.clock.now();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    const entry = { event: `${this.table.auditedAs}.revoked`, actor, time: now, subject: id, details } as const;
+    const revoked = await this.database.row(this.statements.revoke, [id, now, ...entryValues(entry)]);
     if (!revoked && !(await this.find(id))) throw new ProblemException(problems.notFound);
     await this.lease.waitOut();
   }
@@ -161,7 +169,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return this.database.purge(this.statements.purge, deadBefore, lock);
   }
 
-  /** Writes down when keys were last used: one statement for all, not one a request. */
+  /** Writes down when keys were last used: one statement for all, not one a request. First uses become part of the record. */
   async flushLastUsed(): Promise<void> {
     if (this.lastUsed.size === 0) return;
     const used = this.lastUsed;
@@ -169,7 +177,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     // In the order of their ids, so that two replicas cannot wait for each other.
     const ids = [...used.keys()].sort();
     try {
-      await this.database.rows(this.statements.recordUse, [ids, ids.map((id) => used.get(id))]);
+      await this.database.rows(this.statements.recordUse, [ids, ids.map((id) => used.get(id)), ids.map(() => newId())]);
     } catch (error) {
       this.log.warning('last_used_not_recorded', { count: ids.length, error: errorFields(error) });
     }

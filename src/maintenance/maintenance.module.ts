@@ -2,7 +2,12 @@ import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
+import { AuditJob } from './audit.job.js';
 import { PurgeJob } from './purge.job.js';
 
-@Module({ imports: [TokensModule, NodesModule, AppCredentialsModule], providers: [PurgeJob], exports: [PurgeJob] })
+@Module({
+  imports: [TokensModule, NodesModule, AppCredentialsModule],
+  providers: [PurgeJob, AuditJob],
+  exports: [PurgeJob, AuditJob],
+})
 export class MaintenanceModule {}

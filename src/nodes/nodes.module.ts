@@ -10,7 +10,13 @@ import { ValidateNodeController } from './validate-node.controller.js';
   imports: [TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [
-    provideKeyStore(NODE_KEYS, NodeDevice, { name: 'nodes', identityColumns: ['household_id'], keyPrefix: 'pa_node_' }),
+    provideKeyStore(NODE_KEYS, NodeDevice, {
+      name: 'nodes',
+      door: 'node',
+      auditedAs: 'admin.node',
+      identityColumns: ['household_id'],
+      keyPrefix: 'pa_node_',
+    }),
     NodesService,
     NodeStrategy,
   ],

@@ -1,6 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { IsNull, MoreThan, type Repository } from 'typeorm';
+import { MoreThan, type Repository } from 'typeorm';
+import type { Actor } from '../audit/actor.js';
+import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
@@ -29,11 +31,15 @@ export class NodesService {
     private readonly clock: Clock,
   ) {}
 
-  async register(registration: NodeRegistration): Promise<{ node: NodeDevice; key: string }> {
+  async register(registration: NodeRegistration, actor: Actor): Promise<{ node: NodeDevice; key: string }> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
     const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
-    await this.nodes.insert(node);
+    await this.nodes.manager.transaction(async (transaction) => {
+      await transaction.insert(NodeDevice, node);
+      const details = { after: { household_id: node.householdId, ...changeable(node) } };
+      await recordIn(transaction, { event: 'admin.node.registered', actor, time: now, subject: node.id, details });
+    });
     return { node, key };
   }
 
@@ -53,14 +59,25 @@ export class NodesService {
   }
 
   /** @throws {ProblemException} not_found; credential_revoked */
-  async update(id: string, change: NodeChange): Promise<NodeDevice> {
-    await this.find(id);
-    const { affected } = await this.nodes.update(
-      { id, revokedAt: IsNull() },
-      { ...change, updatedAt: this.clock.now() },
-    );
-    if (!affected) throw new ProblemException(problems.credentialRevoked);
+  async update(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
+    const { id: nodeId } = await this.find(id);
+    const node = await this.nodes.manager.transaction(async (transaction) => {
+      const lock = { mode: 'pessimistic_write' } as const;
+      const before = await transaction.findOneOrFail(NodeDevice, { where: { id: nodeId }, lock });
+      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const changed = { ...change, updatedAt: this.clock.now() };
+      await transaction.update(NodeDevice, { id: nodeId }, changed);
+      const after = { ...before, ...changed };
+      const details = { before: changeable(before), after: changeable(after) };
+      const entry = { actor, time: changed.updatedAt, subject: nodeId, details };
+      await recordIn(transaction, { event: 'admin.node.updated', ...entry });
+      return after;
+    });
     if (change.expiresAt !== undefined) await this.keys.changed();
-    return this.find(id);
+    return node;
   }
+}
+
+function changeable({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {
+  return { room, name, expires_at: expiresAt };
 }

@@ -1,13 +1,15 @@
+import { audited } from '../audit/audit-entry.js';
+
 /** The statements that every login, refresh and bearer request waits for. Times come from the injected clock. */
 
 /** The user's row is locked, so that a session cannot slip in beside the transaction that disables them. */
-export const START_SESSION = {
+export const START_SESSION = audited({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at)
          SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6
          FROM (SELECT id FROM users WHERE id = $2 AND is_active FOR SHARE) AS active
          RETURNING id`,
-};
+});
 
 /** One conditional statement: of many presentations of a token, one rotates it. */
 export const ROTATE = {
@@ -32,15 +34,14 @@ export const READ_FOR_LOGOUT = {
   text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
 };
 
-export const END_SESSION = {
+export const END_SESSION = audited({
   name: 'sessions_end',
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
-};
+});
 
-export const END_ALL_SESSIONS = {
-  name: 'sessions_end_all',
-  text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE user_id = $1 AND ended_at IS NULL RETURNING id',
-};
+/** Runs in the transaction of whoever disables the user or ends their sessions, and is recorded there. */
+export const END_ALL_SESSIONS =
+  'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE user_id = $1 AND ended_at IS NULL';
 
 export const IS_LIVE = {
   name: 'sessions_is_live',

@@ -1,6 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { MoreThan, type Repository } from 'typeorm';
+import { MoreThan, type EntityManager, type Repository } from 'typeorm';
+import { asUser, type Actor } from '../audit/actor.js';
+import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
@@ -35,9 +37,15 @@ export class UsersService {
 
   /**
    * @param email canonical
+   * @param event what is recorded; whoever registers through no door does so as the new user
    * @throws {ProblemException} validation_failed; email_taken; hashing_busy
    */
-  async register(email: string, password: string): Promise<User> {
+  async register(
+    email: string,
+    password: string,
+    actor: Actor,
+    event: 'user.registered' | 'admin.user.created',
+  ): Promise<User> {
     this.policy.accept(password);
     const passwordHash = await this.hasher.hash(password);
     const now = this.clock.now();
@@ -50,7 +58,12 @@ export class UsersService {
       updatedAt: now,
     });
     try {
-      await this.users.insert(user);
+      await this.users.manager.transaction(async (transaction) => {
+        await transaction.insert(User, user);
+        const who = actor.door === 'open' ? asUser(actor, user.id) : actor;
+        const details = { after: { is_active: true } };
+        await recordIn(transaction, { event, actor: who, time: now, subject: user.id, details });
+      });
     } catch (error) {
       if (violatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
       throw error;
@@ -88,22 +101,50 @@ export class UsersService {
     return pageOf(await this.users.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
-  /** @throws {ProblemException} not_found */
-  async setActive(id: string, isActive: boolean): Promise<User> {
-    const user = await this.find(id);
-    const updatedAt = this.clock.now();
-    const { affected } = await this.users.update({ id }, { isActive, updatedAt });
-    if (!affected) throw new ProblemException(problems.notFound);
-    return { ...user, isActive, updatedAt };
+  /**
+   * @param endSessions ends the sessions of a user who was just disabled, and says how many there were
+   * @throws {ProblemException} not_found
+   */
+  async setActive(
+    id: string,
+    isActive: boolean,
+    actor: Actor,
+    endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
+  ): Promise<{ user: User; endedSessions: number }> {
+    return this.users.manager.transaction(async (transaction) => {
+      const before = await this.lock(transaction, id);
+      const updatedAt = this.clock.now();
+      const userId = before.id;
+      await transaction.update(User, { id: userId }, { isActive, updatedAt });
+      const endedSessions = isActive ? 0 : await endSessions(transaction, userId);
+      const details = {
+        before: { is_active: before.isActive },
+        after: { is_active: isActive },
+        ended_sessions: endedSessions,
+      };
+      await recordIn(transaction, { event: 'admin.user.updated', actor, time: updatedAt, subject: userId, details });
+      return { user: { ...before, isActive, updatedAt }, endedSessions };
+    });
   }
 
   /**
    * Deletes the account; its sessions go with it.
    * @throws {ProblemException} not_found
    */
-  async delete(id: string): Promise<void> {
-    const { affected } = isId(id) ? await this.users.delete({ id }) : { affected: 0 };
-    if (!affected) throw new ProblemException(problems.notFound);
+  async delete(id: string, actor: Actor): Promise<void> {
+    await this.users.manager.transaction(async (transaction) => {
+      const { id: userId, isActive } = await this.lock(transaction, id);
+      await transaction.delete(User, { id: userId });
+      const entry = { actor, time: this.clock.now(), subject: userId, details: { before: { is_active: isActive } } };
+      await recordIn(transaction, { event: 'admin.user.deleted', ...entry });
+    });
+  }
+
+  private async lock(transaction: EntityManager, id: string): Promise<User> {
+    const lock = { mode: 'pessimistic_write' } as const;
+    const user = isId(id) ? await transaction.findOne(User, { where: { id }, lock }) : null;
+    if (!user) throw new ProblemException(problems.notFound);
+    return user;
   }
 
   /** Brings a hash up to the live cost, unless the password changed meanwhile. A full queue leaves it for next time. */

@@ -32,6 +32,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/app-credentials/:app_id': 'admin',
   'DELETE api/v0/admin/app-credentials/:app_id': 'admin',
   'POST api/v0/admin/app-credentials/:app_id/rotate': 'admin',
+  'GET api/v0/admin/audit-events': 'admin',
   'POST api/v0/admin/users': 'admin',
   'GET api/v0/admin/users': 'admin',
   'GET api/v0/admin/users/:id': 'admin',

@@ -12,6 +12,7 @@ const ROUTES = [
   'DELETE /api/v0/admin/users/{id}/sessions',
   'GET /api/v0/admin/app-credentials',
   'GET /api/v0/admin/app-credentials/{app_id}',
+  'GET /api/v0/admin/audit-events',
   'GET /api/v0/admin/nodes',
   'GET /api/v0/admin/nodes/{node_id}',
   'GET /api/v0/admin/users',

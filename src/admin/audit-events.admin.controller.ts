@@ -1,0 +1,32 @@
+import { Controller, Get, Query } from '@nestjs/common';
+import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { RequireAdmin } from '../access/require.js';
+import { AuditEvents } from '../audit/audit-events.js';
+import { pageRequest } from '../common/page.js';
+import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.messages.js';
+import { momentOf } from './key.responses.js';
+
+@ApiTags('admin: audit events')
+@Controller('api/v0/admin/audit-events')
+export class AuditEventsAdminController {
+  constructor(private readonly events: AuditEvents) {}
+
+  @Get()
+  @RequireAdmin()
+  @ApiOperation({
+    summary: 'Who did what',
+    description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
+  })
+  @ApiOkResponse({ type: AuditEventPageResponse })
+  async list(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
+    const filter = {
+      actor: query.actor?.toLowerCase(),
+      subject: query.subject?.toLowerCase(),
+      event: query.event,
+      since: momentOf(query.since),
+      until: momentOf(query.until),
+    };
+    const { limit } = pageRequest({ ...(query.limit !== undefined && { limit: query.limit }) });
+    return AuditEventPageResponse.from(await this.events.list(filter, limit, query.cursor));
+  }
+}

@@ -1,0 +1,40 @@
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { AuditPartitions } from '../audit/audit-partitions.js';
+import { FailedLogins } from '../audit/failed-logins.js';
+import { Environment } from '../config/environment.js';
+import { errorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+
+const MS_PER_MINUTE = 60_000;
+
+/** Keeps the record in order: closed windows of failed logins, months to come, months that are too old. */
+@Injectable()
+export class AuditJob implements OnModuleInit, OnApplicationShutdown {
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly failedLogins: FailedLogins,
+    private readonly partitions: AuditPartitions,
+    private readonly environment: Environment,
+    private readonly log: Log,
+  ) {}
+
+  onModuleInit(): void {
+    this.timer = setInterval(() => void this.run(), this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
+  }
+
+  onApplicationShutdown(): void {
+    clearInterval(this.timer);
+  }
+
+  async run(): Promise<void> {
+    try {
+      await this.failedLogins.moveClosed();
+      const { made, dropped } = await this.partitions.keep();
+      if (made.length > 0) this.log.info('audit_partitions_made', { count: made.length });
+      if (dropped.length > 0) this.log.info('audit_partitions_dropped', { count: dropped.length });
+    } catch (error) {
+      this.log.warning('audit_job_failed', { error: errorFields(error) });
+    }
+  }
+}

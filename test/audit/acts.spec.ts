@@ -1,0 +1,170 @@
+import { randomUUID } from 'node:crypto';
+import type { Test as SupertestRequest } from 'supertest';
+import { AUDITED_EVENTS } from '../../src/audit/audit-entry.js';
+import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
+import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
+import { ADMIN_KEY, PASSWORD, SECRET_KEY, TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import { recorded, type Item } from './record.js';
+
+const ADMIN = { door: 'admin', id: null };
+const NOBODY = { door: 'open', id: null };
+
+describe('the record of who did what', () => {
+  const clock = new TestClock();
+  const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  /** Expects that an act leaves exactly one row, tied to its request. */
+  const expectRow = async (act: SupertestRequest, row: Partial<Item>): Promise<void> => {
+    const requestId = randomUUID();
+    await act.set('X-Request-Id', requestId);
+    const rows = (await recorded(app)).filter((item) => item.request_id === requestId);
+    expect(rows).toMatchObject([{ address: '127.0.0.1', count: 1, ...row }]);
+  };
+
+  const expectNoRow = async (act: SupertestRequest): Promise<void> => {
+    const requestId = randomUUID();
+    await act.set('X-Request-Id', requestId);
+    expect((await recorded(app)).filter((item) => item.request_id === requestId)).toEqual([]);
+  };
+
+  it('has one row for each act of a user', async () => {
+    const email = `${randomUUID()}@example.org`;
+    const registration = app.post('/api/v0/auth/register', { email, password: PASSWORD });
+    await expectRow(registration, { event: 'user.registered', details: { after: { is_active: true } } });
+    const [{ subject }] = (await recorded(app, { event: 'user.registered' })) as [Item];
+    const alice = { door: 'user', id: subject };
+    await expectRow(app.login(email), { event: 'user.login.succeeded', actor: alice, subject });
+    await expectRow(app.login(email, 'wrong password'), { event: 'user.login.failed', actor: NOBODY, subject });
+
+    const { refresh_token, access_token } = (await app.login(email)).body as Tokens;
+    const successor = ((await app.refresh(refresh_token)).body as Tokens).refresh_token;
+    secrets.push(refresh_token, access_token, successor);
+    await expectNoRow(app.refresh(successor));
+    clock.advance({ seconds: 11 });
+    await expectRow(app.refresh(refresh_token), { event: 'session.refresh.reused', actor: NOBODY, subject });
+    await expectNoRow(app.refresh(refresh_token));
+
+    const again = (await app.login(email)).body as Tokens;
+    const ended = { event: 'session.ended', actor: alice, subject };
+    await expectRow(app.logout(again.refresh_token), ended);
+    await expectNoRow(app.logout(again.refresh_token));
+    const bearer = { Authorization: `Bearer ${((await app.login(email)).body as Tokens).access_token}` };
+    await expectRow(app.post('/api/v0/auth/logout').set(bearer), ended);
+  });
+
+  it('has one row for each act of an operator, with what was before and after', async () => {
+    const household = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
+    const registered = { event: 'admin.node.registered', actor: ADMIN, details: { after: household } };
+    await expectRow(app.admin.post('/nodes', household), registered);
+    const { nodeId: node, apiKey } = await app.node();
+    await expectRow(app.admin.patch(`/nodes/${node}`, { room: 'attic' }), {
+      event: 'admin.node.updated',
+      actor: ADMIN,
+      subject: node,
+      details: {
+        before: { room: 'kitchen', name: 'speaker', expires_at: null },
+        after: { room: 'attic', name: 'speaker', expires_at: null },
+      },
+    });
+    await expectRow(app.admin.post(`/nodes/${node}/rotate`), {
+      event: 'admin.node.rotated',
+      subject: node,
+      details: {
+        before: { rotated_at: null, previous_key_expires_at: null },
+        after: { rotated_at: expect.any(String), previous_key_expires_at: expect.any(String) },
+      },
+    });
+    const revoked = { before: { revoked_at: null }, after: { revoked_at: expect.any(String) as string } };
+    const revocation = { event: 'admin.node.revoked', actor: ADMIN, subject: node, details: revoked };
+    await expectRow(app.admin.delete(`/nodes/${node}`), revocation);
+    await expectNoRow(app.admin.delete(`/nodes/${node}`));
+    await expectNoRow(app.admin.patch(`/nodes/${node}`, { room: 'hall' }));
+    await expectNoRow(app.admin.post(`/nodes/${node}/rotate`));
+
+    const pair = { caller: randomUUID(), target: 'ocr' };
+    const minted = { event: 'admin.app_credential.minted', actor: ADMIN, details: { after: pair } };
+    await expectRow(app.admin.post('/app-credentials', pair), minted);
+    await expectNoRow(app.admin.post('/app-credentials', pair));
+    const { appId, appKey } = await app.service();
+    await expectRow(app.admin.post(`/app-credentials/${appId}/rotate`), {
+      event: 'admin.app_credential.rotated',
+      subject: appId,
+    });
+    await expectRow(app.admin.delete(`/app-credentials/${appId}`), {
+      event: 'admin.app_credential.revoked',
+      subject: appId,
+    });
+    secrets.push(apiKey, appKey);
+  });
+
+  it('has one row for each act of an operator on a user, with the sessions that it ended', async () => {
+    const person = { email: `${randomUUID()}@example.org`, password: PASSWORD };
+    await expectRow(app.admin.post('/users', person), { event: 'admin.user.created', actor: ADMIN });
+    await expectNoRow(app.admin.post('/users', person));
+    const alice = await app.user();
+    const about = { actor: ADMIN, subject: alice.id };
+    await alice.logsIn();
+    await alice.logsIn();
+    const sessions = `/users/${alice.id}/sessions`;
+    await expectRow(app.admin.delete(sessions), { ...about, event: 'admin.user.sessions_revoked', count: 2 });
+    await alice.logsIn();
+    await expectRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }), {
+      ...about,
+      event: 'admin.user.updated',
+      details: { before: { is_active: true }, after: { is_active: false }, ended_sessions: 1 },
+    });
+    await expectRow(app.admin.delete(`/users/${alice.id}`), { ...about, event: 'admin.user.deleted' });
+    await expectNoRow(app.admin.delete(`/users/${alice.id}`));
+  });
+
+  it('has one row for the first use of a credential, also when two replicas write it down at once', async () => {
+    const replica = await TestApp.start({ clock, database: app.database });
+    const [node, service] = [await app.node(), await app.service()];
+    const use = async (): Promise<void> => {
+      for (const each of [app, replica]) {
+        await each.validateNode(node.header).expect(200);
+        await each.validateApp(service.headers).expect(200);
+      }
+      const stores = [app, replica].flatMap(({ nest }) => [nest.get<AppKeys>(APP_KEYS), nest.get<NodeKeys>(NODE_KEYS)]);
+      await Promise.all(stores.map((store) => store.flushLastUsed()));
+    };
+    await use();
+    clock.advance({ minutes: 1 });
+    await use();
+    const used = { event: 'node.first_used', actor: { door: 'node', id: node.nodeId }, count: 1 };
+    expect((await recorded(app, { subject: node.nodeId }))[0]).toMatchObject(used);
+    expect(await recorded(app, { subject: node.nodeId, event: 'node.first_used' })).toHaveLength(1);
+    expect(await recorded(app, { actor: service.appId })).toMatchObject([{ event: 'app.first_used' }]);
+    await replica.stop();
+  });
+
+  it('knows every event that it can be asked for', async () => {
+    clock.advance({ minutes: 30 });
+    await app.nest.get(AuditJob).run();
+    for (const event of AUDITED_EVENTS) {
+      const items = await recorded(app, { event });
+      expect({ event, found: items.length > 0 && items.every((item) => item.event === event) }).toEqual({
+        event,
+        found: true,
+      });
+    }
+  });
+
+  it('holds no secret, no digest and no address of a user', async () => {
+    const rows = await app.database.query('SELECT * FROM audit_events');
+    const text = JSON.stringify(rows);
+    expect(rows.length).toBeGreaterThan(25);
+    for (const secret of secrets) expect(text).not.toContain(secret);
+    expect(text).not.toMatch(/pa_(rt|app|node)_|\$2b\$|eyJ|digest|hash|@/);
+  });
+});
