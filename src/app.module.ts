@@ -10,6 +10,7 @@ import { DatabaseModule } from './database/database.module.js';
 import { HealthModule } from './health/health.module.js';
 import { LoggingModule } from './logging/logging.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
@@ -27,6 +28,7 @@ export class AppModule {
         CryptoModule,
         DatabaseModule,
         AccessModule,
+        MetricsModule,
         // The stores and their doors
         UsersModule,
         TokensModule,

@@ -7,14 +7,18 @@ import { requestLog } from './http/request-log.js';
 import { validationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
 import { SecurityEvents } from './logging/security-events.js';
+import { RequestCounts } from './metrics/request-counts.js';
 
 /** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
+  const counts = app.get(RequestCounts);
+  const isWatched = app.get(Environment).metricsPort !== undefined;
   app.set('etag', false);
   app.set('trust proxy', app.get(Environment).trustProxy);
   app.disable('x-powered-by');
-  app.use(requestLog(log), guards.answerHeaders, guards.harden);
+  app.use(requestLog(log, isWatched ? (answered) => counts.count(answered) : undefined));
+  app.use(guards.answerHeaders, guards.harden);
   app.use(guards.refuseDuplicateCredentials, guards.refuseOtherMedia, guards.readJson, guards.refuseHostileJson);
   app.use(guards.prefixAliases);
   app.useGlobalPipes(validationPipe());

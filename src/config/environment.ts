@@ -23,6 +23,7 @@ const schema = z
       .default('development'),
     HOST: word.optional(),
     PORT: wholeNumber(0, 65_535).default(7701),
+    METRICS_PORT: wholeNumber(0, 65_535).optional(),
     DATABASE_URL: postgresUrl,
     DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
@@ -62,6 +63,10 @@ const schema = z
   .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
+  })
+  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
+    path: ['METRICS_PORT'],
+    error: 'must differ from PORT',
   });
 
 /** Everything that can be configured, validated, with its unit in its name. */
@@ -69,6 +74,7 @@ export class Environment {
   readonly nodeEnv!: 'development' | 'production' | 'test';
   readonly host!: string;
   readonly port!: number;
+  readonly metricsPort!: number | undefined;
   readonly databaseUrl!: string;
   readonly databasePoolSize!: number;
   readonly databaseConnectTimeoutMs!: number;
@@ -123,6 +129,7 @@ export function parseEnvironment(variables: Variables): Environment {
     nodeEnv: value.NODE_ENV,
     host: value.HOST ?? (isProduction ? '0.0.0.0' : '127.0.0.1'),
     port: value.PORT,
+    metricsPort: value.METRICS_PORT,
     databaseUrl: value.DATABASE_URL,
     databasePoolSize: value.DATABASE_POOL_SIZE,
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,

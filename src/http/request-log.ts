@@ -1,20 +1,28 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { requestIdOf } from '../common/request-id.js';
 import type { Log } from '../logging/log.js';
+import type { Answered } from '../metrics/request-counts.js';
 
-/** One line for each answered request. It names the route's pattern, never the path: a path may hold anything. */
-export function requestLog(log: Log): RequestHandler {
+/**
+ * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
+ * @param count told about each too, when somebody watches
+ */
+export function requestLog(log: Log, count?: (answered: Answered) => void): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {
+      const route = routeOf(request);
+      const status = response.writableFinished ? response.statusCode : 499;
+      const durationMs = performance.now() - startedAt;
       log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),
         method: request.method,
-        route: routeOf(request),
-        status: response.writableFinished ? response.statusCode : 499,
-        duration_ms: Math.round((performance.now() - startedAt) * 10) / 10,
+        route,
+        status,
+        duration_ms: Math.round(durationMs * 10) / 10,
         address: request.ip,
       });
+      count?.({ request, response, route, status, durationMs });
     });
     next();
   };
