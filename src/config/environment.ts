@@ -182,6 +182,17 @@ export function databaseUrlOf(variables: Variables): string {
   return parsed.data;
 }
 
+/** Whether the standard variables of OpenTelemetry, in the process's own environment, ask for traces. */
+export function wantsTracing(variables: Variables = process.env): boolean {
+  if (variables.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || variables.OTEL_TRACES_EXPORTER === 'none') return false;
+  const wishes = [
+    variables.OTEL_TRACES_EXPORTER,
+    variables.OTEL_EXPORTER_OTLP_ENDPOINT,
+    variables.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+  ];
+  return wishes.some((wish) => wish !== undefined && wish !== '');
+}
+
 /**
  * The variables of this process, and below them those of the environment file.
  * Production reads no file: what it runs with is what it was given.
