@@ -7,15 +7,19 @@ import { requestLog } from './http/request-log.js';
 import { validationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
 import { SecurityEvents } from './logging/security-events.js';
+import { RequestCounts } from './metrics/request-counts.js';
 
 /** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
   const environment = app.get(Environment);
+  const counts = app.get(RequestCounts);
+  const count = environment.metricsPort === undefined ? undefined : counts.count.bind(counts);
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(requestLog(log, environment.logsValidations), guards.guardHead, guards.readJson, guards.refuseHostileJson);
+  app.use(requestLog(log, environment.logsValidations, count));
+  app.use(guards.guardHead, guards.readJson, guards.refuseHostileJson);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);

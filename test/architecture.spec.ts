@@ -22,6 +22,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   database: 1,
   http: 1,
   logging: 1,
+  metrics: 1,
   config: 0,
   common: 0,
 };

@@ -2,6 +2,7 @@ import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable }
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
+import type { RequestOutcome } from '../common/request-outcome.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
 import type { Door } from './principals.js';
@@ -45,7 +46,9 @@ export class ForwardingAppGuard implements CanActivate {
     const http = context.switchToHttp();
     const request = http.getRequest<Request>();
     if (this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request)) {
-      await this.doors.open('app', request, http.getResponse<Response>());
+      const response = http.getResponse<Response>();
+      await this.doors.open('app', request, response);
+      (response.locals as RequestOutcome).isForwarded = true;
     }
     return true;
   }

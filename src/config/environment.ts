@@ -23,6 +23,7 @@ const schema = z
       .default('development'),
     HOST: word.optional(),
     PORT: wholeNumber(0, 65_535).default(7701),
+    METRICS_PORT: wholeNumber(0, 65_535).optional(),
     DATABASE_URL: postgresUrl,
     DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
@@ -67,6 +68,10 @@ const schema = z
   .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
+  })
+  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
+    path: ['METRICS_PORT'],
+    error: 'must differ from PORT',
   });
 
 /** Everything that can be configured, validated, with its unit in its name. */
@@ -74,6 +79,7 @@ export class Environment {
   readonly nodeEnv!: 'development' | 'production' | 'test';
   readonly host!: string;
   readonly port!: number;
+  readonly metricsPort!: number | undefined;
   readonly databaseUrl!: string;
   readonly databasePoolSize!: number;
   readonly databaseConnectTimeoutMs!: number;
@@ -133,6 +139,7 @@ export function parseEnvironment(variables: Variables): Environment {
     nodeEnv: value.NODE_ENV,
     host: value.HOST ?? (isProduction ? '0.0.0.0' : '127.0.0.1'),
     port: value.PORT,
+    metricsPort: value.METRICS_PORT,
     databaseUrl: value.DATABASE_URL,
     databasePoolSize: value.DATABASE_POOL_SIZE,
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,
@@ -188,6 +195,17 @@ export function databaseUrlOf(variables: Variables): string {
   if (!parsed.success)
     throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
   return parsed.data;
+}
+
+/** Whether the standard variables of OpenTelemetry, in the process's own environment, ask for traces. */
+export function wantsTracing(variables: Variables = process.env): boolean {
+  if (variables.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || variables.OTEL_TRACES_EXPORTER === 'none') return false;
+  const wishes = [
+    variables.OTEL_TRACES_EXPORTER,
+    variables.OTEL_EXPORTER_OTLP_ENDPOINT,
+    variables.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+  ];
+  return wishes.some((wish) => wish !== undefined && wish !== '');
 }
 
 /**

@@ -14,6 +14,14 @@ const BCRYPT_MAX_BYTES = 72;
 // Changing this word would lock out every account with a password longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 
+/** How busy the threads are. */
+export interface HashingLoad {
+  readonly queued: number;
+  readonly queueLimit: number;
+  readonly running: number;
+  readonly threadLimit: number;
+}
+
 /**
  * bcrypt in worker threads of its own behind a bounded queue, so that a flood of logins delays neither the
  * event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2).
@@ -21,6 +29,7 @@ const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
   private readonly workers: Piscina;
+  private underWay = 0;
   private readonly cost: number;
   /** Well formed, at the live cost, and the hash of nothing anyone knows. */
   private readonly nobodysHash: PasswordHash;
@@ -58,13 +67,29 @@ export class PasswordHasher implements OnApplicationShutdown {
     return bcrypt.getRounds(passwordHash) < this.cost;
   }
 
+  get load(): HashingLoad {
+    const { queueSize, options } = this.workers;
+    const { maxQueue, maxThreads } = options;
+    return {
+      queued: queueSize,
+      queueLimit: maxQueue,
+      running: Math.max(0, this.underWay - queueSize),
+      threadLimit: maxThreads,
+    };
+  }
+
   async onApplicationShutdown(): Promise<void> {
     await this.workers.destroy();
   }
 
   private async run(name: string, task: object): Promise<unknown> {
     if (this.workers.queueSize >= this.workers.options.maxQueue) throw new ProblemException(problems.hashingBusy);
-    return this.workers.run(task, { name });
+    this.underWay += 1;
+    try {
+      return await (this.workers.run(task, { name }) as Promise<unknown>);
+    } finally {
+      this.underWay -= 1;
+    }
   }
 }
 

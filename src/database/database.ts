@@ -8,16 +8,29 @@ export interface Statement {
   readonly text: string;
 }
 
+export interface PoolLoad {
+  readonly total: number;
+  readonly idle: number;
+  readonly waiting: number;
+  readonly limit: number;
+}
+
 /** The few statements that requests depend on go straight to TypeORM's own driver pool. Everything else uses repositories. */
 @Injectable()
 export class Database {
   constructor(private readonly dataSource: DataSource) {}
 
+  /** How busy the connections are. */
+  get pool(): PoolLoad {
+    const { totalCount = 0, idleCount = 0, waitingCount = 0, options } = this.master ?? {};
+    return { total: totalCount, idle: idleCount, waiting: waitingCount, limit: options?.max ?? 0 };
+  }
+
   /** @returns the rows; columns are named as in the database */
   async rows<Row extends object>(statement: Statement, values: unknown[]): Promise<Row[]> {
-    const { master } = this.dataSource.driver as unknown as { master: Pool | undefined };
-    if (!master) throw new Error('DataSource is not initialized');
-    return (await master.query<Row>({ name: statement.name, text: statement.text, values })).rows;
+    const pool = this.master;
+    if (!pool) throw new Error('DataSource is not initialized');
+    return (await pool.query<Row>({ name: statement.name, text: statement.text, values })).rows;
   }
 
   async row<Row extends object>(statement: Statement, values: unknown[]): Promise<Row | undefined> {
@@ -43,5 +56,9 @@ export class Database {
       });
     }
     return total;
+  }
+
+  private get master(): Pool | undefined {
+    return (this.dataSource.driver as unknown as { master: Pool | undefined }).master;
   }
 }

@@ -3,6 +3,7 @@ import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problemBody, problems, type Problem } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
+import type { RequestOutcome } from '../common/request-outcome.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
@@ -29,7 +30,7 @@ export class ProblemFilter implements ExceptionFilter {
     const request = host.switchToHttp().getRequest<Request>();
     const response = host.switchToHttp().getResponse<Response>();
     const problem = problemOf(error);
-    this.record(error, problem, request);
+    this.record(error, problem, request, response);
     if (response.headersSent) {
       response.destroy();
       return;
@@ -41,9 +42,12 @@ export class ProblemFilter implements ExceptionFilter {
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 
-  private record(error: unknown, problem: Problem, request: Request): void {
+  private record(error: unknown, problem: Problem, request: Request, response: Response): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
-    if (refusal) this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
+    if (refusal) {
+      (response.locals as RequestOutcome).refusal = refusal;
+      this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
+    }
     if (problem.status < 500) return;
     const fields = { request_id: requestIdOf(request), error: errorFields(error) };
     this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);

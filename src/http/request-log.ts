@@ -1,31 +1,33 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { requestIdOf } from '../common/request-id.js';
 import type { Log } from '../logging/log.js';
+import type { Answered } from '../metrics/request-counts.js';
 
 /**
  * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
  * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
+ * @param count told about each request, when somebody watches
  */
-export function requestLog(log: Log, logsValidations: boolean): RequestHandler {
+export function requestLog(log: Log, logsValidations: boolean, count?: (answered: Answered) => void): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {
-      if (!logsValidations && isGoodValidation(request, response)) return;
+      const route = routeOf(request);
+      const status = response.writableFinished ? response.statusCode : 499;
+      const durationMs = performance.now() - startedAt;
+      count?.({ request, response, route, status, durationMs });
+      if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
       log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),
         method: request.method,
-        route: routeOf(request),
-        status: response.writableFinished ? response.statusCode : 499,
-        duration_ms: Math.round((performance.now() - startedAt) * 10) / 10,
+        route,
+        status,
+        duration_ms: Math.round(durationMs * 10) / 10,
         address: request.ip,
       });
     });
     next();
   };
-}
-
-function isGoodValidation({ url }: Request, { statusCode, writableFinished }: Response): boolean {
-  return statusCode === 200 && writableFinished && url.startsWith('/internal/validate-');
 }
 
 function routeOf(request: Request): string {

@@ -61,6 +61,10 @@ export class LogShipper {
     return this.breaker.state === CircuitState.Closed;
   }
 
+  get waitingLines(): number {
+    return this.waiting.length;
+  }
+
   /**
    * @returns whether the line was taken. After a failure one line at a time is, once the back-off is over: the probe.
    */

@@ -15,6 +15,7 @@ export class Log implements LoggerService, OnApplicationShutdown {
   private readonly console: Logger;
   private readonly shipper: LogShipper | undefined;
   private readonly loggingAppId: string | undefined;
+  private undelivered = 0;
 
   constructor(environment: Environment) {
     const options = { level: environment.logLevel, base: { service: 'platform-auth' }, timestamp: false };
@@ -26,7 +27,7 @@ export class Log implements LoggerService, OnApplicationShutdown {
       url,
       appId,
       appKey,
-      onUndelivered: (lines) => lines.forEach((line) => this.print(line)),
+      onUndelivered: (lines) => lines.forEach((line) => this.printUndelivered(line)),
       onStateChange: (isDelivering) =>
         isDelivering
           ? this.onConsole('info', 'logging_service_delivers')
@@ -37,6 +38,16 @@ export class Log implements LoggerService, OnApplicationShutdown {
   /** Undefined when no logging service is configured. */
   get isDelivering(): boolean | undefined {
     return this.shipper?.isDelivering;
+  }
+
+  /** Lines that wait for delivery. */
+  get waitingLines(): number {
+    return this.shipper?.waitingLines ?? 0;
+  }
+
+  /** Lines that were meant for the logging service and went to the console. */
+  get undeliveredLines(): number {
+    return this.undelivered;
   }
 
   info(message: string, fields: LogFields = {}): void {
@@ -85,16 +96,23 @@ export class Log implements LoggerService, OnApplicationShutdown {
   protected write(level: LogLevel, message: string, fields: LogFields): void {
     if (!this.console.isLevelEnabled(level)) return;
     const line = lineOf(level, message, fields);
-    if (!this.shipper?.take(line)) this.print(line);
+    if (!this.shipper) this.print(line);
+    else if (!this.shipper.take(line)) this.printUndelivered(line);
   }
 
-  private isOwnDelivery({ originalUrl, headers }: Request): boolean {
+  /** Whether the logging service asks about the credential of our own delivery. */
+  isOwnDelivery({ originalUrl, headers }: Request): boolean {
     if (this.loggingAppId === undefined || originalUrl !== '/internal/validate-app') return false;
     return headers['x-platform-app-id'] === this.loggingAppId;
   }
 
   private onConsole(level: LogLevel, message: string, fields: LogFields = {}): void {
     this.print(lineOf(level, message, fields));
+  }
+
+  private printUndelivered(line: LogLine): void {
+    this.undelivered += 1;
+    this.print(line);
   }
 
   private print({ level, timestamp, message, context }: LogLine): void {

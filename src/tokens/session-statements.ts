@@ -52,3 +52,7 @@ export const IS_LIVE = {
 /** `$1`: dead before; `$2`: at most so many. */
 export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
   (SELECT id FROM sessions WHERE LEAST(expires_at, ended_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+
+/** Asked seldom, and only when somebody watches. The bounds are those of `sessions_dead_at_idx`. */
+export const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
+  WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;

@@ -4,6 +4,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
 import { signingKey } from '../crypto/secret.js';
 import { AccessTokens } from './access-tokens.js';
+import { LiveSessionsGauge } from './live-sessions.gauge.js';
 import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
 import { SessionsService } from './sessions.service.js';
@@ -25,7 +26,7 @@ import { UserStrategy } from './user.strategy.js';
       }),
     }),
   ],
-  providers: [AccessTokens, RefreshTokens, SessionsService, UserStrategy],
+  providers: [AccessTokens, RefreshTokens, SessionsService, UserStrategy, LiveSessionsGauge],
   exports: [AccessTokens, SessionsService],
 })
 export class TokensModule {}

@@ -1,0 +1,9 @@
+import type { RefusalEvent } from './problem.exception.js';
+
+/** What is noted about a request in `response.locals` while it is answered, for whoever counts answers. */
+export interface RequestOutcome {
+  /** Why it was refused, when it was. */
+  refusal?: RefusalEvent | undefined;
+  /** A service vouched for somebody else's credential with a good one of its own. */
+  isForwarded?: boolean;
+}

@@ -1,0 +1,54 @@
+import { Injectable } from '@nestjs/common';
+import type { Request, Response } from 'express';
+import type { Principal } from '../access/principals.js';
+import type { RequestOutcome } from '../common/request-outcome.js';
+import { Log } from '../logging/log.js';
+import { DurationsByRoute } from './durations.js';
+import { Tally } from './tally.js';
+
+/** What is known of a request once it is answered. */
+export interface Answered {
+  readonly request: Request;
+  readonly response: Response;
+  /** The route's pattern, or `none`: never the path, which may hold anything. */
+  readonly route: string;
+  readonly status: number;
+  readonly durationMs: number;
+}
+
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+const DOORS = ['user', 'app', 'node', 'admin'] as const;
+const NONE = 'none';
+const VALID = 'valid';
+
+/** What requests came to, in plain numbers. Every label is a word of this service: none comes from a caller. */
+@Injectable()
+export class RequestCounts {
+  readonly requests = new Tally<[route: string, method: string, status: number, door: string]>();
+  readonly durations = new DurationsByRoute();
+  readonly verdicts = new Tally<[door: string, reason: string]>();
+  readonly flowRefusals = new Tally<[event: string, reason: string]>();
+  deliveryValidations = 0;
+
+  constructor(private readonly log: Log) {
+    for (const door of DOORS) this.verdicts.expect(door, VALID);
+  }
+
+  /** Counts a request that has been answered. It waits for nothing. */
+  count({ request, response, route, status, durationMs }: Answered): void {
+    const method = METHODS.has(request.method) ? request.method : 'other';
+    const { refusal, isForwarded } = response.locals as RequestOutcome;
+    const openedDoor = (request.user as Principal | undefined)?.door;
+    const refusedDoor = refusal?.fields?.door;
+    this.requests.add(route, method, status, openedDoor ?? refusedDoor ?? NONE);
+    this.durations.observe(route, method, durationMs / 1_000);
+    if (refusal) {
+      if (refusedDoor === undefined) this.flowRefusals.add(refusal.event, refusal.reason);
+      else this.verdicts.add(refusedDoor, refusal.reason);
+    }
+    // A good key for another target came through the door and is refused all the same: one verdict, the last.
+    if (openedDoor !== undefined && openedDoor !== refusedDoor) this.verdicts.add(openedDoor, VALID);
+    if (isForwarded) this.verdicts.add('app', VALID);
+    if (this.log.isOwnDelivery(request)) this.deliveryValidations += 1;
+  }
+}

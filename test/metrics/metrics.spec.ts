@@ -1,0 +1,186 @@
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { eventually } from '../support/eventually.js';
+import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
+import { TestApp, TestClock } from '../support/test-app.js';
+import { createTestDatabase } from '../support/test-database.js';
+import { MetricsServer } from '../../src/metrics/metrics-server.js';
+
+const ON = { METRICS_PORT: '0' };
+
+/** A request is counted just after its caller has the answer. */
+async function once(app: TestApp, isSo: (seen: Scrape) => boolean): Promise<Scrape> {
+  let seen = await scrape(app);
+  await eventually('it is counted', async () => isSo((seen = await scrape(app))));
+  return seen;
+}
+
+describe('/metrics', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ variables: ON });
+  });
+  afterAll(() => app.stop());
+
+  it('answers GET /metrics in the Prometheus format, and nothing else', async () => {
+    const answer = await fetch(metricsUrl(app));
+    expect(answer.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
+    expect(await answer.text()).toContain('# TYPE platform_auth_http_requests_total counter');
+    for (const path of ['', 'x', 'health']) {
+      expect((await fetch(new URL(`/${path}`, metricsUrl(app)))).status).toBe(404);
+    }
+    expect((await fetch(metricsUrl(app), { method: 'POST', body: '{}' })).status).toBe(404);
+  });
+
+  it('is not on the port of the service', async () => {
+    await app.get('/metrics').expect(404);
+  });
+
+  it('prefixes every name', async () => {
+    const { names } = await scrape(app);
+    expect(names.length).toBeGreaterThan(30);
+    expect(names.filter((name) => !name.startsWith('platform_auth_'))).toEqual([]);
+  });
+
+  it('counts requests by the pattern of their route, never by their path', async () => {
+    const user = await app.user();
+    const { access_token } = await user.logsIn();
+    await app.get(`/api/v0/users/${user.id}`).set('Authorization', `Bearer ${access_token}`).expect(200);
+    await app.get('/canary-path?canary=1').expect(404);
+    const labels = { route: '/api/v0/users/:id', method: 'GET', status: '200', door: 'user' };
+    const unknown = { route: 'none', method: 'GET', status: '404', door: 'none' };
+    const seen = await once(app, (now) => now.value('http_requests_total', unknown) === 2);
+    expect(seen.value('http_requests_total', labels)).toBe(1);
+    expect(seen.text).not.toMatch(new RegExp(`canary|${user.id}|${user.email}`));
+  });
+
+  it('counts the paths without /api/v0 with the listed ones', async () => {
+    await app.post('/auth/refresh', { refresh_token: 'no token' }).expect(401);
+    const labels = { route: '/api/v0/auth/refresh', method: 'POST', status: '401', door: 'none' };
+    await once(app, (now) => now.value('http_requests_total', labels) === 1);
+  });
+
+  it('sorts durations into cumulative buckets', async () => {
+    const labels = { route: '/health/live', method: 'GET' };
+    for (let i = 0; i < 3; i += 1) await app.get('/health/live').expect(200);
+    const seen = await once(app, (now) => now.value('http_request_duration_seconds_count', labels) === 3);
+    const buckets = [
+      ...seen.text.matchAll(/seconds_bucket\{le="([^"]+)",route="\/health\/live",method="GET"\} (\d+)/g),
+    ];
+    const counts = buckets.map((match) => Number(match[2]));
+    expect(buckets.at(-1)?.[1]).toBe('+Inf');
+    expect(counts).toEqual(counts.toSorted((a, b) => a - b));
+    expect(counts.at(-1)).toBe(3);
+    expect(seen.value('http_request_duration_seconds_sum', labels)).toBeGreaterThan(0);
+  });
+
+  it('counts unusual methods as one', async () => {
+    await fetch(metricsUrl(app).replace(/\d+\/metrics/, `${portOf(app)}/health`), { method: 'PROPFIND' });
+    const labels = { route: 'none', method: 'other', status: '404', door: 'none' };
+    await once(app, (now) => now.value('http_requests_total', labels) === 1);
+  });
+
+  it('shows the hashing queue, the pool and the event loop', async () => {
+    const seen = await scrape(app);
+    expect(seen.value('hashing_queue_limit')).toBe(100);
+    expect(seen.value('hashing_threads_limit')).toBe(2);
+    expect(seen.value('hashing_queued')).toBe(0);
+    expect(seen.value('database_connections')).toBeGreaterThan(0);
+    expect(seen.value('database_connections_limit')).toBe(10);
+    expect(seen.value('database_requests_waiting')).toBe(0);
+    expect(seen.value('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
+  });
+
+  it('shows how many passwords are hashed and wait', async () => {
+    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
+    try {
+      const logins = Promise.all([1, 2, 3].map((i) => slow.login(`nobody-${i}@example.org`)));
+      await once(slow, (now) => now.value('hashing_running') === 1 && now.value('hashing_queued') === 2);
+      await logins;
+      await once(slow, (now) => now.value('hashing_running') === 0 && now.value('hashing_queued') === 0);
+    } finally {
+      await slow.stop();
+    }
+  });
+
+  it('is off when METRICS_PORT is unset', async () => {
+    const silent = await TestApp.start();
+    try {
+      expect(silent.nest.get(MetricsServer).port).toBeUndefined();
+    } finally {
+      await silent.stop();
+    }
+  });
+
+  it('stops with the application', async () => {
+    const other = await TestApp.start({ variables: ON });
+    const url = metricsUrl(other);
+    await scrape(other);
+    await other.stop();
+    await expect(fetch(url)).rejects.toThrow();
+  });
+
+  it('keeps the counts of each application apart', async () => {
+    const other = await TestApp.start({ variables: ON });
+    try {
+      await other.get('/health/live');
+      const labels = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
+      await once(other, (now) => now.value('http_requests_total', labels) === 1);
+    } finally {
+      await other.stop();
+    }
+  });
+});
+
+describe('live sessions', () => {
+  it('are counted in the database, at most twice a minute', async () => {
+    const clock = new TestClock();
+    const app = await TestApp.start({ variables: ON, clock });
+    try {
+      expect((await scrape(app)).value('live_sessions')).toBe(0);
+      const user = await app.user();
+      const { refresh_token } = await user.logsIn();
+      await user.logsIn();
+      expect((await scrape(app)).value('live_sessions')).toBe(0);
+      clock.advance({ seconds: 30 });
+      expect((await scrape(app)).value('live_sessions')).toBe(2);
+      await app.logout(refresh_token).expect(204);
+      clock.advance({ seconds: 30 });
+      expect((await scrape(app)).value('live_sessions')).toBe(1);
+      clock.advance({ days: 15 });
+      expect((await scrape(app)).value('live_sessions')).toBe(0);
+    } finally {
+      await app.stop();
+    }
+  });
+
+  it.each(['cut off', 'silent'])('are missing, and nothing else is, while the database is %s', async (outage) => {
+    const database = await createTestDatabase();
+    const proxy = await TcpProxy.before(database.url);
+    const clock = new TestClock();
+    const app = await TestApp.start({ variables: ON, clock, database: { ...database, url: proxy.url } });
+    try {
+      expect((await scrape(app)).value('live_sessions')).toBe(0);
+      if (outage === 'silent') proxy.blackHole(true);
+      else await proxy.close();
+      clock.advance({ minutes: 1 });
+      const seen = await scrape(app);
+      expect(seen.value('live_sessions')).toBeUndefined();
+      expect(seen.value('hashing_queue_limit')).toBe(100);
+      if (outage === 'silent') proxy.blackHole(false);
+      else await proxy.open();
+      await eventually('it is counted again', async () => {
+        clock.advance({ minutes: 1 });
+        return (await scrape(app)).value('live_sessions') === 0;
+      });
+    } finally {
+      await app.stop();
+      await proxy.close();
+      await database.drop();
+    }
+  });
+});
+
+function portOf(app: TestApp): number {
+  return (app.server.address() as { port: number }).port;
+}

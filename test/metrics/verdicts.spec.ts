@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { eventually } from '../support/eventually.js';
+import { scrape } from '../support/scrape.js';
+import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+
+describe('verdicts', () => {
+  let app: TestApp;
+
+  beforeEach(async () => {
+    app = await TestApp.start({ variables: { METRICS_PORT: '0' } });
+  });
+  afterEach(() => app.stop());
+
+  const verdicts = async (): Promise<Record<string, number>> => {
+    const { text } = await scrape(app);
+    const samples = text.matchAll(/^platform_auth_verdicts_total\{door="(\w+)",reason="(\w+)"\} (\d+)/gm);
+    return Object.fromEntries([...samples].map(([, door, reason, count]) => [`${door} ${reason}`, Number(count)]));
+  };
+
+  const become = async (expected: Record<string, number>): Promise<void> => {
+    const all = { 'user valid': 0, 'app valid': 0, 'node valid': 0, 'admin valid': 0, ...expected };
+    let seen = {};
+    await eventually('all is counted', async () => {
+      seen = await verdicts();
+      return Object.values(seen).length >= Object.values(all).length && sum(seen) >= sum(all);
+    });
+    expect(seen).toEqual(all);
+  };
+  const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((a, b) => a + b, 0);
+
+  it('start at zero, so that the first is a rise', async () => {
+    await become({});
+  });
+
+  it('name the reason that no caller is told', async () => {
+    const service = await app.service();
+    const { appId } = service;
+    await app.validateApp(service.headers).expect(200);
+    await app.validateApp({ 'X-Platform-App-Id': appId, 'X-Platform-App-Key': 'wrong' }).expect(401);
+    await app.validateApp({ 'X-Platform-App-Id': randomUUID(), 'X-Platform-App-Key': 'wrong' }).expect(401);
+    await app.admin.delete(`/app-credentials/${appId}`).expect(204);
+    await app.validateApp(service.headers).expect(401);
+    await become({ 'app valid': 1, 'app wrong_key': 1, 'app unknown': 1, 'app revoked': 1, 'admin valid': 2 });
+  });
+
+  it('are one each: a good key for another target is refused, not valid as well', async () => {
+    const service = await app.service('ocr', 'recipes');
+    await app.validateApp(service.headers, { target: 'speech' }).expect(401);
+    await become({ 'app other_target': 1, 'admin valid': 1 });
+  });
+
+  it('are two where two credentials were looked at', async () => {
+    const [service, node] = [await app.service(), await app.node()];
+    await app.validateNode(node.header).set(service.headers).expect(200);
+    await app.validateNode(`${node.nodeId}:wrong`).set(service.headers).expect(401);
+    await app.validateNode(node.header).set({ ...service.headers, 'X-Platform-App-Key': 'wrong' });
+    await become({ 'node valid': 1, 'node wrong_key': 1, 'app valid': 2, 'app wrong_key': 1, 'admin valid': 2 });
+  });
+
+  it('are none where nobody could look', async () => {
+    const node = await app.node();
+    await app.database.query('ALTER TABLE nodes RENAME TO gone');
+    expect((await app.validateNode(node.header)).status).toBeGreaterThanOrEqual(500);
+    await app.database.query('ALTER TABLE gone RENAME TO nodes');
+    await app.validateNode(node.header).expect(200);
+    await become({ 'node valid': 1, 'admin valid': 1 });
+  });
+
+  it('cover users and operators', async () => {
+    const { access_token } = await (await app.user()).logsIn();
+    await app.me(access_token).expect(200);
+    await app.me('no token').expect(401);
+    await app.get('/api/v0/users/me').expect(401);
+    await app.get('/api/v0/admin/users').set('X-Admin-Key', `${ADMIN_KEY}x`).expect(401);
+    await become({ 'user valid': 1, 'user not_accepted': 1, 'user no_credential': 1, 'admin wrong_key': 1 });
+  });
+
+  it('of logins and refreshes are counted by event', async () => {
+    const user = await app.user();
+    await app.login(user.email, 'not the password').expect(401);
+    await app.login('nobody@example.org').expect(401);
+    await app.refresh('no token').expect(401);
+    const count = async (event: string, reason: string): Promise<number | undefined> =>
+      (await scrape(app)).value('flow_refusals_total', { event, reason });
+    await eventually('all is counted', async () => (await count('session.refresh.refused', 'malformed')) === 1);
+    expect(await count('user.login.failed', 'wrong_password')).toBe(1);
+    expect(await count('user.login.failed', 'unknown')).toBe(1);
+  });
+});
+
+describe('the log shipper', () => {
+  it('is watched: its state, what waits, and what the console got instead', async () => {
+    const app = await TestApp.start({
+      variables: { METRICS_PORT: '0', LOG_LEVEL: 'info', LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs' },
+    });
+    try {
+      expect((await scrape(app)).value('log_delivering')).toBe(1);
+      await app.get('/health/live');
+      await eventually('it breaks', async () => (await scrape(app)).value('log_delivering') === 0);
+      expect((await scrape(app)).value('log_lines_undelivered_total')).toBeGreaterThan(0);
+    } finally {
+      await app.stop();
+    }
+  });
+
+  it('has the validations of its deliveries counted, whatever they come to', async () => {
+    const first = await TestApp.start();
+    const service = await first.service('auth', 'logging');
+    const own = { LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs', LOGGING_APP_ID: service.appId };
+    const app = await TestApp.start({ database: first.database, variables: { METRICS_PORT: '0', ...own } });
+    try {
+      await app.validateApp(service.headers).expect(200);
+      await app.validateApp({ ...service.headers, 'X-Platform-App-Key': 'wrong' }).expect(401);
+      await app.validateApp((await app.service()).headers).expect(200);
+      await eventually('they are counted', async () => {
+        const { text } = await scrape(app);
+        return /verdicts_total\{door="app",reason="valid"\} 2/.test(text);
+      });
+      expect((await scrape(app)).value('log_delivery_validations_total')).toBe(2);
+    } finally {
+      await app.stop();
+      await first.stop();
+    }
+  });
+});
