@@ -1,0 +1,42 @@
+import { DataSource, type DataSourceOptions } from 'typeorm';
+import { AppCredential } from '../app-credentials/app-credential.entity.js';
+import { APP_KEY_TABLE, AppCredentialsService, type AppKeys } from '../app-credentials/app-credentials.service.js';
+import type { Clock } from '../common/clock.js';
+import { parseEnvironment, type Environment, type Variables } from '../config/environment.js';
+import { KeyStore } from '../credentials/key-store.js';
+import { randomSecret } from '../crypto/secret.js';
+import { requestOptions } from '../database/database-options.js';
+import { Database } from '../database/database.js';
+import { Log } from '../logging/log.js';
+
+/** The app credentials without the service around them. */
+export interface AppKeysAtHand {
+  readonly credentials: AppCredentialsService;
+  readonly dataSource: DataSource;
+  readonly environment: Environment;
+}
+
+/**
+ * Works on the app credentials straight in the database, so that no service need be up. The rules are the service's
+ * own: these are its classes.
+ * @param variables DATABASE_URL, and what else shall differ from the defaults
+ */
+export async function withAppKeys<Result>(
+  variables: Variables,
+  clock: Clock,
+  work: (atHand: AppKeysAtHand) => Promise<Result>,
+): Promise<Result> {
+  // Nothing is signed here, so any key will do; and standard output belongs to the command.
+  const environment = parseEnvironment({ ...variables, SECRET_KEY: randomSecret(), LOG_LEVEL: 'silent' });
+  const options = { ...requestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
+  const dataSource = await new DataSource(options).initialize();
+  try {
+    const repository = dataSource.getRepository(AppCredential);
+    const database = new Database(dataSource);
+    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, clock, new Log(environment));
+    const credentials = new AppCredentialsService(repository, keys, clock);
+    return await work({ credentials, dataSource, environment });
+  } finally {
+    await dataSource.destroy();
+  }
+}
