@@ -3,7 +3,7 @@ import { types } from 'node:util';
 import type { Variables } from '../config/environment.js';
 import { databaseUrlOf, readVariables } from '../config/environment.js';
 import { EnvFile } from './env-file.js';
-import { OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
+import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailed } from './terminal.js';
 
 export type EnvFiles = ReadonlyMap<string, EnvFile>;
@@ -48,4 +48,15 @@ export function needsAdminKey({ name, adminEndpoints }: MappedService): boolean 
 
 export function messageOf(error: unknown): string {
   return types.isNativeError(error) ? error.message : String(error);
+}
+
+/** Names of the variables that the map demands of a service's file. */
+export function demandedVariables(service: MappedService): string[] {
+  return [
+    ...(service.name === OWN_NAME ? ['DATABASE_URL'] : []),
+    ...(needsSecretKey(service) ? ['SECRET_KEY'] : []),
+    ...(needsAdminKey(service) ? ['ADMIN_API_KEY'] : []),
+    ...service.urls.map(({ variable }) => variable),
+    ...service.calls.flatMap((target) => Object.values(credentialVariables(target))),
+  ];
 }
