@@ -11,10 +11,11 @@ const serviceName = z
   .string()
   .regex(/^[A-Za-z][A-Za-z0-9._-]{0,99}$/, 'must be a letter, then letters, digits, dots, dashes or underscores');
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]{0,99}$/, 'must be a variable name, as in LOGGING_SERVICE_URL');
+/** Nothing in it needs quotes in an environment file. */
+const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+(\/[\w.~%/-]*)?$/;
 const address = z
   .string()
-  .regex(/^https?:\/\/[\w.:[\]-]+(\/[\w.~%/-]*)?$/, 'must be an http(s) URL, as in http://127.0.0.1:7701')
-  .refine((url) => URL.canParse(url), 'must be an http(s) URL, as in http://127.0.0.1:7701');
+  .refine((url) => PLAIN_URL.test(url) && URL.canParse(url), 'must be an http(s) URL, as in http://127.0.0.1:7701');
 const place = z
   .string()
   .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, and a path if need be: logging/api/v0/logs');
