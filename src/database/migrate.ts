@@ -1,11 +1,10 @@
-import { Client, DatabaseError } from 'pg';
+import { Client } from 'pg';
 import { DataSource, type MixedList } from 'typeorm';
 import { withAdvisoryLock } from './advisory-lock.js';
 import { migrationOptions } from './database-options.js';
 
 /** Arbitrary, and the same in every replica. */
 const MIGRATION_LOCK = 7_701_001;
-const UNDEFINED_TABLE = '42P01';
 
 /**
  * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do.
@@ -28,7 +27,7 @@ export interface SchemaState {
   readonly pending: string[];
   /** Names that this program does not know: the database was migrated by a newer one. */
   readonly unknown: string[];
-  /** No migration was ever run. */
+  /** There is nothing to read yet. */
   readonly isEmpty: boolean;
 }
 
@@ -38,17 +37,17 @@ export async function schemaState(databaseUrl: string): Promise<SchemaState> {
   client.on('error', () => undefined);
   await client.connect();
   try {
-    const { rows } = await client.query<{ name: string }>('SELECT name FROM migrations');
+    const tables = `SELECT to_regclass('migrations') AS migrations, to_regclass('app_credentials') AS data`;
+    const [found] = (await client.query<Record<'migrations' | 'data', string | null>>(tables)).rows;
+    const { rows } = found?.migrations
+      ? await client.query<{ name: string }>('SELECT name FROM migrations')
+      : { rows: [] };
     const run = rows.map(({ name }) => name);
     return {
       pending: known.filter((name) => !run.includes(name)),
       unknown: run.filter((name) => !known.includes(name)),
-      isEmpty: run.length === 0,
+      isEmpty: !found?.data,
     };
-  } catch (error) {
-    if (error instanceof DatabaseError && error.code === UNDEFINED_TABLE)
-      return { pending: known, unknown: [], isEmpty: true };
-    throw error;
   } finally {
     await client.end();
   }
