@@ -3,7 +3,7 @@ import { sameSecret } from '../crypto/secret.js';
 import { RUN_INIT, servicesOnFile, type Checkup, type Finding } from './doctor.checkup.js';
 import { EnvFile } from './env-file.js';
 import { demandedVariables, messageOf, needsSecretKey, pathOf } from './platform-files.js';
-import { OWN_NAME, type PlatformMap } from './platform-map.js';
+import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 /** Reads what can be read; what cannot is a finding. */
 export function readWhatIsThere(
@@ -85,6 +85,20 @@ export function otherAddresses(checkup: Checkup): Finding[] {
         where,
         what: `${variable} is not what the map says (${url}).`,
         do: 'Correct the map if the file is right, and run init: it writes what the map says.',
+      })),
+  );
+}
+
+/** What is left when a pair leaves the map: init takes nothing out of a file. */
+export function leftCredentials(checkup: Checkup): Finding[] {
+  return servicesOnFile(checkup).flatMap(({ service, file, where }) =>
+    checkup.map.services
+      .filter(({ name }) => !service.calls.includes(name) && file.get(credentialVariables(name).key) !== undefined)
+      .map(({ name }) => ({
+        severity: 'warning',
+        where,
+        what: `It holds ${credentialVariables(name).key}, and the map has no call to ${name}.`,
+        do: 'Take the line out, or add the call to the map.',
       })),
   );
 }

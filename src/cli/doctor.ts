@@ -13,6 +13,7 @@ import {
 import {
   differentSecretKeys,
   fileModes,
+  leftCredentials,
   missingVariables,
   otherAddresses,
   readWhatIsThere,
@@ -28,6 +29,7 @@ const CHECKS: readonly Check[] = [
   weakSecrets,
   differentSecretKeys,
   otherAddresses,
+  leftCredentials,
   outdatedSchema,
   clockSkew,
   refusedPairs,

@@ -45,7 +45,8 @@ function asText(report: InitReport): string {
   if (strays.length > 0) parts.push(`${headingOf(strays, isPlan)}\n${table(['caller', 'target', 'app_id'], strays)}`);
   if (isWhole) parts.push('Files, keys and schema fit the map. Nothing was changed.');
   else if (isPlan) parts.push('This is the plan. Nothing was changed.');
-  else parts.push('Done. Restart the services whose files were written.');
+  else if (changed.length > 0) parts.push('Done. Restart the services whose files were written.');
+  else parts.push('Done.');
   return parts.join('\n\n');
 }
 

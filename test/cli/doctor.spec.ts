@@ -98,6 +98,11 @@ describe('platform-auth doctor', () => {
       [{ severity: 'broken', where: 'ocr.env: ocr → auth', what: expect.stringMatching(/that of recipes → auth/) }],
     ],
     [
+      'a credential that was left in a file',
+      () => platform.edit('mcp', (text) => `${text}OCR_APP_KEY=pa_app_left\n`),
+      [{ severity: 'warning', where: 'mcp.env', what: expect.stringMatching(/^It holds OCR_APP_KEY/) }],
+    ],
+    [
       'a schema that is behind',
       () => platform.database.query('DELETE FROM migrations'),
       [{ severity: 'broken', where: 'database', what: expect.stringMatching(/Migrations are missing: Create/) }],
