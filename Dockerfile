@@ -21,7 +21,7 @@ ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
-COPY package.json ./
+COPY package.json platform.yaml ./
 USER node
 EXPOSE 7701
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \

@@ -2,24 +2,14 @@ import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { provideKeyStore } from '../credentials/provide-key-store.js';
 import { AppCredential } from './app-credential.entity.js';
-import { APP_KEYS, AppCredentialsService } from './app-credentials.service.js';
+import { APP_KEY_TABLE, APP_KEYS, AppCredentialsService } from './app-credentials.service.js';
 import { AppStrategy } from './app.strategy.js';
 import { ValidateAppController } from './validate-app.controller.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([AppCredential])],
   controllers: [ValidateAppController],
-  providers: [
-    provideKeyStore(APP_KEYS, AppCredential, {
-      name: 'app_credentials',
-      door: 'app',
-      auditedAs: 'admin.app_credential',
-      identityColumns: ['caller', 'target'],
-      keyPrefix: 'pa_app_',
-    }),
-    AppCredentialsService,
-    AppStrategy,
-  ],
+  providers: [provideKeyStore(APP_KEYS, AppCredential, APP_KEY_TABLE), AppCredentialsService, AppStrategy],
   exports: [AppCredentialsService],
 })
 export class AppCredentialsModule {}

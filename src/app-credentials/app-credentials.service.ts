@@ -8,6 +8,7 @@ import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
+import type { KeyTable } from '../credentials/key-statements.js';
 import { KeyStore } from '../credentials/key-store.js';
 import { violatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
@@ -20,6 +21,13 @@ export interface AppIdentity {
 /** Injection token of the apps' keys. */
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
+export const APP_KEY_TABLE: KeyTable = {
+  name: 'app_credentials',
+  door: 'app',
+  auditedAs: 'admin.app_credential',
+  identityColumns: ['caller', 'target'],
+  keyPrefix: 'pa_app_',
+};
 
 export interface AppFilter {
   readonly caller: string | undefined;
@@ -84,5 +92,12 @@ export class AppCredentialsService {
       ...(page.after !== undefined && { id: MoreThan(page.after) }),
     };
     return pageOf(await this.credentials.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+  }
+
+  /** @returns what is neither revoked nor expired: at most one for each pair of services */
+  async live(): Promise<AppCredential[]> {
+    const expiry = [IsNull(), MoreThan(this.clock.now())];
+    const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
+    return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
   }
 }

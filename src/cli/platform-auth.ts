@@ -1,6 +1,8 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
 import { InvalidEnvironment } from '../config/environment.js';
+import { doctorCommand } from './doctor.command.js';
+import { initCommand } from './init.command.js';
 import { migrateCommand } from './migrate.command.js';
 import { CommandFailed, say } from './terminal.js';
 
@@ -13,7 +15,8 @@ function program(): Command {
     .option('--json', 'print the result as JSON, for scripts')
     .showHelpAfterError('(--help tells more)')
     .exitOverride();
-  for (const command of [migrateCommand()]) root.addCommand(command.copyInheritedSettings(root));
+  for (const command of [migrateCommand(), initCommand(), doctorCommand()])
+    root.addCommand(command.copyInheritedSettings(root));
   return root;
 }
 

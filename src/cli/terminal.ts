@@ -5,6 +5,8 @@ export interface Output {
   readonly json: boolean;
 }
 
+const PATIENCE_MS = 1_000;
+
 export type Cell = string | number | boolean | null | undefined;
 
 /** The command understood and says no, or what it needed failed: exit code 1. The message says what to do next. */
@@ -30,4 +32,14 @@ export function table<Name extends string>(columns: readonly Name[], rows: reado
   });
   for (const row of rows) grid.push(columns.map((name) => String(row[name] ?? '')));
   return grid.toString();
+}
+
+/** Says on standard error what is being waited for, once the wait is longer than a second. */
+export async function during<Result>(what: string, work: Promise<Result>): Promise<Result> {
+  const timer = setTimeout(() => say(`${what} …`), PATIENCE_MS);
+  try {
+    return await work;
+  } finally {
+    clearTimeout(timer);
+  }
 }

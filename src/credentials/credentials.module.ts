@@ -1,7 +1,7 @@
 import { Global, Module } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import { RevocationFeed } from './revocation-feed.js';
-import { RevocationLease } from './revocation-lease.js';
+import { RevocationLease, SYSTEM_CLOCKS } from './revocation-lease.js';
 
 const MS_PER_SECOND = 1_000;
 
@@ -15,7 +15,7 @@ const MS_PER_SECOND = 1_000;
       useFactory: ({ revocationLeaseMs, outageGraceSeconds }: Environment) =>
         new RevocationLease(
           { leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * MS_PER_SECOND },
-          { monotonic: () => performance.now(), wall: () => Date.now() },
+          SYSTEM_CLOCKS,
         ),
     },
   ],

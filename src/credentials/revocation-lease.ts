@@ -39,6 +39,8 @@ export interface Clocks {
   wall(): number;
 }
 
+export const SYSTEM_CLOCKS: Clocks = { monotonic: () => performance.now(), wall: () => Date.now() };
+
 /**
  * The right to answer from memory. It lasts a fixed time from the moment at which this replica last asked the database
  * what has changed, and got an answer. Whoever revokes waits that time out between the commit and the answer

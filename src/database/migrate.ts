@@ -1,5 +1,6 @@
 import { Client } from 'pg';
-import { DataSource } from 'typeorm';
+import { DataSource, type MixedList } from 'typeorm';
+import { withAdvisoryLock } from './advisory-lock.js';
 import { migrationOptions } from './database-options.js';
 
 /** Arbitrary, and the same in every replica. */
@@ -10,19 +11,48 @@ const MIGRATION_LOCK = 7_701_001;
  * @returns the names of the migrations that were run
  */
 export async function migrate(databaseUrl: string): Promise<string[]> {
-  const lockHolder = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5_000 });
-  // Losing this connection makes a query fail, which is where it is reported.
-  lockHolder.on('error', () => undefined);
-  await lockHolder.connect();
-  try {
-    await lockHolder.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK]);
+  return withAdvisoryLock(databaseUrl, MIGRATION_LOCK, async () => {
     const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
     try {
       return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);
     } finally {
       await dataSource.destroy();
     }
+  });
+}
+
+/** How the schema compares with this program's migrations. Only reads. */
+export interface SchemaState {
+  /** Names of migrations that the database has not seen. */
+  readonly pending: string[];
+  /** Names that this program does not know: the database was migrated by a newer one. */
+  readonly unknown: string[];
+  /** There is nothing to read yet. */
+  readonly isEmpty: boolean;
+}
+
+export async function schemaState(databaseUrl: string): Promise<SchemaState> {
+  const known = namesOf(migrationOptions(databaseUrl).migrations);
+  const client = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5_000 });
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    const tables = `SELECT to_regclass('migrations') AS migrations, to_regclass('app_credentials') AS data`;
+    const [found] = (await client.query<Record<'migrations' | 'data', string | null>>(tables)).rows;
+    const { rows } = found?.migrations
+      ? await client.query<{ name: string }>('SELECT name FROM migrations')
+      : { rows: [] };
+    const run = rows.map(({ name }) => name);
+    return {
+      pending: known.filter((name) => !run.includes(name)),
+      unknown: run.filter((name) => !known.includes(name)),
+      isEmpty: !found?.data,
+    };
   } finally {
-    await lockHolder.end();
+    await client.end();
   }
+}
+
+function namesOf(migrations: MixedList<unknown> | undefined): string[] {
+  return Object.values(migrations ?? []).map((migration) => (migration as { name: string }).name);
 }

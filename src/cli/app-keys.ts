@@ -1,0 +1,53 @@
+import { DataSource, type DataSourceOptions } from 'typeorm';
+import { AppCredential } from '../app-credentials/app-credential.entity.js';
+import {
+  APP_KEY_TABLE,
+  AppCredentialsService,
+  type AppIdentity,
+  type AppKeys,
+} from '../app-credentials/app-credentials.service.js';
+import type { Clock } from '../common/clock.js';
+import { parseEnvironment, type Environment, type Variables } from '../config/environment.js';
+import { CredentialMemory } from '../credentials/credential-memory.js';
+import { KeyStore } from '../credentials/key-store.js';
+import { RevocationLease, SYSTEM_CLOCKS } from '../credentials/revocation-lease.js';
+import { randomSecret } from '../crypto/secret.js';
+import { requestOptions } from '../database/database-options.js';
+import { Database } from '../database/database.js';
+import { Log } from '../logging/log.js';
+
+/** The app credentials without the service around them. */
+export interface AppKeysAtHand {
+  readonly credentials: AppCredentialsService;
+  readonly dataSource: DataSource;
+  readonly environment: Environment;
+}
+
+/**
+ * Works on the app credentials straight in the database, so that no service need be up. The rules are the service's
+ * own: these are its classes.
+ * @param variables DATABASE_URL, and what else shall differ from the defaults
+ */
+export async function withAppKeys<Result>(
+  variables: Variables,
+  clock: Clock,
+  work: (atHand: AppKeysAtHand) => Promise<Result>,
+): Promise<Result> {
+  // Nothing is signed here, so any key will do; and standard output belongs to the command.
+  const environment = parseEnvironment({ ...variables, SECRET_KEY: randomSecret(), LOG_LEVEL: 'silent' });
+  const options = { ...requestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
+  const dataSource = await new DataSource(options).initialize();
+  try {
+    const repository = dataSource.getRepository(AppCredential);
+    const database = new Database(dataSource);
+    // Nothing is verified here, but the replicas of the service may remember what is revoked here.
+    const lease = new RevocationLease({ leaseMs: environment.revocationLeaseMs, outageGraceMs: 0 }, SYSTEM_CLOCKS);
+    const memory = new CredentialMemory<AppIdentity>(lease, 1);
+    const log = new Log(environment);
+    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, memory, lease, clock, log);
+    const credentials = new AppCredentialsService(repository, keys, clock);
+    return await work({ credentials, dataSource, environment });
+  } finally {
+    await dataSource.destroy();
+  }
+}

@@ -1,0 +1,74 @@
+import type { AppCredential } from '../app-credentials/app-credential.entity.js';
+import type { SchemaState } from '../database/migrate.js';
+import type { EnvFile } from './env-file.js';
+import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
+
+/** broken: something is refused, or open to others, now. warning: it works, and will not for ever. */
+export type Severity = 'broken' | 'warning';
+
+/** One thing that the doctor found, and what to do about it. Holds no secret. */
+export interface Finding {
+  readonly severity: Severity;
+  readonly where: string;
+  readonly what: string;
+  readonly do: string;
+}
+
+/** What the database says. */
+export interface DatabaseView {
+  readonly schema: SchemaState;
+  readonly live: readonly AppCredential[];
+  /** How far this machine's clock is ahead of the database's; negative when it is behind. */
+  readonly aheadMs: number;
+}
+
+/** What all checks look at. */
+export interface Checkup {
+  readonly map: PlatformMap;
+  readonly envDir: string;
+  /** Where this service answers. */
+  readonly url: string;
+  readonly now: Date;
+  /** The files that exist and can be read, by service. */
+  readonly files: ReadonlyMap<string, EnvFile>;
+  readonly database: DatabaseView | undefined;
+}
+
+export type Check = (checkup: Checkup) => Finding[] | Promise<Finding[]>;
+
+export const RUN_INIT = 'Run init, then restart the service.';
+
+/** A pair of the map with what the caller's file holds for it. */
+export interface PairOnFile {
+  readonly caller: string;
+  readonly target: string;
+  readonly where: string;
+  readonly file: EnvFile;
+  readonly appId: string | undefined;
+  readonly appKey: string | undefined;
+}
+
+/** @returns each service whose file can be read */
+export function servicesOnFile({ map, files }: Checkup): { service: MappedService; file: EnvFile; where: string }[] {
+  return map.services.flatMap((service) => {
+    const file = files.get(service.name);
+    return file ? [{ service, file, where: `${service.name}.env` }] : [];
+  });
+}
+
+/** @returns each pair of the map whose caller's file can be read */
+export function pairsOnFile(checkup: Checkup): PairOnFile[] {
+  return servicesOnFile(checkup).flatMap(({ service: { name: caller, calls }, file, where }) =>
+    calls.map((target) => {
+      const names = credentialVariables(target);
+      return {
+        caller,
+        target,
+        where: `${where}: ${caller} → ${target}`,
+        file,
+        appId: file.get(names.id),
+        appKey: file.get(names.key),
+      };
+    }),
+  );
+}

@@ -1,0 +1,58 @@
+import { Command, InvalidArgumentError } from 'commander';
+import { Clock } from '../common/clock.js';
+import { httpUrl } from '../config/variable-kinds.js';
+import type { Finding } from './doctor.checkup.js';
+import { diagnose } from './doctor.js';
+import { readPlatformMap } from './platform-map.js';
+import { CommandFailed, print, table, type Output } from './terminal.js';
+
+const TEXT_WIDTH = 72;
+
+interface DoctorOptions extends Output {
+  readonly map: string;
+  readonly envDir: string;
+  readonly url?: string;
+}
+
+/** `platform-auth doctor`: what is wrong with a platform, and what to do about it; see docs/platform.md. */
+export function doctorCommand(): Command {
+  return new Command('doctor')
+    .description('Check files, keys, database and services of a platform. Exit code 1 when something is broken.')
+    .requiredOption('--map <file>', 'the map of the platform: its services and who calls whom')
+    .requiredOption('--env-dir <dir>', 'where the environment files are: one for each service, <service>.env')
+    .option('--url <url>', 'where this service answers, if not at the address in the map', parseUrl)
+    .addHelpText(
+      'after',
+      `
+Changes nothing. The database is that of DATABASE_URL, or else of <dir>/auth.env.
+
+Example:
+  platform-auth doctor --map platform.yaml --env-dir env --url http://127.0.0.1:7701`,
+    )
+    .action(async (_options, command: Command) => {
+      const options = command.optsWithGlobals<DoctorOptions>();
+      const { envDir, url } = options;
+      const findings = await diagnose({ map: readPlatformMap(options.map), envDir, url }, new Clock());
+      print(options, { findings }, asText);
+      const broken = findings.filter(({ severity }) => severity === 'broken').length;
+      if (broken > 0) throw new CommandFailed(`Broken: ${broken}.`);
+    });
+}
+
+function asText({ findings }: { findings: Finding[] }): string {
+  if (findings.length === 0) return 'All is well.';
+  const rows = findings.map((finding) => ({
+    severity: finding.severity,
+    'what is wrong, and what to do': [finding.where, wrapped(finding.what), wrapped(`→ ${finding.do}`)].join('\n'),
+  }));
+  return table(['severity', 'what is wrong, and what to do'], rows);
+}
+
+function wrapped(text: string): string {
+  return text.replace(new RegExp(`(.{1,${TEXT_WIDTH}})(?: |$)`, 'g'), '$1\n').trimEnd();
+}
+
+function parseUrl(text: string): string {
+  if (!httpUrl.safeParse(text).success) throw new InvalidArgumentError('It must be an http(s) URL.');
+  return text;
+}

@@ -1,0 +1,134 @@
+import type { AppCredential } from '../app-credentials/app-credential.entity.js';
+import { addDays, type Clock } from '../common/clock.js';
+import { schemaState } from '../database/migrate.js';
+import { withAppKeys } from './app-keys.js';
+import { pairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
+import type { EnvFile } from './env-file.js';
+import { holdsKey, liveOf } from './init.plan.js';
+import { databaseVariables, messageOf } from './platform-files.js';
+
+const TOLERABLE_SKEW_MS = 2_000;
+/** As long as a used refresh token repeats its answer: from here on clocks decide what is accepted. */
+const HARMFUL_SKEW_MS = 10_000;
+const UNUSED_DAYS = 30;
+const EXPIRY_NOTICE_DAYS = 14;
+
+/** Asks the database. Only reads. */
+export async function viewDatabase(
+  own: EnvFile | undefined,
+  clock: Clock,
+): Promise<{ view: DatabaseView | undefined; findings: Finding[] }> {
+  try {
+    const variables = databaseVariables(own);
+    const schema = await schemaState(variables.DATABASE_URL);
+    const view = await withAppKeys(variables, clock, async ({ credentials, dataSource }) => {
+      const before = clock.now().getTime();
+      const [row] = await dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
+      const middle = (before + clock.now().getTime()) / 2;
+      const live = schema.isEmpty ? [] : await credentials.live();
+      return { schema, live, aheadMs: middle - (row?.now.getTime() ?? middle) };
+    });
+    return { view, findings: [] };
+  } catch (error) {
+    const what = `The database cannot be used: ${messageOf(error)}.`;
+    const remedy = 'Start it, or correct DATABASE_URL in auth.env. What it would have told was not checked.';
+    return { view: undefined, findings: [{ severity: 'broken', where: 'database', what, do: remedy }] };
+  }
+}
+
+export function outdatedSchema({ database }: Checkup): Finding[] {
+  const { pending = [], unknown = [] } = database?.schema ?? {};
+  const findings: Finding[] = [];
+  const where = 'database';
+  if (pending.length > 0)
+    findings.push({
+      severity: 'broken',
+      where,
+      what: `Migrations are missing: ${pending.join(', ')}.`,
+      do: 'Run migrate.',
+    });
+  if (unknown.length > 0)
+    findings.push({
+      severity: 'warning',
+      where,
+      what: `A newer version has migrated it: ${unknown.join(', ')}.`,
+      do: 'Use this program in the version that the service has.',
+    });
+  return findings;
+}
+
+export function clockSkew({ database }: Checkup): Finding[] {
+  const aheadMs = database?.aheadMs ?? 0;
+  if (Math.abs(aheadMs) < TOLERABLE_SKEW_MS) return [];
+  const seconds = Math.round(Math.abs(aheadMs) / 1_000);
+  return [
+    {
+      severity: Math.abs(aheadMs) < HARMFUL_SKEW_MS ? 'warning' : 'broken',
+      where: 'clock',
+      what: `This machine is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} the database.`,
+      do: 'Let both take their time from the same source (NTP): tokens and overlaps end by the clock.',
+    },
+  ];
+}
+
+export function openOverlaps(checkup: Checkup): Finding[] {
+  return pairsOnFile(checkup).flatMap(({ caller, target, where, file }): Finding[] => {
+    const credential = liveOf(checkup.database?.live ?? [], caller, target);
+    if (!credential || !isOverlapOpen(credential, checkup.now)) return [];
+    const until = credential.previousKeyExpiresAt?.toISOString() ?? '';
+    const isDelivered = holdsKey(file, credential);
+    return [
+      {
+        severity: 'warning',
+        where,
+        what: isDelivered
+          ? `The key was rotated and nobody has used the new one yet; the old one works until ${until}.`
+          : `The key was rotated and the file does not hold the new one; the old one works until ${until}.`,
+        do: isDelivered ? `Restart ${caller}, so that it reads its file.` : RUN_INIT,
+      },
+    ];
+  });
+}
+
+export function unusedKeys({ database, now }: Checkup): Finding[] {
+  return (database?.live ?? [])
+    .filter((credential) => isLongUnused(credential, now))
+    .map(({ caller, target, lastUsedAt }) => ({
+      severity: 'warning',
+      where: `${caller} → ${target}`,
+      what: lastUsedAt
+        ? `The key was last used on ${lastUsedAt.toISOString().slice(0, 10)}.`
+        : `The key was never used, in more than ${UNUSED_DAYS} days.`,
+      do: 'If the one does not call the other any more, take the pair out of the map and run init --prune.',
+    }));
+}
+
+export function endingKeys({ database, now }: Checkup): Finding[] {
+  return (database?.live ?? [])
+    .filter(({ expiresAt }) => expiresAt !== null && expiresAt < addDays(now, EXPIRY_NOTICE_DAYS))
+    .map(({ caller, target, expiresAt }) => ({
+      severity: 'warning',
+      where: `${caller} → ${target}`,
+      what: `The credential expires at ${expiresAt?.toISOString() ?? ''}.`,
+      do: 'After that, run init: it mints one that does not expire.',
+    }));
+}
+
+export function strayPairs({ map, database }: Checkup): Finding[] {
+  return (database?.live ?? [])
+    .filter(({ caller, target }) => !map.services.some(({ name, calls }) => name === caller && calls.includes(target)))
+    .map(({ caller, target }) => ({
+      severity: 'warning',
+      where: `${caller} → ${target}`,
+      what: 'A credential lives for a pair that is not in the map.',
+      do: 'Add the pair to the map, or run init --prune.',
+    }));
+}
+
+export function isOverlapOpen({ previousKeyDigest, previousKeyExpiresAt }: AppCredential, now: Date): boolean {
+  return previousKeyDigest !== null && previousKeyExpiresAt !== null && previousKeyExpiresAt > now;
+}
+
+export function isLongUnused({ lastUsedAt, createdAt }: AppCredential, now: Date): boolean {
+  return (lastUsedAt ?? createdAt) < addDays(now, -UNUSED_DAYS);
+}

@@ -1,0 +1,173 @@
+import { readFileSync } from 'node:fs';
+import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
+import { z } from 'zod';
+import { CommandFailed } from './terminal.js';
+
+/** What the map calls the service that this program belongs to. */
+export const OWN_NAME = 'auth';
+const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY'];
+
+const serviceName = z
+  .string()
+  .regex(/^[A-Za-z][A-Za-z0-9._-]{0,99}$/, 'must be a letter, then letters, digits, dots, dashes or underscores');
+const variableName = z.string().regex(/^[A-Z][A-Z0-9_]{0,99}$/, 'must be a variable name, as in LOGGING_SERVICE_URL');
+/** Nothing in it needs quotes in an environment file. */
+const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+(\/[\w.~%/-]*)?$/;
+const address = z
+  .string()
+  .refine((url) => PLAIN_URL.test(url) && URL.canParse(url), 'must be an http(s) URL, as in http://127.0.0.1:7701');
+const place = z
+  .string()
+  .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, and a path if need be: logging/api/v0/logs');
+
+const service = z.strictObject({
+  url: address,
+  calls: z.array(serviceName).default([]),
+  urls: z.record(variableName, place).default({}),
+  admin_endpoints: z.boolean().default(false),
+  verifies_access_tokens: z.boolean().default(false),
+});
+const schema = z.strictObject({ services: z.record(serviceName, service) }).superRefine(refuseContradictions);
+type RawMap = z.output<typeof schema>;
+type Complain = (path: (string | number)[], message: string) => void;
+
+/** One service of the platform, and what its environment file has to hold. */
+export interface MappedService {
+  readonly name: string;
+  readonly url: string;
+  /** Targets for each of which it has a credential. */
+  readonly calls: readonly string[];
+  /** Variables that hold an address. */
+  readonly urls: readonly { readonly variable: string; readonly url: string }[];
+  readonly adminEndpoints: boolean;
+  readonly verifiesAccessTokens: boolean;
+}
+
+/** Who is there, and who calls whom. This service comes first, the others in the order of the file. */
+export interface PlatformMap {
+  readonly services: readonly MappedService[];
+}
+
+/** @returns the names of the variables that hold the credential for a target: `OCR_APP_ID` and `OCR_APP_KEY` */
+export function credentialVariables(target: string): { readonly id: string; readonly key: string } {
+  return { id: `${prefixOf(target)}_APP_ID`, key: `${prefixOf(target)}_APP_KEY` };
+}
+
+/**
+ * @param path of a YAML file
+ * @throws {CommandFailed} naming the line of every mistake
+ */
+export function readPlatformMap(path: string): PlatformMap {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new CommandFailed(`The map ${path} cannot be read: ${(error as Error).message}`);
+  }
+  return parsePlatformMap(text, path);
+}
+
+export function parsePlatformMap(text: string, path: string): PlatformMap {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const unreadable = document.errors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message }));
+  if (unreadable.length > 0) throw unusable(path, unreadable);
+  const parsed = schema.safeParse(document.toJS({ maxAliasCount: 100 }));
+  if (parsed.success) return { services: servicesOf(parsed.data) };
+  const mistakes = parsed.error.issues.flatMap(explain);
+  throw unusable(
+    path,
+    mistakes.map(({ path: at, message }) => ({
+      line: lines.linePos(offsetOf(document, at)).line,
+      message: at.length > 0 ? `${at.join('.')}: ${message}` : message,
+    })),
+  );
+}
+
+function unusable(path: string, mistakes: { line: number; message: string }[]): CommandFailed {
+  const inOrder = mistakes.sort((left, right) => left.line - right.line);
+  return new CommandFailed(
+    `The map is not usable:\n${inOrder.map(({ line, message }) => `  ${path}:${line} ${message}`).join('\n')}`,
+  );
+}
+
+/** A mistake about a key is found at that key. */
+function explain(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string }[] {
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map((key) => ({ path: [...issue.path, key], message: 'is not known here' }));
+  if (issue.code === 'invalid_key')
+    return [{ path: issue.path, message: issue.issues[0]?.message ?? 'is not a good name' }];
+  return [{ path: issue.path, message: issue.message }];
+}
+
+/** Where in the text the last part of the path that exists begins. */
+function offsetOf(document: Document.Parsed, path: PropertyKey[]): number {
+  let node: unknown = document.contents;
+  let offset = 0;
+  for (const step of path) {
+    if (isAlias(node)) node = node.resolve(document);
+    const pair = isMap(node)
+      ? node.items.find(({ key }) => isScalar(key) && String(key.value) === String(step))
+      : undefined;
+    const found: unknown = isSeq(node) ? node.items[Number(step)] : pair?.key;
+    if (!isNode(found)) break;
+    offset = found.range?.[0] ?? offset;
+    node = pair ? pair.value : found;
+  }
+  return offset;
+}
+
+function refuseContradictions({ services }: RawMap, context: z.RefinementCtx): void {
+  const complain: Complain = (path, message) =>
+    context.addIssue({ code: 'custom', path: ['services', ...path], message });
+  if (!Object.hasOwn(services, OWN_NAME)) complain([], `has no ${OWN_NAME}, which is this service itself`);
+  const byPrefix = new Map<string, string>();
+  for (const [name, raw] of Object.entries(services)) {
+    const twin = byPrefix.get(prefixOf(name));
+    if (twin !== undefined) complain([name], `would have the variables of ${twin}: ${prefixOf(name)}_…`);
+    byPrefix.set(prefixOf(name), name);
+    raw.calls.forEach((target, index) => {
+      if (!Object.hasOwn(services, target)) complain([name, 'calls', index], `${target} is no service of this map`);
+      if (target === name) complain([name, 'calls', index], 'a service does not call itself');
+      if (raw.calls.indexOf(target) !== index) complain([name, 'calls', index], `${target} is listed twice`);
+    });
+    const taken = [...OWN_VARIABLES, ...raw.calls.flatMap((target) => Object.values(credentialVariables(target)))];
+    for (const [variable, value] of Object.entries(raw.urls)) {
+      if (!Object.hasOwn(services, placeOf(value).name))
+        complain([name, 'urls', variable], `${placeOf(value).name} is no service of this map`);
+      if (taken.includes(variable)) complain([name, 'urls', variable], 'holds something else already');
+    }
+  }
+}
+
+function servicesOf({ services }: RawMap): MappedService[] {
+  const isOthers = ([name]: [string, unknown]): number => Number(name !== OWN_NAME);
+  return Object.entries(services)
+    .sort((left, right) => isOthers(left) - isOthers(right))
+    .map(([name, raw]) => {
+      const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...placeOf(value) }));
+      const plain = raw.calls
+        .filter((target) => given.every((url) => url.name !== target))
+        .map((target) => ({ variable: `${prefixOf(target)}_URL`, name: target, path: '' }));
+      return {
+        name,
+        url: raw.url,
+        calls: raw.calls,
+        urls: [...plain, ...given].map((url) => ({
+          variable: url.variable,
+          url: (services[url.name]?.url ?? '').replace(/\/$/, '') + url.path,
+        })),
+        adminEndpoints: raw.admin_endpoints,
+        verifiesAccessTokens: raw.verifies_access_tokens,
+      };
+    });
+}
+
+function placeOf(value: string): { name: string; path: string } {
+  const slash = value.indexOf('/');
+  return slash < 0 ? { name: value, path: '' } : { name: value.slice(0, slash), path: value.slice(slash) };
+}
+
+function prefixOf(name: string): string {
+  return name.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
+}

@@ -1,0 +1,132 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { eventually } from '../support/eventually.js';
+import { TestApp } from '../support/test-app.js';
+import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+
+const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
+const BARRIER = 4_711;
+
+describe('platform-auth init as a process', () => {
+  let platform: OwnPlatform;
+
+  beforeEach(async () => {
+    platform = await OwnPlatform.create();
+  });
+
+  afterEach(async () => {
+    await platform.remove();
+  });
+
+  const parameters = (...more: string[]): string[] => [
+    ...[PROGRAM, 'init', '--map', platform.mapPath, '--env-dir', platform.envDir],
+    ...more,
+  ];
+  const environment = () => ({
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', DATABASE_URL: platform.database.url },
+  });
+
+  const run = async (args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> =>
+    new Promise((resolve) => {
+      const child = execFile(process.execPath, args, environment(), (_, stdout, stderr) =>
+        resolve({ code: child.exitCode, stdout, stderr }),
+      );
+    });
+
+  /** Makes whoever changes the credential of a pair wait. */
+  const barrierAt = async (caller: string, target: string) => {
+    const holder = new Client({ connectionString: platform.database.url });
+    await holder.connect();
+    await holder.query('SELECT pg_advisory_lock($1)', [BARRIER]);
+    await holder.query(`
+      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
+      CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON app_credentials FOR EACH ROW
+        WHEN (NEW.caller = '${caller}' AND NEW.target = '${target}') EXECUTE FUNCTION wait()`);
+    const waiting = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
+    return {
+      reached: async () => eventually('init waits', async () => (await platform.database.query(waiting)).length > 0),
+      remove: async () => {
+        await holder.end();
+        await platform.database.query('DROP TRIGGER barrier ON app_credentials; DROP FUNCTION wait()');
+      },
+    };
+  };
+
+  const killAt = async (caller: string, target: string): Promise<void> => {
+    const barrier = await barrierAt(caller, target);
+    const child = spawn(process.execPath, parameters(), { ...environment(), stdio: 'ignore' });
+    await barrier.reached();
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    await barrier.remove();
+  };
+
+  const isWhole = async (): Promise<void> => {
+    expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+    const app = await TestApp.start({ database: platform.database });
+    for (const pair of SPECIFIED_PAIRS) {
+      const [caller, target] = pair.split(' → ') as [string, string];
+      await app.validateApp(platform.headers(caller, target), { target }).expect(200);
+    }
+    await app.stop();
+    expect(actions(await platform.init())).toEqual(['keep']);
+  };
+
+  it('killed between two credentials of one file leaves nothing that the rerun cannot complete', async () => {
+    await run([PROGRAM, 'migrate']);
+    await killAt('recipes', 'ocr');
+    // The row is there and nobody has its key: what was to receive it was never written.
+    expect(await platform.livePairs()).toContain('recipes → auth');
+    expect(existsSync(platform.path('recipes'))).toBe(false);
+    const { code, stdout } = await run([...parameters('--json')]);
+    expect(code).toBe(0);
+    const { pairs } = JSON.parse(stdout) as Awaited<ReturnType<typeof platform.init>>;
+    const action = (caller: string, target: string) =>
+      pairs.find((pair) => pair.caller === caller && pair.target === target)?.action;
+    expect(action('recipes', 'auth')).toBe('rotate');
+    expect(action('ocr', 'auth')).toBe('keep');
+    await isWhole();
+  });
+
+  it('killed while it replaces lost keys leaves the old ones working, and the rerun completes', async () => {
+    await platform.init();
+    const old = platform.headers('recipes', 'auth');
+    platform.edit('recipes', () => '');
+    await killAt('recipes', 'ocr');
+    const app = await TestApp.start({ database: platform.database });
+    await app.validateApp(old, { target: 'auth' }).expect(200);
+    expect((await run(parameters())).code).toBe(0);
+    await app.validateApp(old, { target: 'auth' }).expect(200);
+    await app.stop();
+    await isWhole();
+  });
+
+  it('answers 0 when done, 1 when refused, 2 when called wrongly', async () => {
+    const done = await run(parameters());
+    expect(done).toMatchObject({ code: 0, stderr: '' });
+    expect(done.stdout).toMatch(/Done\. Restart the services/);
+    platform.changeMap(({ services }) => delete services.auth);
+    const refused = await run(parameters());
+    expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/platform\.yaml:\d+ /) });
+    expect(await run([PROGRAM, 'init', '--map', platform.mapPath])).toMatchObject({ code: 2, stdout: '' });
+  });
+
+  it.each(['init', 'doctor'])('%s --help shows an example', async (name) => {
+    const { code, stdout } = await run([PROGRAM, name, '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(new RegExp(`Example:\\n.*platform-auth ${name} --map platform.yaml`));
+  });
+
+  it('doctor answers 1 when something is broken, and prints JSON for scripts', async () => {
+    await platform.init();
+    const args = [PROGRAM, '--json', 'doctor', '--map', platform.mapPath, '--env-dir', platform.envDir];
+    const { code, stdout, stderr } = await run([...args, '--url', 'http://127.0.0.1:9']);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toEqual({ findings: [expect.objectContaining({ severity: 'broken' })] });
+    expect(stderr).toBe('Broken: 1.\n');
+  });
+});

@@ -1,0 +1,242 @@
+import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { init } from '../../src/cli/init.js';
+import { TestApp } from '../support/test-app.js';
+import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+
+describe('platform-auth init', () => {
+  let platform: OwnPlatform;
+
+  beforeEach(async () => {
+    platform = await OwnPlatform.create();
+  });
+
+  afterEach(async () => {
+    await platform.remove();
+  });
+
+  describe('on an empty machine', () => {
+    it('makes the schema, a credential for each pair of the map, and a file for each service', async () => {
+      const report = await platform.init();
+      expect(report.migrations.length).toBeGreaterThan(0);
+      expect(actions(report)).toEqual(['mint']);
+      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+      expect(report.files.every(({ changed }) => changed)).toBe(true);
+      for (const { name } of platform.map.services) expect(statSync(platform.path(name)).mode & 0o777).toBe(0o600);
+    });
+
+    it('gives each service what it needs and no more', async () => {
+      await platform.init();
+      const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
+      expect(names('auth')).toEqual(['ADMIN_API_KEY', 'DATABASE_URL', 'SECRET_KEY']);
+      expect(names('ocr')).toEqual(['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL']);
+      const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
+      expect(names('recipes')).toEqual(['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', ...ofOcr, 'SECRET_KEY']);
+      expect(names('logging')).toEqual(['ADMIN_API_KEY', 'AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL']);
+      expect(platform.variables('ocr').AUTH_URL).toBe('http://127.0.0.1:7701');
+    });
+
+    it('gives the verifiers one SECRET_KEY, and no two services one ADMIN_API_KEY', async () => {
+      await platform.init();
+      const all = (name: string): string[] =>
+        platform.map.services.flatMap((service) => platform.variables(service.name)[name] ?? []);
+      expect(all('SECRET_KEY')).toHaveLength(5);
+      expect(new Set(all('SECRET_KEY')).size).toBe(1);
+      expect(new Set(all('ADMIN_API_KEY')).size).toBe(all('ADMIN_API_KEY').length);
+    });
+
+    it('gives auth a credential for the logging service when the map says that it calls it', async () => {
+      platform.changeMap(({ services }) => {
+        services.auth!.calls = ['logging'];
+        services.auth!.urls = { LOGGING_SERVICE_URL: 'logging/api/v0/logs' };
+      });
+      await platform.init();
+      expect(platform.variables('auth')).toMatchObject({
+        LOGGING_SERVICE_URL: 'http://127.0.0.1:7707/api/v0/logs',
+        LOGGING_APP_ID: expect.stringMatching(/^[0-9a-f-]{36}$/),
+        LOGGING_APP_KEY: expect.stringMatching(/^pa_app_/),
+      });
+      expect(platform.variables('auth')).not.toHaveProperty('LOGGING_URL');
+    });
+
+    it('takes DATABASE_URL from its own file, and keeps that file as it was otherwise', async () => {
+      mkdirSync(platform.envDir);
+      const before = `# ours\nDATABASE_URL="${platform.database.url}" # the one\nLOG_LEVEL=debug\n`;
+      writeFileSync(platform.path('auth'), before);
+      await init({ map: platform.map, envDir: platform.envDir, prune: false, dryRun: false }, platform.clock);
+      const after = readFileSync(platform.path('auth'), 'utf8');
+      expect(after.slice(0, before.length)).toBe(before);
+      expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
+    });
+  });
+
+  describe('run again', () => {
+    it('changes no byte of a file and no row', async () => {
+      await platform.init();
+      const [files, rows] = [platform.snapshot(), await platform.rows()];
+      const report = await platform.init();
+      expect(actions(report)).toEqual(['keep']);
+      expect(report.files.filter(({ changed }) => changed)).toEqual([]);
+      expect(platform.snapshot()).toEqual(files);
+      expect(await platform.rows()).toEqual(rows);
+    });
+
+    it('heals a lost key; the old one works until its overlap ends', async () => {
+      await platform.init();
+      const app = await TestApp.start({ database: platform.database, clock: platform.clock });
+      const old = platform.headers('ocr', 'auth');
+      platform.edit('ocr', (text) => `# mine\n${text.replace(/^AUTH_APP_KEY=.*\n/m, '')}`);
+      const report = await platform.init();
+      expect(report.pairs.filter(({ action }) => action !== 'keep')).toEqual([
+        { caller: 'ocr', target: 'auth', action: 'rotate', app_id: old['X-Platform-App-Id'] },
+      ]);
+      expect(readFileSync(platform.path('ocr'), 'utf8')).toMatch(/^# mine\n/);
+      const target = { target: 'auth' };
+      await app.validateApp(old, target).expect(200);
+      platform.clock.advance({ days: 1, seconds: 1 });
+      await app.validateApp(old, target).expect(401);
+      await app.validateApp(platform.headers('ocr', 'auth'), target).expect(200);
+      await app.stop();
+    });
+
+    it('heals a key that was rotated elsewhere and never reached the file', async () => {
+      await platform.init();
+      const app = await TestApp.start({ database: platform.database, clock: platform.clock });
+      const old = platform.headers('ocr', 'auth');
+      await app.admin.post(`/app-credentials/${old['X-Platform-App-Id']}/rotate`).expect(200);
+      expect(actions(await platform.init()).sort()).toEqual(['keep', 'rotate']);
+      expect(actions(await platform.init())).toEqual(['keep']);
+      await app.validateApp(old, { target: 'auth' }).expect(200);
+      await app.validateApp(platform.headers('ocr', 'auth'), { target: 'auth' }).expect(200);
+      await app.validateApp(old, { target: 'auth' }).expect(401);
+      await app.stop();
+    });
+
+    it('heals a lost id without a new key', async () => {
+      await platform.init();
+      const rows = await platform.rows();
+      const before = platform.variables('ocr');
+      platform.edit('ocr', (text) => text.replace(/^AUTH_APP_ID=.*\n/m, ''));
+      expect(actions(await platform.init())).toEqual(['keep']);
+      expect(platform.variables('ocr')).toEqual(before);
+      expect(await platform.rows()).toEqual(rows);
+    });
+
+    it('mints anew what was revoked, and follows a SECRET_KEY that was changed in its own file', async () => {
+      await platform.init();
+      await platform.database.query(`UPDATE app_credentials SET revoked_at = now() WHERE caller = 'recipes'`);
+      const secretKey = 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
+      platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, `SECRET_KEY=${secretKey}`));
+      const report = await platform.init();
+      expect(report.pairs.flatMap(({ caller, action }) => (action === 'mint' ? caller : []))).toEqual([
+        'recipes',
+        'recipes',
+      ]);
+      expect(platform.variables('recipes').SECRET_KEY).toBe(secretKey);
+      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+    });
+
+    it('closes a file that was open to others, without touching what it holds', async () => {
+      await platform.init();
+      const text = readFileSync(platform.path('mcp'), 'utf8');
+      rmSync(platform.path('mcp'));
+      writeFileSync(platform.path('mcp'), text, { mode: 0o644 });
+      await platform.init();
+      expect(statSync(platform.path('mcp')).mode & 0o777).toBe(0o600);
+      expect(readFileSync(platform.path('mcp'), 'utf8')).toBe(text);
+    });
+  });
+
+  describe('when a pair leaves the map', () => {
+    beforeEach(async () => {
+      await platform.init();
+      platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
+    });
+
+    it('reports it, and lets its key live', async () => {
+      const { strays } = await platform.init();
+      expect(strays).toEqual([{ caller: 'recipes', target: 'ocr', app_id: expect.any(String), revoked: false }]);
+      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+    });
+
+    it('revokes it with --prune, and nothing else', async () => {
+      expect((await platform.init({ prune: true })).strays).toMatchObject([{ revoked: true }]);
+      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS.filter((pair) => pair !== 'recipes → ocr'));
+      expect((await platform.init({ prune: true })).strays).toEqual([]);
+    });
+  });
+
+  describe('--dry-run', () => {
+    it('touches nothing on an empty machine, and says what it would do', async () => {
+      const report = await platform.init({ dryRun: true });
+      expect(report.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
+      expect(actions(report)).toEqual(['mint']);
+      expect(report.migrations.length).toBeGreaterThan(0);
+      expect(existsSync(platform.envDir)).toBe(false);
+      expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
+    });
+
+    it('touches nothing on a platform that needs repair, and its plan is what happens then', async () => {
+      await platform.init();
+      platform.edit('ocr', () => '');
+      platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
+      const [files, rows] = [platform.snapshot(), await platform.rows()];
+      const plan = await platform.init({ dryRun: true, prune: true });
+      expect(platform.snapshot()).toEqual(files);
+      expect(await platform.rows()).toEqual(rows);
+      expect(await platform.init({ prune: true })).toEqual({ ...plan, dry_run: false });
+    });
+  });
+
+  describe('when something is in the way', () => {
+    it.each([
+      ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
+      ['a directory', (path: string) => mkdirSync(path), /no regular file/],
+    ])('refuses %s before it mints anything', async (_, obstruct, expected) => {
+      mkdirSync(platform.envDir);
+      obstruct(platform.path('ocr'));
+      await expect(platform.init()).rejects.toThrow(expected);
+      expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
+    });
+
+    it('refuses a SECRET_KEY that is no secret, without showing it', async () => {
+      mkdirSync(platform.envDir);
+      writeFileSync(platform.path('auth'), 'SECRET_KEY=changeme-changeme-changeme-changeme\n');
+      const failure = await platform.init().catch((error: unknown) => String(error));
+      expect(failure).toMatch(/SECRET_KEY in .*auth\.env looks like a placeholder/);
+      expect(failure).not.toMatch(/changeme/);
+    });
+
+    it('revokes what it minted for a file that cannot be written, and the rerun completes', async () => {
+      mkdirSync(join(platform.envDir, '.recipes.env.tmp'), { recursive: true });
+      await expect(platform.init()).rejects.toThrow(
+        /recipes\.env could not be written[^]*revoked again: recipes → auth, rec/,
+      );
+      const delivered = SPECIFIED_PAIRS.filter((pair) => /^(command-orchestration|ocr) /.test(pair));
+      expect(await platform.livePairs()).toEqual(delivered);
+      expect(existsSync(platform.path('recipes'))).toBe(false);
+      rmdirSync(join(platform.envDir, '.recipes.env.tmp'));
+      const kept = platform.variables('ocr');
+      await platform.init();
+      expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+      expect(platform.variables('ocr')).toEqual(kept);
+      expect(actions(await platform.init())).toEqual(['keep']);
+    });
+  });
+
+  it('takes turns with another run', async () => {
+    const reports = await Promise.all([platform.init(), platform.init(), platform.init()]);
+    expect(reports.map(actions).flat().sort()).toEqual(['keep', 'keep', 'mint']);
+    expect(await platform.rows()).toHaveLength(SPECIFIED_PAIRS.length);
+    expect(actions(await platform.init())).toEqual(['keep']);
+  });
+
+  it('reports no secret', async () => {
+    const told = JSON.stringify(await platform.init());
+    const secrets = platform.map.services.flatMap(({ name }) =>
+      Object.entries(platform.variables(name)).flatMap(([key, value]) => (key.endsWith('_KEY') ? value! : [])),
+    );
+    expect(secrets.length).toBeGreaterThan(SPECIFIED_PAIRS.length);
+    expect(secrets.filter((secret) => told.includes(secret))).toEqual([]);
+  });
+});

@@ -1,0 +1,101 @@
+import { readFileSync } from 'node:fs';
+import { parsePlatformMap, readPlatformMap } from '../../src/cli/platform-map.js';
+import { SHIPPED_MAP, SPECIFIED_PAIRS } from './own-platform.js';
+
+const complaintsAbout = (text: string): string => {
+  try {
+    parsePlatformMap(text, 'map.yaml');
+    return 'none';
+  } catch (error) {
+    return (error as Error).message;
+  }
+};
+
+const GOOD = `services:
+  auth:
+    url: http://127.0.0.1:7701
+  ocr:
+    url: http://127.0.0.1:7705
+    calls:
+      - auth
+`;
+
+describe('the shipped map', () => {
+  const map = readPlatformMap(SHIPPED_MAP);
+
+  it('has every service that the specification names', () => {
+    expect(map.services.map(({ name }) => name).sort()).toEqual(
+      [
+        ...['admin-ui', 'auth', 'command-orchestration', 'configuration', 'logging', 'mcp', 'notification', 'ocr'],
+        ...['recipes', 'settings', 'speech-to-text', 'text-to-speech'],
+      ].sort(),
+    );
+  });
+
+  it('has exactly the calls of its section 5, rule 4', () => {
+    const pairs = map.services.flatMap(({ name, calls }) => calls.map((target) => `${name} → ${target}`));
+    expect(pairs.sort()).toEqual(SPECIFIED_PAIRS);
+  });
+
+  it('tells every service where this one is, so that it can have credentials validated', () => {
+    for (const { name, urls } of map.services.filter(({ name }) => name !== 'auth'))
+      expect({ name, urls }).toMatchObject({
+        urls: expect.arrayContaining([{ variable: 'AUTH_URL', url: 'http://127.0.0.1:7701' }]),
+      });
+  });
+
+  it('delivers the log lines of auth once its commented lines are taken in', () => {
+    const text = readFileSync(SHIPPED_MAP, 'utf8').replace('# calls:', 'calls:').replace('# urls:', 'urls:');
+    expect(parsePlatformMap(text, 'platform.yaml').services[0]).toMatchObject({
+      name: 'auth',
+      calls: ['logging'],
+      urls: [{ variable: 'LOGGING_SERVICE_URL', url: 'http://127.0.0.1:7707/api/v0/logs' }],
+    });
+  });
+});
+
+describe('a map with a mistake', () => {
+  it('is read when it has none', () => {
+    expect(complaintsAbout(GOOD)).toBe('none');
+  });
+
+  it.each([
+    ['text that is no YAML', GOOD.replace('- auth', '- [auth'), /map\.yaml:[78] /],
+    ['a key twice', `${GOOD}  ocr:\n    url: http://x\n`, /map\.yaml:8 .*unique/],
+    ['an unknown key', GOOD.replace('    calls:', '    call:'), /map\.yaml:6 services\.ocr\.call: is not known here/],
+    ['no services', 'servces: {}\n', /map\.yaml:1 /],
+    ['nothing at all', '', /map\.yaml:1 /],
+    [
+      'a call to nobody',
+      GOOD.replace('- auth', '- recipes'),
+      /map\.yaml:7 services\.ocr\.calls\.0: recipes is no serv/,
+    ],
+    ['a call to itself', GOOD.replace('- auth', '- ocr'), /map\.yaml:7 .* does not call itself/],
+    ['a call twice', `${GOOD}      - auth\n`, /map\.yaml:8 services\.ocr\.calls\.1: auth is listed twice/],
+    ['an address that is none', GOOD.replace('http://127.0.0.1:7705', 'ocr:7705'), /map\.yaml:5 services\.ocr\.url: /],
+    ['a line break in an address', GOOD.replace('http://127.0.0.1:7705', '"http://x\\nA=b"'), /map\.yaml:5 /],
+    ['no address', GOOD.replace('    url: http://127.0.0.1:7705\n', ''), /map\.yaml:4 services\.ocr\.url: /],
+    ['a name that is a path', GOOD.replace('  ocr:', '  ../ocr:'), /map\.yaml:4 services\.\.\.\/ocr: must be a letter/],
+    ['no auth', GOOD.replaceAll('auth', 'oauth'), /map\.yaml:1 services: has no auth/],
+    ['a yes that is no boolean', `${GOOD}    admin_endpoints: "yes"\n`, /map\.yaml:8 services\.ocr\.admin_endpoints: /],
+    [
+      'names that share variables',
+      `${GOOD}  OCR:\n    url: http://x\n`,
+      /map\.yaml:8 services\.OCR: would have the var/,
+    ],
+    ['an address of nobody', `${GOOD}    urls:\n      X_URL: x/y\n`, /map\.yaml:9 services\.ocr\.urls\.X_URL: x is no/],
+    ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* holds something else/],
+  ])('names the line of %s', (_, text, expected) => {
+    expect(complaintsAbout(text)).toMatch(expected);
+  });
+
+  it('names every mistake, in the order of the lines', () => {
+    const text = GOOD.replace('http://127.0.0.1:7701', 'nowhere').replace('    calls:', '    call:');
+    expect(complaintsAbout(text).match(/map\.yaml:\d+/g)).toEqual(['map.yaml:3', 'map.yaml:6']);
+  });
+
+  it('follows aliases to where the mistake is written', () => {
+    const text = `${GOOD}  recipes:\n    url: http://127.0.0.1:7706\n    calls: &calls\n      - nobody\n  mcp:\n    url: http://127.0.0.1:7710\n    calls: *calls\n`;
+    expect(complaintsAbout(text).match(/map\.yaml:\d+/g)).toEqual(['map.yaml:11', 'map.yaml:11']);
+  });
+});

@@ -1,0 +1,136 @@
+import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parse as parseVariables } from 'dotenv';
+import { parse, stringify } from 'yaml';
+import { diagnose } from '../../src/cli/doctor.js';
+import type { Finding } from '../../src/cli/doctor.checkup.js';
+import { init, type InitReport, type InitRequest } from '../../src/cli/init.js';
+import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform-map.js';
+import { TestClock } from '../support/test-app.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+// What the commands take from the environment must be what a test gives them.
+delete process.env.DATABASE_URL;
+delete process.env.KEY_OVERLAP_HOURS;
+
+export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
+
+interface RawService {
+  url: string;
+  calls?: string[];
+  urls?: Record<string, string>;
+}
+export interface RawMap {
+  services: Record<string, RawService>;
+}
+
+/** The shipped map over a database and a folder of its own. */
+export class OwnPlatform {
+  readonly clock = new TestClock();
+  readonly envDir: string;
+  readonly mapPath: string;
+
+  private constructor(
+    readonly database: TestDatabase,
+    private readonly folder: string,
+  ) {
+    this.envDir = join(folder, 'env');
+    this.mapPath = join(folder, 'platform.yaml');
+    this.changeMap(() => undefined, SHIPPED_MAP);
+  }
+
+  /** Nothing is there but a map, and a database that is empty. */
+  static async create(): Promise<OwnPlatform> {
+    return new OwnPlatform(await createTestDatabase(), mkdtempSync(join(tmpdir(), 'platform-auth-cli-')));
+  }
+
+  async remove(): Promise<void> {
+    rmSync(this.folder, { recursive: true, force: true });
+    await this.database.drop();
+  }
+
+  get map(): PlatformMap {
+    return parsePlatformMap(readFileSync(this.mapPath, 'utf8'), 'platform.yaml');
+  }
+
+  changeMap(change: (map: RawMap) => void, from = this.mapPath): void {
+    const raw = parse(readFileSync(from, 'utf8')) as RawMap;
+    change(raw);
+    writeFileSync(this.mapPath, stringify(raw));
+  }
+
+  /** Runs init in this process. */
+  async init(options: Partial<InitRequest> = {}): Promise<InitReport> {
+    process.env.DATABASE_URL = this.database.url;
+    try {
+      return await init({ map: this.map, envDir: this.envDir, prune: false, dryRun: false, ...options }, this.clock);
+    } finally {
+      delete process.env.DATABASE_URL;
+    }
+  }
+
+  async diagnose(url?: string, clock = this.clock): Promise<Finding[]> {
+    return diagnose({ map: this.map, envDir: this.envDir, url }, clock);
+  }
+
+  path(service: string): string {
+    return join(this.envDir, `${service}.env`);
+  }
+
+  variables(service: string): Record<string, string | undefined> {
+    return parseVariables(readFileSync(this.path(service)));
+  }
+
+  /** Changes a file as its owner would: by hand. */
+  edit(service: string, change: (text: string) => string): void {
+    writeFileSync(this.path(service), change(readFileSync(this.path(service), 'utf8')));
+  }
+
+  /** The app headers that a service would send, from its file. */
+  headers(caller: string, target: string): Record<string, string> {
+    const names = credentialVariables(target);
+    const variables = this.variables(caller);
+    return { 'X-Platform-App-Id': variables[names.id]!, 'X-Platform-App-Key': variables[names.key]! };
+  }
+
+  /** Every file by name, byte for byte, with its mode and the time of its last change. */
+  snapshot(): Record<string, string> {
+    const names = readdirSync(this.envDir).sort();
+    return Object.fromEntries(
+      names.map((name) => {
+        const { mode, mtimeMs } = lstatSync(join(this.envDir, name));
+        return [name, `${mode & 0o777} ${mtimeMs} ${readFileSync(join(this.envDir, name), 'latin1')}`];
+      }),
+    );
+  }
+
+  /** Every row of the table, to see that none changed. */
+  async rows(): Promise<Record<string, unknown>[]> {
+    return this.database.query('SELECT * FROM app_credentials ORDER BY id');
+  }
+
+  async livePairs(): Promise<string[]> {
+    const rows = await this.database.query<{ caller: string; target: string }>(
+      'SELECT caller, target FROM app_credentials WHERE revoked_at IS NULL ORDER BY caller, target',
+    );
+    return rows.map(({ caller, target }) => `${caller} → ${target}`);
+  }
+}
+
+/** The graph of the specification's section 5, rule 4. */
+export const SPECIFIED_PAIRS = [
+  'command-orchestration → auth',
+  'command-orchestration → notification',
+  'command-orchestration → speech-to-text',
+  'command-orchestration → text-to-speech',
+  'configuration → auth',
+  'logging → auth',
+  'ocr → auth',
+  'recipes → auth',
+  'recipes → ocr',
+];
+
+export function actions(report: InitReport): string[] {
+  return [...new Set(report.pairs.map(({ action }) => action))];
+}

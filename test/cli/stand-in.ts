@@ -1,0 +1,81 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { credentialVariables } from '../../src/cli/platform-map.js';
+
+type FileVariables = Readonly<Record<string, string | undefined>>;
+
+/** A small service of the platform. All that it knows about the others is what its environment file holds. */
+export class StandIn {
+  private variables: FileVariables = {};
+
+  private constructor(
+    readonly name: string,
+    private readonly server: Server,
+  ) {}
+
+  /** Listens; it knows nobody until it has read its file. */
+  static async listen(name: string): Promise<StandIn> {
+    const server = createServer((request, response) => {
+      void standIn.accepts(request).then((isAccepted) => response.writeHead(isAccepted ? 200 : 401).end());
+    });
+    const standIn = new StandIn(name, server);
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    return standIn;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  read(variables: FileVariables): void {
+    this.variables = variables;
+  }
+
+  /** Calls another service as its file says. */
+  async call(target: string): Promise<number> {
+    const { id, key } = credentialVariables(target);
+    const url = this.variables[id.replace(/_APP_ID$/, '_URL')]!;
+    return this.present(target, url, { id: this.variables[id], key: this.variables[key] });
+  }
+
+  /** Tries every credential that its file holds, and none, at a service that it has no business with. */
+  async callUninvited(target: string, url: string): Promise<number[]> {
+    const ids = Object.keys(this.variables).filter((name) => name.endsWith('_APP_ID'));
+    const held = ids.map((name) => ({ id: this.variables[name], key: this.variables[name.replace(/ID$/, 'KEY')] }));
+    return Promise.all([...held, { id: undefined, key: undefined }].map((pair) => this.present(target, url, pair)));
+  }
+
+  close(): void {
+    this.server.close();
+    this.server.closeAllConnections();
+  }
+
+  private async present(
+    target: string,
+    url: string,
+    { id, key }: { id: string | undefined; key: string | undefined },
+  ): Promise<number> {
+    const headers = { ...(id && { 'X-Platform-App-Id': id }), ...(key && { 'X-Platform-App-Key': key }) };
+    // This service itself has a route that does what the others do: it validates what it is called with.
+    if (target === 'auth') return validate(url, headers, 'auth');
+    return (await fetch(url, { method: 'POST', headers })).status;
+  }
+
+  /** Forwards what it was called with, and names itself as the target. */
+  private async accepts({ headers }: IncomingMessage): Promise<boolean> {
+    const names = ['x-platform-app-id', 'x-platform-app-key'];
+    const forwarded = names.flatMap((name) => (typeof headers[name] === 'string' ? [[name, headers[name]]] : []));
+    return (await validate(this.variables.AUTH_URL!, Object.fromEntries(forwarded), this.name)) === 200;
+  }
+}
+
+async function validate(authUrl: string, headers: Record<string, string>, target: string): Promise<number> {
+  const answer = await fetch(`${authUrl}/internal/validate-app`, {
+    method: 'POST',
+    headers: { ...headers, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ target }),
+  });
+  await answer.body?.cancel();
+  return answer.status;
+}
