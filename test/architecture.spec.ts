@@ -21,6 +21,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   database: 1,
   http: 1,
   logging: 1,
+  throttling: 1,
   config: 0,
   common: 0,
 };

@@ -13,6 +13,7 @@ import { ApiProblems } from '../access/api-problems.js';
 import { Public } from '../access/require.js';
 import { problems } from '../common/problems.js';
 import { SecurityEvents } from '../logging/security-events.js';
+import { Throttled } from '../throttling/throttled.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import type { Grant } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.request.js';
@@ -32,6 +33,7 @@ export class AuthController {
 
   @Post('register')
   @Public()
+  @Throttled('registration')
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
@@ -44,14 +46,16 @@ export class AuthController {
   @Post('login')
   @HttpCode(200)
   @Public()
-  @ApiProblems(problems.invalidCredentials, problems.hashingBusy)
+  @ApiProblems(problems.invalidCredentials, problems.tooManyRequests, problems.hashingBusy)
   @ApiOperation({
     summary: 'Log in',
-    description: 'An unknown address, a wrong password and a disabled account answer alike.',
+    description:
+      'An unknown address, a wrong password and a disabled account answer alike. Wrong passwords are counted by account ' +
+      'and by address; too many are 429, and then the password is not looked at.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
-    const grant = await this.auth.logIn(email, password);
+    const grant = await this.auth.logIn(email, password, request.ip);
     this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
     return this.tokenPair(grant);
   }
@@ -59,6 +63,7 @@ export class AuthController {
   @Post('refresh')
   @HttpCode(200)
   @Public()
+  @Throttled('refresh')
   @ApiProblems(problems.invalidRefreshToken)
   @ApiOperation({
     summary: 'Exchange a refresh token for a new pair',

@@ -3,6 +3,7 @@ import { refusal } from '../access/doors.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { SessionsService, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
 import type { User } from '../users/user.entity.js';
@@ -23,6 +24,7 @@ export class AuthService {
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
     private readonly accessTokens: AccessTokens,
+    private readonly throttle: LoginThrottle,
     private readonly environment: Environment,
   ) {}
 
@@ -32,9 +34,12 @@ export class AuthService {
     return this.users.register(email, password);
   }
 
-  /** @throws {ProblemException} invalid_credentials, the same for every reason; hashing_busy */
-  async logIn(email: string, password: string): Promise<Grant> {
-    const verdict = await this.users.verifyPassword(email, password);
+  /**
+   * @param address the caller's, for the throttle
+   * @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy
+   */
+  async logIn(email: string, password: string, address: string | undefined): Promise<Grant> {
+    const verdict = await this.throttle.guess(email, address, () => this.users.verifyPassword(email, password));
     if (!verdict.valid) throw loginRefused(verdict);
     const grant = await this.sessions.start(verdict.user.id, verdict.user.email);
     if (!grant) throw loginRefused({ valid: false, reason: 'disabled', userId: verdict.user.id });

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import { z } from 'zod';
+import { limitsOf, limitVariables, type Limits } from './limits.js';
 import {
   flag,
   httpUrl,
@@ -58,6 +59,7 @@ const schema = z
     PURGE_INTERVAL_MINUTES: wholeNumber(1, 10_080).default(15),
     SESSION_KEEP_DAYS: wholeNumber(1, 3_650).default(30),
     CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
+    ...limitVariables,
   })
   .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
@@ -101,6 +103,8 @@ export class Environment {
   readonly purgeIntervalMinutes!: number;
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
+  readonly redisUrl!: string | undefined;
+  readonly limits!: Limits;
 }
 
 /** A start that must not happen; each problem names a variable and never shows its value. */
@@ -154,6 +158,8 @@ export function parseEnvironment(variables: Variables): Environment {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
+    redisUrl: value.REDIS_URL,
+    limits: limitsOf(value),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { DataSourceOptions } from 'typeorm';
 import type { Environment } from '../config/environment.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
+import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -10,7 +11,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     type: 'postgres',
     url: databaseUrl,
     applicationName: 'platform-auth-migrations',
-    migrations: [CreateSchema1763683200000],
+    migrations: [CreateSchema1763683200000, CreateThrottleCounters1763683500000],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
     installExtensions: false,

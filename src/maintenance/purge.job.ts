@@ -5,6 +5,7 @@ import { Environment } from '../config/environment.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
+import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 
 /** Arbitrary, and the same in every replica: whoever holds it purges. */
@@ -20,6 +21,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
     private readonly sessions: SessionsService,
     private readonly nodes: NodesService,
     private readonly appCredentials: AppCredentialsService,
+    private readonly counters: CounterStore,
     private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
@@ -42,7 +44,8 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
       const count =
         (await this.sessions.purge(sessionsBefore, PURGE_LOCK)) +
         (await this.nodes.keys.purge(keysBefore, PURGE_LOCK)) +
-        (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK));
+        (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK)) +
+        (await this.counters.purge(now, PURGE_LOCK));
       if (count > 0) this.log.info('purged', { count });
       return count;
     } catch (error) {

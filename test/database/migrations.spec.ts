@@ -57,11 +57,12 @@ describe('the migrations', () => {
   };
 
   it('run up, down and up again, and end where they began, without drift from the entities', async () => {
-    expect(await migrate(database.url)).toHaveLength(1);
+    const applied = await migrate(database.url);
+    expect(applied.length).toBeGreaterThan(1);
     const before = await schema();
     expect(before.length).toBeGreaterThan(40);
     expect(await drift()).toEqual([]);
-    await dataSource.undoLastMigration();
+    for (let left = applied.length; left > 0; left -= 1) await dataSource.undoLastMigration();
     expect(await schema()).toEqual([]);
     await dataSource.runMigrations();
     expect(await schema()).toEqual(before);
@@ -94,7 +95,7 @@ describe('the migrations', () => {
        UNION SELECT indexname FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'migrations'`,
     );
     expect(
-      names.filter(({ name }) => !/^(users|sessions|nodes|app_credentials)_\w+_?(pkey|key|fkey|idx|check)$/.test(name)),
+      names.filter(({ name }) => !/^(users|sessions|nodes|app_credentials|throttle_counters)_\w+_?(pkey|key|fkey|idx|check)$/.test(name)),
     ).toEqual([]);
   });
 });

@@ -1,0 +1,34 @@
+import {
+  applyDecorators,
+  Injectable,
+  mixin,
+  UseGuards,
+  type CanActivate,
+  type ExecutionContext,
+  type Type,
+} from '@nestjs/common';
+import type { Request, Response } from 'express';
+import { ApiProblems } from '../access/api-problems.js';
+import { problems } from '../common/problems.js';
+import { AddressThrottle, type ThrottledRoute } from './address-throttle.js';
+import { networkOf } from './network-of.js';
+import { rateLimitHeaders } from './too-many-requests.js';
+
+/** Limits how often one address may call a route, whatever comes of it, and documents the 429. */
+export const Throttled = (route: ThrottledRoute) =>
+  applyDecorators(UseGuards(throttleGuard(route)), ApiProblems(problems.tooManyRequests));
+
+function throttleGuard(route: ThrottledRoute): Type<CanActivate> {
+  @Injectable()
+  class ThrottleGuard implements CanActivate {
+    constructor(private readonly throttle: AddressThrottle) {}
+
+    async canActivate(context: ExecutionContext): Promise<boolean> {
+      const http = context.switchToHttp();
+      const { budget, remaining, forMs } = await this.throttle.spend(route, networkOf(http.getRequest<Request>().ip));
+      http.getResponse<Response>().set(rateLimitHeaders(budget, remaining, forMs));
+      return true;
+    }
+  }
+  return mixin(ThrottleGuard);
+}
