@@ -95,7 +95,10 @@ describe('the migrations', () => {
        UNION SELECT indexname FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'migrations'`,
     );
     expect(
-      names.filter(({ name }) => !/^(users|sessions|nodes|app_credentials|throttle_counters)_\w+_?(pkey|key|fkey|idx|check)$/.test(name)),
+      names.filter(
+        ({ name }) =>
+          !/^(users|sessions|nodes|app_credentials|throttle_counters)_\w+_?(pkey|key|fkey|idx|check)$/.test(name),
+      ),
     ).toEqual([]);
   });
 });

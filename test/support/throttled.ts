@@ -13,7 +13,11 @@ export interface Throttled {
 export function expectThrottled({ status, headers, body }: Response): Throttled {
   const { code, type } = body as { code?: string; type?: string };
   const { tooManyRequests } = problems;
-  expect({ status, code, type }).toEqual({ status: 429, code: tooManyRequests.code, type: problemType(tooManyRequests) });
+  expect({ status, code, type }).toEqual({
+    status: 429,
+    code: tooManyRequests.code,
+    type: problemType(tooManyRequests),
+  });
   expect(headers['content-type']).toMatch(/^application\/problem\+json/);
   expect(headers['www-authenticate']).toBeUndefined();
   const policy = /^"([a-z-]+)";q=(\d+);w=(\d+)$/.exec(headers['ratelimit-policy'] ?? '')!;
