@@ -75,6 +75,7 @@ export async function counted<T>(answer: Promise<T>): Promise<T> {
 
 function connect(url: string): Redis {
   const redis = new Redis(url, {
+    keyPrefix: 'platform-auth:',
     connectTimeout: REDIS_TIMEOUT_MS,
     commandTimeout: REDIS_TIMEOUT_MS,
     enableOfflineQueue: false,
