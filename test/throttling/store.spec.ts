@@ -117,10 +117,10 @@ describe('the counters', () => {
       return rows.map(({ name }) => name);
     };
     const job = app.nest.get(PurgeJob);
-    expect(await job.run()).toBe(0);
+    await job.run();
     expect(await names()).toContain('login-account-address.lost');
     clock.advance({ minutes: 61 });
-    expect(await job.run()).toBeGreaterThan(5);
+    await job.run();
     expect(await names()).toEqual(['known-address']);
     clock.advance({ days: 31 });
     await job.run();
