@@ -23,6 +23,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   http: 1,
   logging: 1,
   metrics: 1,
+  throttling: 1,
   config: 0,
   common: 0,
 };

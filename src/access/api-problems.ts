@@ -5,6 +5,20 @@ import { problemBody, type Problem } from '../common/problems.js';
 const PROBLEMS_OF_ROUTE = 'problems';
 const EXAMPLE_REQUEST_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 
+const THROTTLE_HEADERS = {
+  'Retry-After': { description: 'seconds to wait', schema: { type: 'integer' as const, minimum: 1 } },
+  'RateLimit-Policy': {
+    description: 'the limit: q tries in w seconds (draft-ietf-httpapi-ratelimit-headers)',
+    schema: { type: 'string' as const },
+    example: '"refresh";q=600;w=60',
+  },
+  RateLimit: {
+    description: 'what is left of it: r tries, for t seconds',
+    schema: { type: 'string' as const },
+    example: '"refresh";r=0;t=42',
+  },
+};
+
 export class FieldErrorSchema {
   @ApiProperty({ description: 'JSON Pointer (RFC 6901) to the rejected field', example: '/email' })
   pointer!: string;
@@ -65,6 +79,7 @@ function responseOf(ofOneStatus: Problem[]): MethodDecorator {
   return ApiResponse({
     status: first.status,
     description: ofOneStatus.map(({ title }) => title).join('; '),
+    ...(first.status === 429 && { headers: THROTTLE_HEADERS }),
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },

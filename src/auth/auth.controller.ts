@@ -14,6 +14,7 @@ import { Public } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
 import { problems } from '../common/problems.js';
 import { SecurityEvents } from '../logging/security-events.js';
+import { Throttled } from '../throttling/throttled.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import type { Grant } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.request.js';
@@ -33,6 +34,7 @@ export class AuthController {
 
   @Post('register')
   @Public()
+  @Throttled('registration')
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
@@ -45,10 +47,12 @@ export class AuthController {
   @Post('login')
   @HttpCode(200)
   @Public()
-  @ApiProblems(problems.invalidCredentials, problems.hashingBusy)
+  @ApiProblems(problems.invalidCredentials, problems.tooManyRequests, problems.hashingBusy)
   @ApiOperation({
     summary: 'Log in',
-    description: 'An unknown address, a wrong password and a disabled account answer alike.',
+    description:
+      'An unknown address, a wrong password and a disabled account answer alike. Wrong passwords are counted by account ' +
+      'and by address; too many are 429, and then the password is not looked at.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
@@ -60,6 +64,7 @@ export class AuthController {
   @Post('refresh')
   @HttpCode(200)
   @Public()
+  @Throttled('refresh')
   @ApiProblems(problems.invalidRefreshToken)
   @ApiOperation({
     summary: 'Exchange a refresh token for a new pair',

@@ -5,6 +5,7 @@ import { FailedLogins } from '../audit/failed-logins.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { SessionsService, type EndedSession, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
 import type { User } from '../users/user.entity.js';
@@ -23,6 +24,7 @@ export class AuthService {
     private readonly sessions: SessionsService,
     private readonly accessTokens: AccessTokens,
     private readonly failedLogins: FailedLogins,
+    private readonly throttle: LoginThrottle,
     private readonly environment: Environment,
   ) {}
 
@@ -32,9 +34,12 @@ export class AuthService {
     return this.users.register(email, password, actor, 'user.registered');
   }
 
-  /** @throws {ProblemException} invalid_credentials, the same for every reason; hashing_busy */
+  /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */
   async logIn(email: string, password: string, actor: Actor): Promise<Grant> {
-    const verdict = await this.users.verifyPassword(email, password);
+    const { address } = actor;
+    const verdict = await this.throttle.guess(email, address ?? undefined, () =>
+      this.users.verifyPassword(email, password),
+    );
     if (!verdict.valid) throw await this.loginRefused(email, verdict, actor);
     const { id: userId } = verdict.user;
     const grant = await this.sessions.start(userId, verdict.user.email, asUser(actor, userId));

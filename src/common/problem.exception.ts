@@ -12,13 +12,21 @@ export interface RefusalEvent {
 export class ProblemException extends Error {
   readonly errors: readonly FieldError[] | undefined;
   readonly refusal: RefusalEvent | undefined;
+  /** Sent with the answer. */
+  readonly headers: Readonly<Record<string, string>>;
 
   constructor(
     readonly problem: Problem,
-    options: { errors?: readonly FieldError[]; refusal?: RefusalEvent; cause?: unknown } = {},
+    options: {
+      errors?: readonly FieldError[];
+      refusal?: RefusalEvent;
+      headers?: Readonly<Record<string, string>>;
+      cause?: unknown;
+    } = {},
   ) {
     super(problem.code, { cause: options.cause });
     this.errors = options.errors;
     this.refusal = options.refusal;
+    this.headers = options.headers ?? {};
   }
 }

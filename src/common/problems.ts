@@ -154,6 +154,12 @@ export const problems = {
     title: 'The body is not JSON',
     detail: 'Send the body as application/json in UTF-8.',
   },
+  tooManyRequests: {
+    status: 429,
+    code: 'too_many_requests',
+    title: 'Too many tries',
+    detail: 'Wait for as long as Retry-After says. This says nothing about the credential: it was not looked at.',
+  },
   headersTooLarge: {
     status: 431,
     code: 'headers_too_large',

@@ -1,78 +1,14 @@
 import { readFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
-import { z } from 'zod';
-import {
-  flag,
-  httpUrl,
-  passwordBlocklist,
-  postgresUrl,
-  secret,
-  trustProxy,
-  wholeNumber,
-  word,
-} from './variable-kinds.js';
+import type { z } from 'zod';
+import { limitsOf, type Limits } from './limits.js';
+import { postgresUrl } from './variable-kinds.js';
+import { schema } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-const schema = z
-  .object({
-    NODE_ENV: z
-      .enum(['development', 'production', 'test'], { error: 'must be development, production or test' })
-      .default('development'),
-    HOST: word.optional(),
-    PORT: wholeNumber(0, 65_535).default(7701),
-    METRICS_PORT: wholeNumber(0, 65_535).optional(),
-    DATABASE_URL: postgresUrl,
-    DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
-    DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
-    DATABASE_STATEMENT_TIMEOUT_MS: wholeNumber(50, 60_000).default(3_000),
-    SECRET_KEY: secret,
-    ADMIN_API_KEY: secret.optional(),
-    JWT_ISSUER: word.default('platform-auth'),
-    JWT_AUDIENCE: word.optional(),
-    ACCESS_TOKEN_EXPIRE_MINUTES: wholeNumber(1, 525_600).default(15),
-    REFRESH_TOKEN_EXPIRE_DAYS: wholeNumber(1, 3_650).default(14),
-    REFRESH_GRACE_SECONDS: wholeNumber(0, 300).default(10),
-    SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
-    REGISTRATION: z.enum(['open', 'closed'], { error: 'must be open or closed' }).default('open'),
-    BCRYPT_COST: wholeNumber(4, 16).default(12),
-    HASH_THREADS: wholeNumber(1, 128).default(availableParallelism()),
-    HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).default(100),
-    PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
-    PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
-    KEY_OVERLAP_HOURS: wholeNumber(0, 8_760).default(24),
-    REVOCATION_LEASE_MS: wholeNumber(0, 60_000).default(500),
-    OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
-    CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
-    VALIDATE_NODE_REQUIRES_APP: flag,
-    TRUST_PROXY: trustProxy,
-    LOG_LEVEL: z
-      .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
-        error: 'must be fatal, error, warn, info, debug, trace or silent',
-      })
-      .default('info'),
-    LOG_VALIDATIONS: flag,
-    LOGGING_SERVICE_URL: httpUrl.optional(),
-    LOGGING_APP_ID: word.optional(),
-    LOGGING_APP_KEY: word.optional(),
-    HEALTH_TIMEOUT_MS: wholeNumber(50, 60_000).default(1_000),
-    SHUTDOWN_DELAY_MS: wholeNumber(0, 120_000).optional(),
-    SHUTDOWN_DEADLINE_MS: wholeNumber(100, 600_000).default(15_000),
-    PURGE_INTERVAL_MINUTES: wholeNumber(1, 10_080).default(15),
-    SESSION_KEEP_DAYS: wholeNumber(1, 3_650).default(30),
-    CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
-    AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
-  })
-  .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
-    path: ['SHUTDOWN_DELAY_MS'],
-    error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
-  })
-  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
-    path: ['METRICS_PORT'],
-    error: 'must differ from PORT',
-  });
+type Values = z.output<typeof schema>;
 
 /** Everything that can be configured, validated, with its unit in its name. */
 export class Environment {
@@ -117,6 +53,8 @@ export class Environment {
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
   readonly auditRetentionDays!: number;
+  readonly redisUrl!: string | undefined;
+  readonly limits!: Limits;
 }
 
 /** A start that must not happen; each problem names a variable and never shows its value. */
@@ -172,6 +110,14 @@ export function parseEnvironment(variables: Variables): Environment {
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
     shutdownDelayMs: value.SHUTDOWN_DELAY_MS ?? (isProduction ? 2_000 : 0),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
+    ...retentionOf(value),
+    redisUrl: value.REDIS_URL,
+    limits: limitsOf(value),
+  };
+}
+
+function retentionOf(value: Values) {
+  return {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
@@ -179,7 +125,7 @@ export function parseEnvironment(variables: Variables): Environment {
   };
 }
 
-function validated(variables: Variables): z.output<typeof schema> {
+function validated(variables: Variables): Values {
   const isSet = ([, value]: [string, string | undefined]): boolean => value !== undefined && value !== '';
   const parsed = schema.safeParse(Object.fromEntries(Object.entries(variables).filter(isSet)));
   if (parsed.success) return parsed.data;

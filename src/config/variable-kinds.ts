@@ -22,6 +22,13 @@ export const postgresUrl = z
     'must be a PostgreSQL URL: postgresql://user:password@host:5432/database',
   );
 
+export const redisUrl = z
+  .string()
+  .refine(
+    (value) => /^rediss?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
+    'must be a Redis URL: redis://user:password@host:6379/0',
+  );
+
 export const httpUrl = z
   .string()
   .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
@@ -73,3 +80,11 @@ export const trustProxy = z
     if (value === 'true') return 1;
     return /^\d$/.test(value) ? Number(value) : value;
   });
+
+/** `points/seconds`: at most so many in a window of that length. */
+export const rate = z
+  .string()
+  .refine(
+    (value) => /^[1-9]\d{0,6}\/[1-9]\d{0,4}$/.test(value) && Number(value.split('/')[1]) <= 86_400,
+    'must be points/seconds: 1 to 9999999 points in 1 to 86400 seconds',
+  );

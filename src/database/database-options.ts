@@ -3,6 +3,7 @@ import type { Environment } from '../config/environment.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
 import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
 import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
+import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -12,7 +13,12 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     type: 'postgres',
     url: databaseUrl,
     applicationName: 'platform-auth-migrations',
-    migrations: [CreateSchema1763683200000, CreateAuditEvents1763683400000, CreateCredentialChanges1763683600000],
+    migrations: [
+      CreateSchema1763683200000,
+      CreateAuditEvents1763683400000,
+      CreateThrottleCounters1763683500000,
+      CreateCredentialChanges1763683600000,
+    ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
     installExtensions: false,

@@ -37,6 +37,9 @@ export class ProblemFilter implements ExceptionFilter {
     }
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
+    if (error instanceof ProblemException) {
+      for (const [name, value] of Object.entries(error.headers)) response.setHeader(name, value);
+    }
     const errors = error instanceof ProblemException ? error.errors : undefined;
     const body = problemBody(problem, requestIdOf(request), errors);
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
@@ -49,7 +52,7 @@ export class ProblemFilter implements ExceptionFilter {
       this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
     }
     if (problem.status < 500) return;
-    const fields = { request_id: requestIdOf(request), error: errorFields(error) };
+    const fields = { request_id: requestIdOf(request), error: errorFields(causeOf(error)) };
     this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
   }
 }
@@ -63,4 +66,9 @@ function problemOf(error: unknown): Problem {
 
 function statusOf(error: unknown): number {
   return error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 500;
+}
+
+/** What made us answer with a problem says more to the operator than the problem does. */
+function causeOf(error: unknown): unknown {
+  return error instanceof ProblemException ? (error.cause ?? error) : error;
 }

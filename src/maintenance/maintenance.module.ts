@@ -1,12 +1,13 @@
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { AuditJob } from './audit.job.js';
 import { PurgeJob } from './purge.job.js';
 
 @Module({
-  imports: [TokensModule, NodesModule, AppCredentialsModule],
+  imports: [TokensModule, NodesModule, AppCredentialsModule, ThrottlingModule],
   providers: [PurgeJob, AuditJob],
   exports: [PurgeJob, AuditJob],
 })

@@ -6,6 +6,7 @@ import { Environment } from '../config/environment.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
+import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 
 /** Arbitrary, and the same in every replica: whoever holds it purges. */
@@ -24,6 +25,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
     private readonly nodes: NodesService,
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
+    private readonly counters: CounterStore,
     private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
@@ -37,7 +39,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
     clearInterval(this.timer);
   }
 
-  /** @returns how many rows were deleted; 0 also when another replica is at it or the database cannot be used */
+  /** @returns how many sessions and keys were deleted; 0 also when another replica is at it or the database cannot be used */
   async run(): Promise<number> {
     const now = this.clock.now();
     const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
@@ -48,6 +50,7 @@ export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
         (await this.nodes.keys.purge(keysBefore, PURGE_LOCK)) +
         (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK));
       await this.revocations.purge(addDays(now, -CHANGES_KEEP_DAYS));
+      await this.counters.purge(now, PURGE_LOCK);
       if (count > 0) this.log.info('purged', { count });
       return count;
     } catch (error) {

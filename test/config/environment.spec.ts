@@ -68,6 +68,11 @@ describe('the configuration', () => {
     ['PASSWORD_BLOCKLIST', '/there/is/no/such/file'],
     ['LOGGING_SERVICE_URL', 'ftp://logs'],
     ['SHUTDOWN_DELAY_MS', '20000'],
+    ...['10', '0/900', '10/0', '10/86401', '-1/900', '1e3/900', '10 / 900'].map((value): [string, string] => [
+      'LOGIN_LIMIT_PER_ACCOUNT',
+      value,
+    ]),
+    ['REDIS_URL', 'http://user:hunter2@localhost'],
   ])('refuses %s=%p by its name, without its value', (name, value) => {
     const message = refusalOf({ [name]: value });
     expect(message).toContain(name);
@@ -91,7 +96,8 @@ describe('the configuration', () => {
 
   it('is explained, variable by variable, in .env.example and in the README', () => {
     const root = join(import.meta.dirname, '../..');
-    const source = readFileSync(join(root, 'src/config/environment.ts'), 'utf8');
+    const read = (file: string): string => readFileSync(join(root, 'src/config', file), 'utf8');
+    const source = read('variables.ts') + read('limits.ts');
     const names = [...source.matchAll(/^ {2,4}([A-Z][A-Z_]+): /gm)].map((match) => match[1]!);
     expect(names.length).toBeGreaterThan(30);
     for (const file of ['.env.example', 'README.md']) {

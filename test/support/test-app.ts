@@ -26,6 +26,12 @@ export const VARIABLES: Variables = {
   // Every revocation waits it out.
   REVOCATION_LEASE_MS: '100',
   LOG_LEVEL: 'silent',
+  // Many people, one address. The tests of the throttles set limits of their own.
+  LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000000/60',
+  LOGIN_LIMIT_PER_ACCOUNT: '1000000/60',
+  LOGIN_LIMIT_PER_ADDRESS: '1000000/60',
+  REGISTRATION_LIMIT_PER_ADDRESS: '1000000/60',
+  REFRESH_LIMIT_PER_ADDRESS: '1000000/60',
 };
 
 /** A clock that a test moves by hand. */

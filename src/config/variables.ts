@@ -1,0 +1,73 @@
+import { availableParallelism } from 'node:os';
+import { z } from 'zod';
+import { limitVariables } from './limits.js';
+import {
+  flag,
+  httpUrl,
+  passwordBlocklist,
+  postgresUrl,
+  secret,
+  trustProxy,
+  wholeNumber,
+  word,
+} from './variable-kinds.js';
+
+/** Every variable: what it may be, and what it is when it is not set. */
+export const schema = z
+  .object({
+    NODE_ENV: z
+      .enum(['development', 'production', 'test'], { error: 'must be development, production or test' })
+      .default('development'),
+    HOST: word.optional(),
+    PORT: wholeNumber(0, 65_535).default(7701),
+    METRICS_PORT: wholeNumber(0, 65_535).optional(),
+    DATABASE_URL: postgresUrl,
+    DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
+    DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
+    DATABASE_STATEMENT_TIMEOUT_MS: wholeNumber(50, 60_000).default(3_000),
+    SECRET_KEY: secret,
+    ADMIN_API_KEY: secret.optional(),
+    JWT_ISSUER: word.default('platform-auth'),
+    JWT_AUDIENCE: word.optional(),
+    ACCESS_TOKEN_EXPIRE_MINUTES: wholeNumber(1, 525_600).default(15),
+    REFRESH_TOKEN_EXPIRE_DAYS: wholeNumber(1, 3_650).default(14),
+    REFRESH_GRACE_SECONDS: wholeNumber(0, 300).default(10),
+    SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
+    REGISTRATION: z.enum(['open', 'closed'], { error: 'must be open or closed' }).default('open'),
+    BCRYPT_COST: wholeNumber(4, 16).default(12),
+    HASH_THREADS: wholeNumber(1, 128).default(availableParallelism()),
+    HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).default(100),
+    PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
+    PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
+    KEY_OVERLAP_HOURS: wholeNumber(0, 8_760).default(24),
+    REVOCATION_LEASE_MS: wholeNumber(0, 60_000).default(500),
+    OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
+    CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
+    VALIDATE_NODE_REQUIRES_APP: flag,
+    TRUST_PROXY: trustProxy,
+    LOG_LEVEL: z
+      .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
+        error: 'must be fatal, error, warn, info, debug, trace or silent',
+      })
+      .default('info'),
+    LOG_VALIDATIONS: flag,
+    LOGGING_SERVICE_URL: httpUrl.optional(),
+    LOGGING_APP_ID: word.optional(),
+    LOGGING_APP_KEY: word.optional(),
+    HEALTH_TIMEOUT_MS: wholeNumber(50, 60_000).default(1_000),
+    SHUTDOWN_DELAY_MS: wholeNumber(0, 120_000).optional(),
+    SHUTDOWN_DEADLINE_MS: wholeNumber(100, 600_000).default(15_000),
+    PURGE_INTERVAL_MINUTES: wholeNumber(1, 10_080).default(15),
+    SESSION_KEEP_DAYS: wholeNumber(1, 3_650).default(30),
+    CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
+    AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
+    ...limitVariables,
+  })
+  .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
+    path: ['SHUTDOWN_DELAY_MS'],
+    error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
+  })
+  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
+    path: ['METRICS_PORT'],
+    error: 'must differ from PORT',
+  });

@@ -1,0 +1,58 @@
+import { networkOf } from '../../src/throttling/network-of.js';
+import { TestApp } from '../support/test-app.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+
+const LIMIT = 3;
+const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
+const EMAIL = 'nobody@example.org';
+
+describe('the address that counts', () => {
+  it.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['2001:db8:0:7::1', '2001:db8:0:7::/64'],
+    ['2001:0DB8:0000:0007:ffff::2', '2001:db8:0:7::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['1:2:3:4:5:6:7:8', '1:2:3:4::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['not an address', 'unknown'],
+    ['', 'unknown'],
+    [undefined, 'unknown'],
+  ])('of %p is %s', (address, network) => {
+    expect(networkOf(address)).toBe(network);
+  });
+
+  const tryFrom = (app: TestApp, addresses: string[]) =>
+    Promise.all(addresses.map((address) => app.login(EMAIL).set('X-Forwarded-For', address)));
+
+  it('is not the one that a caller forges, who neither evades a limit so nor writes into the log', async () => {
+    const app = await TestApp.start({ variables: LIMITS });
+    const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}`);
+    expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    const refreshes = forged.map((address) => app.refresh('unknown').set('X-Forwarded-For', address));
+    expect(countByStatus(await Promise.all(refreshes))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(app.log.events('user.login.throttled')).toHaveLength(20 - LIMIT);
+    expect(JSON.stringify(app.log.lines)).not.toContain('203.0.113');
+    await app.stop();
+  });
+
+  it('is the one that the trusted proxy saw, whatever was forged before it', async () => {
+    const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
+    const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}, 198.51.100.1`);
+    expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(countByStatus(await tryFrom(app, ['198.51.100.2']))).toEqual({ 401: 1 });
+    expect(app.log.events('user.login.throttled')[0]).toMatchObject({ address: '198.51.100.1' });
+    expect(JSON.stringify(app.log.lines)).not.toContain('203.0.113');
+    await app.stop();
+  });
+
+  it('is the /64 of an IPv6 address', async () => {
+    const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
+    const neighbours = Array.from({ length: 20 }, (_, index) => `2001:db8:0:7:${index}::1`);
+    expect(countByStatus(await tryFrom(app, neighbours))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(countByStatus(await tryFrom(app, ['2001:db8:0:8::1']))).toEqual({ 401: 1 });
+    expectThrottled(await app.login(EMAIL).set('X-Forwarded-For', '2001:db8:0:7::'));
+    await app.stop();
+  });
+});

@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto';
+import type { OpenAPIObject } from '@nestjs/swagger';
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { PASSWORD, TestApp } from '../support/test-app.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+
+const LIMIT = 6;
+
+describe('registrations and refreshes', () => {
+  let one: TestApp;
+  let two: TestApp;
+
+  beforeEach(async () => {
+    const variables = {
+      TRUST_PROXY: '1',
+      REGISTRATION_LIMIT_PER_ADDRESS: `${LIMIT}/3600`,
+      REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/60`,
+    };
+    one = await TestApp.start({ variables });
+    two = await TestApp.start({ variables, database: one.database });
+  });
+
+  afterEach(async () => {
+    await two.stop();
+    await one.stop();
+  });
+
+  const register = (app: TestApp, address: string, email = `${randomUUID()}@example.org`) =>
+    app.post('/api/v0/auth/register', { email, password: PASSWORD }).set('X-Forwarded-For', address);
+  const eachInTurn = <Answer>(times: number, act: (app: TestApp) => PromiseLike<Answer>): Promise<Answer[]> =>
+    Promise.all(Array.from({ length: times }, (_, index) => act(index % 2 ? one : two)));
+
+  it('are as many from one address as it is allowed, over all replicas', async () => {
+    const registrations = await eachInTurn(50, (app) => register(app, '192.0.2.1'));
+    expect(countByStatus(registrations)).toEqual({ 201: LIMIT, 429: 50 - LIMIT });
+    const refused = expectThrottled(registrations.find(({ status }) => status === 429)!);
+    expect(refused).toMatchObject({ policy: 'registration', points: LIMIT, windowSeconds: 3_600 });
+    const refreshes = await eachInTurn(50, (app) => app.refresh('unknown').set('X-Forwarded-For', '192.0.2.1'));
+    expect(countByStatus(refreshes)).toEqual({ 401: LIMIT, 429: 50 - LIMIT });
+    await register(one, '192.0.2.2').expect(201);
+    expectProblem(await one.refresh('unknown').set('X-Forwarded-For', '192.0.2.2'), problems.invalidRefreshToken);
+    const events = [...one.log.lines, ...two.log.lines].map(({ event }) => event);
+    for (const event of ['user.registration.throttled', 'session.refresh.throttled'])
+      expect(events.filter((name) => name === event)).toHaveLength(50 - LIMIT);
+  });
+
+  it('are also counted when they come to nothing, and under the short path too', async () => {
+    await register(one, '192.0.2.1', 'taken@example.org').expect(201);
+    for (let left = LIMIT - 1; left > 0; left -= 1)
+      expectProblem(await register(one, '192.0.2.1', 'taken@example.org'), problems.emailTaken);
+    const short = one.post('/auth/register', { email: 'new@example.org', password: PASSWORD });
+    expectThrottled(await short.set('X-Forwarded-For', '192.0.2.1'));
+  });
+
+  it('say at each answer what is left', async () => {
+    const { headers } = await register(one, '192.0.2.1').expect(201);
+    expect(headers['ratelimit-policy']).toBe(`"registration";q=${LIMIT};w=3600`);
+    expect(headers.ratelimit).toMatch(new RegExp(`^"registration";r=${LIMIT - 1};t=3(600|59\\d)$`));
+  });
+
+  it('leave a refused refresh token as good as it was', async () => {
+    const alice = await register(one, '192.0.2.1', 'alice@example.org').expect(201);
+    expect(alice.body).toMatchObject({ email: 'alice@example.org' });
+    const { refresh_token } = (await one.login('alice@example.org')).body as { refresh_token: string };
+    await eachInTurn(LIMIT, (app) => app.refresh('unknown').set('X-Forwarded-For', '192.0.2.1'));
+    expectThrottled(await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.1'));
+    await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.2').expect(200);
+  });
+
+  it('and logins are documented with their 429 and its header fields; no other route is', async () => {
+    const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
+    const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.values(item as Record<string, { responses: Record<string, { headers?: object }> }>).flatMap(
+        ({ responses }) => (responses[429] ? [[path, Object.keys(responses[429].headers ?? {})]] : []),
+      ),
+    );
+    const headers = ['Retry-After', 'RateLimit-Policy', 'RateLimit'];
+    const paths = ['register', 'login', 'refresh'].map((name) => `/api/v0/auth/${name}`);
+    expect(throttled).toEqual(paths.map((path) => [path, headers]));
+  });
+});

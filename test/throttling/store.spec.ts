@@ -1,0 +1,129 @@
+import { Client } from 'pg';
+import { problems } from '../../src/common/problems.js';
+import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { eventually } from '../support/eventually.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { SHORT_WAITS } from '../support/outage.js';
+import { PASSWORD, TestApp, TestClock } from '../support/test-app.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+
+const LIMIT = 3;
+const WRONG = 'not her passphrase';
+const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
+
+describe('the counters', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+
+  const start = async (variables: Record<string, string> = LIMITS): Promise<void> => {
+    app = await TestApp.start({ variables, clock });
+  };
+  const guess = (times: number, email: string, by = app) =>
+    Promise.all(Array.from({ length: times }, () => by.login(email, WRONG)));
+
+  afterEach(async () => {
+    await app.stop();
+  });
+
+  it('that cannot be asked make it 503, neither open nor a verdict', async () => {
+    await start();
+    const alice = await app.user();
+    const { refresh_token } = await alice.logsIn();
+    const sessions = () => app.database.query('SELECT id FROM sessions');
+    const before = await sessions();
+    await app.database.query('ALTER TABLE throttle_counters RENAME TO lost');
+    for (const password of [PASSWORD, WRONG])
+      expectProblem(await app.login(alice.email, password), problems.unavailable);
+    expectProblem(await app.login('nobody@example.org'), problems.unavailable);
+    expectProblem(await app.refresh(refresh_token), problems.unavailable);
+    const registration = { email: 'new@example.org', password: PASSWORD };
+    expectProblem(await app.post('/api/v0/auth/register', registration), problems.unavailable);
+    expect(await sessions()).toEqual(before);
+    expect(app.log.lines.filter(({ error }) => error?.code === '42P01')).toHaveLength(5);
+    await app.database.query('ALTER TABLE lost RENAME TO throttle_counters');
+    await app.refresh(refresh_token).expect(200);
+    await app.login(alice.email).expect(200);
+  });
+
+  it('fail everybody who stands in line at once, and not one after the other', async () => {
+    await start({ ...SHORT_WAITS, ...LIMITS });
+    const holder = new Client({ connectionString: app.database.url });
+    await holder.connect();
+    await holder.query('BEGIN; LOCK TABLE throttle_counters IN ACCESS EXCLUSIVE MODE');
+    // One after the other, 200 waits of 300 ms would take longer than a test may.
+    for (const answer of await guess(200, 'nobody@example.org')) expectProblem(answer, problems.unavailable);
+    await holder.end();
+    expect(countByStatus(await guess(10, 'nobody@example.org'))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
+  });
+
+  it('do not count a login that nobody could judge', async () => {
+    await start({ ...SHORT_WAITS, ...LIMITS });
+    const alice = await app.user();
+    const holder = new Client({ connectionString: app.database.url });
+    await holder.connect();
+    await holder.query('BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE');
+    for (const answer of await guess(10, alice.email)) expectProblem(answer, problems.unavailable);
+    await holder.end();
+    expect(countByStatus(await guess(10, alice.email))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
+  });
+
+  it('start anew when the window is over', async () => {
+    await start({ LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/1' });
+    const email = 'nobody@example.org';
+    expect(expectThrottled((await guess(50, email)).find(({ status }) => status === 429)!)).toEqual({
+      policy: 'login-account-address',
+      points: 2,
+      windowSeconds: 1,
+      retryAfterSeconds: 1,
+    });
+    await eventually('the window is over', async () => (await app.login(email, WRONG)).status === 401);
+  });
+
+  it('are not frozen by a replica whose clock was far ahead', async () => {
+    await start();
+    const other = await TestApp.start({ variables: LIMITS, database: app.database });
+    const email = 'nobody@example.org';
+    await guess(2 * LIMIT, email);
+    expectThrottled(await other.login(email, WRONG));
+    await app.database.query('UPDATE throttle_counters SET expire = expire + 2 * 86400000');
+    await other.stop();
+    const third = await TestApp.start({ variables: LIMITS, database: app.database });
+    const answers = await guess(10, email, third);
+    expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
+    expect(expectThrottled(await third.login(email)).retryAfterSeconds).toBeLessThanOrEqual(900);
+    await third.stop();
+  });
+
+  it('name nobody: a dump does not tell who tried, nor from where', async () => {
+    await start();
+    const alice = await app.user();
+    await alice.logsIn();
+    await guess(5, alice.email);
+    const rows = await app.database.query<{ key: string }>('SELECT * FROM throttle_counters');
+    expect(rows.length).toBeGreaterThan(5);
+    for (const { key } of rows) expect(key).toMatch(/^[a-z.-]+:[\w-]{43}$/);
+    expect(JSON.stringify(rows)).not.toMatch(/127\.0\.0\.1|example/);
+  });
+
+  it('are purged when their window is over, and an address when it is known no more', async () => {
+    await start();
+    const alice = await app.user();
+    await alice.logsIn();
+    await guess(1, 'nobody@example.org');
+    const names = async () => {
+      const rows = await app.database.query<{ name: string }>(
+        "SELECT DISTINCT split_part(key, ':', 1) AS name FROM throttle_counters ORDER BY 1",
+      );
+      return rows.map(({ name }) => name);
+    };
+    const job = app.nest.get(PurgeJob);
+    await job.run();
+    expect(await names()).toContain('login-account-address.lost');
+    clock.advance({ minutes: 61 });
+    await job.run();
+    expect(await names()).toEqual(['known-address']);
+    clock.advance({ days: 31 });
+    await job.run();
+    expect(await names()).toEqual([]);
+  });
+});
