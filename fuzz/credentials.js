@@ -34,13 +34,14 @@ export function badCredentials({ security }) {
   return fc.oneof(
     fc.constant(NONE),
     fc.array(junk, { minLength: 1, maxLength: 3 }).map((headers) => ({ verdict: 'bad', headers })),
-    fc.tuple(schemes, fc.constantFrom('flip', 'cut', 'append'), fc.nat(500)).map(([chosen, change, at]) => ({
-      verdict: 'bad',
-      headers: live(chosen),
-      spoil: { change, at },
-    })),
+    fc
+      .tuple(schemes, fc.constantFrom('flip', 'cut', 'append'), fc.nat(500))
+      .map(([chosen, change, at]) => ({ verdict: 'bad', headers: live(chosen), spoil: { change, at } })),
     schemes.map((chosen) => ({ verdict: 'bad', headers: [...live(chosen), ...live(chosen)] })),
-    schemes.map((chosen) => ({ verdict: 'bad', headers: [...live(chosen), live(chosen)[0].map((text) => text.toUpperCase())] })),
+    schemes.map((chosen) => ({
+      verdict: 'bad',
+      headers: [...live(chosen), live(chosen)[0].map((text) => text.toUpperCase())],
+    })),
     fc.constant({ verdict: 'mixed', headers: Object.values(LIVE) }),
     fc.constantFrom(...Object.values(LIVE)).map((header) => ({ verdict: 'mixed', headers: [header] })),
   );

@@ -1,4 +1,4 @@
-import { leakOfAnswer, SECRET } from './canaries.js';
+import { leakOfAnswer } from './canaries.js';
 
 const PROBLEM = 'application/problem+json';
 /** Answers before any operation is reached: what the parser of HTTP refuses. */
@@ -26,7 +26,8 @@ export class Judge {
       leakOfAnswer(status, head + body) ??
       this.#failureOf(operation, answer) ??
       (status < 400
-        ? (this.#differenceOfSuccess(operation, wire, answer) ?? this.#wronglyAccepted(operation, generated, text, wire))
+        ? (this.#differenceOfSuccess(operation, wire, answer) ??
+          this.#wronglyAccepted(operation, generated, text, wire))
         : this.#differenceOfProblem(operation, wire, answer))
     );
   }
@@ -101,7 +102,7 @@ export class Judge {
     if (text === undefined || text === '') return operation.bodyRequired ? 'there is none' : undefined;
     let value;
     try {
-      value = JSON.parse(text);
+      value = JSON.parse(text.replace(/^\ufeff/, '')); // which a reader may ignore (RFC 8259 §8.1)
     } catch {
       return 'it is no JSON';
     }
@@ -125,7 +126,7 @@ const typeOf = (headers) => String(headers['content-type'] ?? 'none').split(';')
 
 /** The pages for developers are not operations of the document that they show. */
 function isDocumentation(target, status) {
-  return /^\/docs/i.test(target) && [200, 206, 301, 302, 304].includes(status) && !target.includes(SECRET);
+  return /^\/docs/i.test(target) && [200, 206, 301, 302, 304].includes(status);
 }
 
 function isSane(value) {

@@ -21,7 +21,9 @@ export function printCounts({ counts, busy }, { seed, requests, lines, memory })
   }
   console.log(`\nseed ${seed}: ${requests} requests, ${lines} lines of log, ${busy} times 503 hashing_busy`);
   const { before = 'unknown', after = 'unknown' } = memory;
-  console.log(`resident memory: ${before} MB after the warm-up, ${after} MB at the end (allowed: +${MARGIN_MEGABYTES} MB)\n`);
+  console.log(
+    `resident memory: ${before} MB at most while warming up, ${after} MB after a rest (allowed: +${MARGIN_MEGABYTES} MB)\n`,
+  );
 }
 
 /** @returns the exit code */

@@ -1,13 +1,12 @@
 // Requests generated from the service's own OpenAPI document: valid, nearly valid and hostile, over all doors. What must
 // hold and how to read a failure is in docs/fuzzing.md. Loopback only; stops by itself.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Actors } from './actors.js';
 import { LogWatch } from './canaries.js';
 import { ApiDocument } from './document.js';
 import { Judge } from './judge.js';
 import { httpLane, runLane } from './lane.js';
-import { judgeMemory } from './memory.js';
+import { MemoryWatch } from './memory.js';
 import { rawLane } from './raw-http.js';
 import { printCounts, printVerdicts, showProgress } from './report.js';
 import { requestTo, requestToNowhere } from './requests.js';
@@ -24,8 +23,8 @@ const USAGE = `Usage: npm run fuzz -- [--requests N] [--seed S] [--short] [--onl
 
 const SHORT_REQUESTS = 8_000;
 const SHORT_SENDING_MS = 30_000;
-/** Requests before memory is measured for the first time, as a part of all. */
-const WARM_UP = 0.1;
+/** The part of all requests after which the service is warm. */
+const WARM_UP = 0.2;
 /** Malformed HTTP needs a connection each and waits for silence. */
 const RAW_SHARE = 0.2;
 
@@ -43,7 +42,8 @@ function options() {
     const requests = Number(values.requests ?? (values.short ? SHORT_REQUESTS : 100_000));
     const seed = Number(values.seed);
     if (!Number.isSafeInteger(requests) || requests < 1) throw new Error('--requests must be a positive whole number');
-    if (!Number.isInteger(seed) || Math.abs(seed) >= 2 ** 31) throw new Error('--seed must be a whole number of 32 bits');
+    if (!Number.isInteger(seed) || Math.abs(seed) >= 2 ** 31)
+      throw new Error('--seed must be a whole number of 32 bits');
     return { ...values, requests, seed };
   } catch (error) {
     console.error(`${error.message}\n\n${USAGE}`);
@@ -75,15 +75,15 @@ try {
   if (lanes.length === 0) throw new Error(`No lane is named ${only}`);
 
   const verdicts = new Map();
+  const memory = new MemoryWatch(service);
   const warmUp = Math.ceil(requests * WARM_UP);
   await send(lanes, verdicts, { total: warmUp, seed: seed - 1 });
-  const before = await settled();
+  memory.warmedUp();
   await send(lanes, verdicts, { total: requests - warmUp, seed });
-  const memory = await judgeMemory(before, settled);
+  verdicts.set('memory', await memory.judge());
 
   hideProgress();
   verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
-  verdicts.set('memory', memory.wrong);
   verdicts.set('the process', service.hasExited() ? `it died:\n${service.lastLines.join('\n')}` : undefined);
   printCounts(judge, { seed, requests: progress.requests, lines: watch.lines, memory });
   if (only === '' && requests >= SHORT_REQUESTS) verdicts.set('coverage', judge.unreached());
@@ -113,10 +113,4 @@ async function send(all, verdicts, { total, seed: ofPart }) {
     verdicts.set(lane.name, await runLane(lane, { seed: ofPart, runs, timeLimitMs }));
   };
   await Promise.all(all.map(run));
-}
-
-/** @returns what the process holds once it had the time to let go of what it does not need */
-async function settled() {
-  await sleep(short ? 1_000 : 3_000);
-  return service.residentMegabytes();
 }

@@ -31,7 +31,10 @@ export class Client {
           resolve({ status: answer.statusCode, headers: answer.headers, body: Buffer.concat(chunks).toString() });
         });
       });
-      const timer = setTimeout(() => outgoing.destroy(Object.assign(new Error(), { code: 'no answer in time' })), TIMEOUT_MS);
+      const timer = setTimeout(
+        () => outgoing.destroy(Object.assign(new Error(), { code: 'no answer in time' })),
+        TIMEOUT_MS,
+      );
       outgoing.on('error', (error) => {
         clearTimeout(timer);
         resolve({ failure: `no answer: ${error.code ?? error.message}`, answered: outgoing.res !== null });

@@ -63,5 +63,4 @@ function textOf(field, { format, pattern, minLength = 0, maxLength = 60 }) {
   return characters.map((text) => (canary + text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '-'));
 }
 
-const moments = () =>
-  fc.date({ min: new Date('2030-01-01'), max: new Date('2090-01-01'), noInvalidDate: true });
+const moments = () => fc.date({ min: new Date('2030-01-01'), max: new Date('2090-01-01'), noInvalidDate: true });

@@ -15,7 +15,13 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('trust proxy', app.get(Environment).trustProxy);
   app.disable('x-powered-by');
   app.use(requestLog(log), guards.answerHeaders, guards.harden);
-  app.use(guards.refuseDuplicateCredentials, guards.refuseOtherMedia, guards.readJson, guards.refuseHostileJson);
+  app.use(
+    guards.refuseAmbiguousHeaders,
+    guards.refuseHostileQuery,
+    guards.refuseOtherMedia,
+    guards.readJson,
+    guards.refuseHostileJson,
+  );
   app.use(guards.prefixAliases);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));

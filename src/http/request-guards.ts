@@ -13,8 +13,8 @@ const CREDENTIAL_HEADERS = new Set([
   'x-admin-key',
 ]);
 const MAX_DEPTH = 16;
-/** Names that reach the prototype of an object. They are no field of anything. */
-const PROTOTYPE_NAMES = new Set(['__proto__', 'constructor', 'prototype']);
+/** Names that every object knows already, or that reach its prototype. They are no field of anything. */
+const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 
 /** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
 export function answerHeaders(request: Request, response: Response, next: NextFunction): void {
@@ -42,15 +42,33 @@ export function prefixAliases(request: Request, _response: Response, next: NextF
   next();
 }
 
-/** Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. */
-export function refuseDuplicateCredentials(request: Request, _response: Response, next: NextFunction): void {
+/**
+ * Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. A request of
+ * HTTP/1.1 names exactly one host (RFC 9112 §3.2).
+ */
+export function refuseAmbiguousHeaders(request: Request, _response: Response, next: NextFunction): void {
   const { rawHeaders } = request;
   let seen = '';
+  let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
+    if (name === 'host') hosts += 1;
     if (!CREDENTIAL_HEADERS.has(name)) continue;
     if (seen.includes(`${name} `)) throw new ProblemException(problems.duplicateHeader);
     seen += `${name} `;
+  }
+  if (hosts > 1 || (hosts === 0 && request.httpVersion === '1.1'))
+    throw new ProblemException(problems.malformedRequest);
+  next();
+}
+
+/** A parameter that reaches a prototype is dropped on its way to validation, and would pass as if it were not there. */
+export function refuseHostileQuery(request: Request, _response: Response, next: NextFunction): void {
+  const hasQuery = request.url.includes('?');
+  if (hasQuery && Object.keys(request.query).some((name) => PROTOTYPE_NAMES.has(name))) {
+    throw new ProblemException(problems.validationFailed, {
+      errors: [{ pointer: '', detail: 'names a parameter that is not one of this request' }],
+    });
   }
   next();
 }
