@@ -16,7 +16,7 @@ const NONE = { verdict: 'none', headers: [], spoil: undefined };
 const live = (schemes) => Object.keys(schemes).map((scheme) => LIVE[scheme]);
 
 /** Header values hold no line breaks and no characters beyond Latin-1: the client would refuse to send them. */
-// eslint-disable-next-line no-control-regex
+
 export const asHeaderValue = (text) => text.replace(/[^\t\x20-\x7e\x80-\xff]/g, '~').slice(0, 10_000);
 
 /** Live credentials of one of the doors that lead to the operation. */

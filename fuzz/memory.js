@@ -27,8 +27,8 @@ export class MemoryWatch {
   }
 
   /** Lets the service rest until it holds no more than before. @returns what is wrong when it does not */
-  async judge() {
-    for (let rest = 0; rest < MOST_RESTS; rest += 1) {
+  async judge(rests = MOST_RESTS) {
+    for (let rest = 0; rest < rests; rest += 1) {
       await new Promise((resolve) => setTimeout(resolve, REST_MS));
       this.after = this.service.residentMegabytes();
       if (this.after === undefined || this.after <= this.before) return undefined;

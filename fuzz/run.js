@@ -22,9 +22,11 @@ const USAGE = `Usage: npm run fuzz -- [--requests N] [--seed S] [--short] [--onl
   --help        this text`;
 
 const SHORT_REQUESTS = 8_000;
-const SHORT_SENDING_MS = 30_000;
-/** The part of all requests after which the service is warm. */
-const WARM_UP = 0.2;
+const SHORT_SENDING_MS = 35_000;
+const SHORT_RESTS = 5;
+/** After so many requests the service is warm: its code is compiled and its heap has the size that it needs. */
+const WARM_UP_REQUESTS = 4_000;
+const WARM_UP_SHARE = 0.2;
 /** Malformed HTTP needs a connection each and waits for silence. */
 const RAW_SHARE = 0.2;
 
@@ -76,17 +78,18 @@ try {
 
   const verdicts = new Map();
   const memory = new MemoryWatch(service);
-  const warmUp = Math.ceil(requests * WARM_UP);
-  await send(lanes, verdicts, { total: warmUp, seed: seed - 1 });
+  const warmUp = only === '' ? Math.min(requests / 2, Math.max(WARM_UP_REQUESTS, requests * WARM_UP_SHARE)) : 0;
+  const deadline = short ? Date.now() + SHORT_SENDING_MS : Infinity;
+  if (warmUp > 0) await send(lanes, verdicts, { total: warmUp, seed: seed - 1, deadline });
   memory.warmedUp();
-  await send(lanes, verdicts, { total: requests - warmUp, seed });
-  verdicts.set('memory', await memory.judge());
+  await send(lanes, verdicts, { total: requests - warmUp, seed, deadline });
+  if (warmUp > 0) verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
 
   hideProgress();
   verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
   verdicts.set('the process', service.hasExited() ? `it died:\n${service.lastLines.join('\n')}` : undefined);
   printCounts(judge, { seed, requests: progress.requests, lines: watch.lines, memory });
-  if (only === '' && requests >= SHORT_REQUESTS) verdicts.set('coverage', judge.unreached());
+  if (only === '' && progress.requests >= SHORT_REQUESTS / 2) verdicts.set('coverage', judge.unreached());
   process.exitCode = printVerdicts(verdicts);
 } finally {
   hideProgress();
@@ -104,9 +107,9 @@ function lanesOf(document, tools) {
 }
 
 /** Runs all lanes at once, each with its share of the requests. A lane that has failed is not run again. */
-async function send(all, verdicts, { total, seed: ofPart }) {
+async function send(all, verdicts, { total, seed: ofPart, deadline }) {
   const shares = all.reduce((sum, { share = 1 }) => sum + share, 0);
-  const timeLimitMs = short ? SHORT_SENDING_MS : undefined;
+  const timeLimitMs = short ? Math.max(1, deadline - Date.now()) : undefined;
   const run = async (lane) => {
     if (verdicts.get(lane.name)) return;
     const runs = Math.ceil((total * (lane.share ?? 1)) / shares);

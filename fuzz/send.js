@@ -17,8 +17,7 @@ export class Client {
    * @returns `{ status, headers, body }`, or `{ failure }` when there was no answer
    */
   send({ method, target, headers, body, chunked }) {
-    const length = body && !chunked ? [['Content-Length', String(body.length)]] : [];
-    const framing = body && chunked ? [['Transfer-Encoding', 'chunked']] : length;
+    const framing = framingOf(method, body, chunked);
     const flat = [['Host', `127.0.0.1:${this.port}`], ...headers, ...framing].flat();
     return new Promise((resolve) => {
       const options = { port: this.port, host: '127.0.0.1', method, path: target, headers: flat, agent: this.#agent };
@@ -59,6 +58,11 @@ export class Client {
   close() {
     this.#agent.destroy();
   }
+}
+
+function framingOf(method, body, chunked) {
+  if (body) return [chunked ? ['Transfer-Encoding', 'chunked'] : ['Content-Length', String(body.length)]];
+  return /^(GET|HEAD)$/.test(method) ? [] : [['Content-Length', '0']];
 }
 
 /** @returns what a generated request is on the wire, its symbols replaced, and the kinds of credentials it names */
