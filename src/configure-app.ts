@@ -22,7 +22,7 @@ export function configureApp(app: NestExpressApplication): void {
     guards.readJson,
     guards.refuseHostileJson,
   );
-  app.use(guards.prefixAliases);
+  app.use(guards.refuseDotSegments, guards.prefixAliases);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);

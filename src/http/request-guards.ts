@@ -36,6 +36,12 @@ export function harden(request: Request, response: Response, next: NextFunction)
   else hardened(request, response, next);
 }
 
+/** The files of the documentation answer a path that climbs with a redirect, which repeats whatever the query holds. */
+export function refuseDotSegments(request: Request, _response: Response, next: NextFunction): void {
+  if (/^\/docs[^?]*\/(\.|%2e){1,2}(\/|\?|$)/i.test(request.url)) throw new ProblemException(problems.notFound);
+  next();
+}
+
 /** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
 export function prefixAliases(request: Request, _response: Response, next: NextFunction): void {
   if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;

@@ -65,4 +65,13 @@ describe('a hostile request', () => {
   ])('with a %s that the documentation does not meet is a 400, not a failure', async (name, value) => {
     expectProblem(await app.get('/docs/swagger-ui.css').set(name, value), problems.malformedRequest);
   });
+
+  it.each(['/docs/swagger-ui.css/..', '/docs/.', '/DOCS/%2e%2E', '/docs/x/%2e./', '/docs/../docs'])(
+    'to %s is not redirected to what it sent',
+    async (path) => {
+      const answer = await raw(`GET ${path}?hostile HTTP/1.1`, 'Host: a');
+      expect(answer).toMatch(/^HTTP\/1\.1 404 [^]*not_found/);
+      expect(answer).not.toContain('hostile');
+    },
+  );
 });
