@@ -1,5 +1,5 @@
-/** The engine gives memory back when it likes, not when it could; a leak of 1 KB in each of 100,000 requests is more. */
-export const MARGIN_MEGABYTES = 64;
+/** With a small heap the engine holds what it needs. A leak of half a KB in each of 100,000 requests is more than this. */
+export const MARGIN_MEGABYTES = 32;
 const SAMPLE_MS = 250;
 const REST_MS = 1_000;
 const MOST_RESTS = 15;
