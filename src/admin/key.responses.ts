@@ -1,5 +1,5 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsInt, IsOptional, Max, Min } from 'class-validator';
+import { IsInt, Max, Min, ValidateIf } from 'class-validator';
 import type { KeyColumns } from '../credentials/key-columns.js';
 
 const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
@@ -53,7 +53,7 @@ export class RotateRequest {
     description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
-  @IsOptional()
+  @ValidateIf((_, value) => value !== undefined)
   @IsInt({ message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
   @Min(0, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
   @Max(MOST_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })

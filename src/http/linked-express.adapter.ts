@@ -33,8 +33,12 @@ export class LinkedExpressAdapter extends ExpressAdapter {
       ServerResponse: LinkedResponse,
       keepAliveTimeout: KEEP_ALIVE_MS,
       requestTimeout: REQUEST_MS,
+      // Node.js would answer these two itself, with nothing in the answer: a guard refuses a request without a host,
+      requireHostHeader: false,
     };
-    this.setHttpServer(createServer(options, this.express).on('clientError', answerUnreadable));
+    const server = createServer(options, this.express).on('clientError', answerUnreadable);
+    // and an expectation that nobody knows is ignored (RFC 9110 §10.1.1 allows it).
+    this.setHttpServer(server.on('checkExpectation', this.express));
   }
 
   /** Plain values are written as JSON in one go, without what Express looks up for caches and other media types. */

@@ -61,7 +61,9 @@ function problemOf(error: unknown): Problem {
   if (error instanceof ProblemException) return error.problem;
   if (isDatabaseFailure(error)) return problems.unavailable;
   const status = error instanceof HttpException ? error.getStatus() : statusOf(error);
-  return BY_STATUS[status] ?? problems.internalError;
+  // Of the caller's making all the same: a precondition or a range that the files of the documentation do not meet.
+  const isCallers = status >= 400 && status < 500;
+  return BY_STATUS[status] ?? (isCallers ? problems.malformedRequest : problems.internalError);
 }
 
 function statusOf(error: unknown): number {

@@ -13,8 +13,8 @@ const CREDENTIAL_HEADERS = new Set([
   'x-admin-key',
 ]);
 const MAX_DEPTH = 16;
-/** Names that reach the prototype of an object. They are no field of anything. */
-const PROTOTYPE_NAMES = new Set(['__proto__', 'constructor', 'prototype']);
+/** Names that every object knows already, or that reach its prototype. They are no field of anything. */
+const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 
 // Swagger UI styles itself inline, which the default policy allows; no script is inline. Development has no TLS to upgrade to.
 const hardened = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
@@ -22,15 +22,17 @@ const hardened = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecu
 /** All that is decided by a request's head. One function, not one middleware each: every layer costs every validation. */
 export function guardHead(request: Request, response: Response, next: NextFunction): void {
   setAnswerHeaders(request, response);
-  refuseDuplicateCredentials(request);
-  if (hasBody(request) && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
   // Services that validate credentials are no browsers, and call a hundred times as often.
-  if (request.url.startsWith('/internal/')) {
-    next();
-    return;
+  const isInternal = request.url.startsWith('/internal/');
+  if (!isInternal) hardened(request, response, () => undefined);
+  refuseAmbiguousHeaders(request);
+  if (request.url.includes('?')) refuseHostileQuery(request);
+  if (hasBody(request) && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
+  if (!isInternal) {
+    refuseDotSegments(request);
+    addPrefix(request);
   }
-  addPrefix(request);
-  hardened(request, response, next);
+  next();
 }
 
 /** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
@@ -43,15 +45,28 @@ function setAnswerHeaders(request: Request, response: Response): void {
   response.setHeader('Cache-Control', 'no-store');
 }
 
-/** Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. */
-function refuseDuplicateCredentials({ rawHeaders }: Request): void {
+/**
+ * Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. A request of
+ * HTTP/1.1 names exactly one host (RFC 9112 §3.2).
+ */
+function refuseAmbiguousHeaders({ rawHeaders, httpVersion }: Request): void {
   let seen = '';
+  let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
+    if (name === 'host') hosts += 1;
     if (!CREDENTIAL_HEADERS.has(name)) continue;
     if (seen.includes(`${name} `)) throw new ProblemException(problems.duplicateHeader);
     seen += `${name} `;
   }
+  if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) throw new ProblemException(problems.malformedRequest);
+}
+
+/** A parameter that reaches a prototype is dropped on its way to validation, and would pass as if it were not there. */
+function refuseHostileQuery({ query }: Request): void {
+  if (!Object.keys(query).some((name) => PROTOTYPE_NAMES.has(name))) return;
+  const errors = [{ pointer: '', detail: 'names a parameter that is not one of this request' }];
+  throw new ProblemException(problems.validationFailed, { errors });
 }
 
 function hasBody({ headers }: Request): boolean {
@@ -62,6 +77,11 @@ function hasBody({ headers }: Request): boolean {
 function isUtf8Json(request: Request): boolean {
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
   return request.is('application/json') !== false && /^utf-?8$/i.test(charset);
+}
+
+/** The files of the documentation answer a path that climbs with a redirect, which repeats whatever the query holds. */
+function refuseDotSegments({ url }: Request): void {
+  if (/^\/docs[^?]*\/(\.|%2e){1,2}(\/|\?|$)/i.test(url)) throw new ProblemException(problems.notFound);
 }
 
 /** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */

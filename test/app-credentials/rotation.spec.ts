@@ -103,7 +103,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     expectProblem(await app.admin.post(`/app-credentials/${app_id}/rotate`), problems.credentialExpired);
   });
 
-  it.each([-1, 0.5, '24', 8_761, true, [1], { hours: 1 }])('refuses an overlap of %p', async (overlap_hours) => {
+  it.each([-1, 0.5, '24', 8_761, true, null, [1], { hours: 1 }])('refuses an overlap of %p', async (overlap_hours) => {
     const { appId } = await app.service();
     expectInvalid(await app.admin.post(`/app-credentials/${appId}/rotate`, { overlap_hours }), '/overlap_hours');
   });

@@ -83,7 +83,7 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
   it('refuses an unknown node, a revoked one, and an overlap that is none', async () => {
     const node = await app.node();
     const path = `/nodes/${node.nodeId}/rotate`;
-    for (const overlap_hours of [-1, 1.5, '1', 8_761]) {
+    for (const overlap_hours of [-1, 1.5, '1', 8_761, null]) {
       expectInvalid(await app.admin.post(path, { overlap_hours }), '/overlap_hours');
     }
     await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);

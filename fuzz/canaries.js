@@ -1,0 +1,61 @@
+/** In whatever must stay secret or is refused: may show nowhere. */
+export const SECRET = 'SECRETCANARY7F3A91';
+/** In e-mail addresses and labels: returned where they are read, never logged and in no error. */
+export const LABEL = 'LABELCANARY7F3A91';
+
+const RETURNED = new Set(['email', 'room', 'name']);
+/** Names of services are returned and logged by contract. */
+const PUBLIC = new Set(['caller', 'target']);
+/** How every refresh token, key and JWT begins that the service makes, and every bcrypt hash. */
+const MINTED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
+
+/** @returns the canary that may stand in a field */
+export function canaryOf(field) {
+  if (PUBLIC.has(field)) return '';
+  return RETURNED.has(field) ? LABEL : SECRET;
+}
+
+const shows = (text, canary) => text.toUpperCase().includes(canary);
+
+/** @returns what an answer gives away, or undefined */
+export function leakOfAnswer(status, text) {
+  if (shows(text, SECRET)) return 'the answer shows a secret that was sent';
+  if (status >= 300 && shows(text, LABEL)) return 'an error repeats what was sent';
+  if (/\$2[aby]\$\d\d\$/.test(text)) return 'the answer holds a bcrypt hash';
+  return undefined;
+}
+
+/** Watches every line that the service writes. */
+export class LogWatch {
+  lines = 0;
+  /** At most a few: one bug writes a hundred thousand lines. */
+  leaks = [];
+
+  /** @param secrets what the service was started with and must never show */
+  constructor(secrets = []) {
+    this.secrets = secrets;
+  }
+
+  read = (line) => {
+    this.lines += 1;
+    const leak = this.leakOf(line);
+    if (leak && this.leaks.length < 5) this.leaks.push(`${leak}: ${line.slice(0, 500)}`);
+  };
+
+  leakOf(line) {
+    if (shows(line, SECRET) || shows(line, LABEL)) return 'a canary is in the log';
+    if (MINTED.test(line)) return 'a token, key or hash is in the log';
+    if (this.secrets.some((secret) => line.includes(secret))) return 'a secret of the configuration is in the log';
+    // eslint-disable-next-line no-control-regex
+    if (/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(line)) return 'a control character is in the log';
+    return isJsonObject(line) ? undefined : 'a line of the log is no JSON object';
+  }
+}
+
+function isJsonObject(line) {
+  try {
+    return line.startsWith('{') && typeof JSON.parse(line) === 'object';
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,68 @@
+import fc from 'fast-check';
+import { canaryOf, SECRET } from './canaries.js';
+
+/** Names that no request declares, and some that reach further than a name should. */
+export const FOREIGN_NAMES = [
+  ...['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', 'id', 'role', 'password_hash', 'is_admin'],
+  ...['email.', 'email[]', 'expires_at[$gt]', '', ' ', '0', 'a\u0000b', '\ud800', SECRET, `x${SECRET}`.repeat(50)],
+];
+
+/** Text that somebody sends who means harm, or who has a broken client. */
+export function hostileText(canary) {
+  const around = [
+    ...['', ' ', '\u0000', '\ud800', '\udfff', '\u202e', '\u200b', '\ufeff', '\r\nSet-Cookie: a=b', '\n{"level":60}'],
+    ...["' OR 1=1 --", '"; DROP TABLE users; --', '${jndi:ldap://127.0.0.1/a}', '<script>', '{{7*7}}', '%s%n', '\\'],
+    ...['../../../etc/passwd', '__proto__', 'constructor', 'null', 'undefined', 'NaN', '\u001b[2J', 'Ａ@ｘ.org'],
+  ];
+  return fc.oneof(
+    { weight: 6, arbitrary: fc.constantFrom(...around).map((text) => canary + text) },
+    { weight: 3, arbitrary: fc.constantFrom(...around).map((text) => text + canary) },
+    { weight: 1, arbitrary: fc.constantFrom('', ' ', '\t', '\u0000', '0', '-1', 'true', '🙂'.repeat(64)) },
+    { weight: 3, arbitrary: fc.string({ unit: 'binary', maxLength: 80 }).map((text) => canary + text) },
+    { weight: 1, arbitrary: fc.constantFrom(101, 255, 257, 513, 5_000, 90_000).map((n) => canary + 'x'.repeat(n)) },
+  );
+}
+
+/** Any JSON value, of any type but the one that was asked for. */
+export function hostileValue(field) {
+  const canary = canaryOf(field);
+  return fc.oneof(
+    { weight: 6, arbitrary: hostileText(canary) },
+    fc.constantFrom(null, true, false, 0, -0, -1, 1e308, 2 ** 53, 0.1, 2_147_483_648),
+    fc.constantFrom([], {}, [[]], [canary], { [canary]: canary }, { length: 8 }, { toString: 1 }, [null, undefined]),
+    fc.constantFrom('2030-13-01T00:00:00Z', '2030-01-01', '0000-01-01T00:00:00Z', '+010000-01-01T00:00:00Z', '1e3'),
+    fc.constantFrom('2030-01-01T00:00:00+99:99', '2030-02-30T00:00:00Z', '2030-01-01T24:00:00Z', '2030-W01-1T00:00Z'),
+    fc.jsonValue({ maxDepth: 3 }),
+  );
+}
+
+/**
+ * A value that the document accepts. What cannot be made up is named by a symbol of a live credential.
+ * @param symbol of that credential, if there is one for this field
+ */
+export function validValue(field, schema, symbol) {
+  // Opaque: nobody makes up a cursor.
+  if (field === 'cursor') return fc.constant(symbol);
+  const madeUp = schema.nullable ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
+  return symbol ? fc.oneof({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp) : madeUp;
+}
+
+function ofType(field, schema) {
+  if (schema.enum) return fc.constantFrom(...schema.enum);
+  if (schema.type === 'boolean') return fc.boolean();
+  if (schema.type === 'integer') return fc.integer({ min: schema.minimum, max: schema.maximum });
+  if (schema.type === 'string' || schema.type === undefined) return textOf(field, schema);
+  throw new Error(`The generator does not know the type of ${field}: ${JSON.stringify(schema)}`);
+}
+
+function textOf(field, { format, pattern, minLength = 0, maxLength = 60 }) {
+  const canary = canaryOf(field);
+  if (format === 'uuid') return fc.uuid();
+  if (format === 'email') return fc.stringMatching(/^[a-z0-9]{1,12}$/).map((text) => `${canary}${text}@example.org`);
+  if (format === 'date-time') return moments().map((moment) => moment.toISOString());
+  if (pattern) return fc.stringMatching(new RegExp(pattern));
+  const characters = fc.string({ unit: 'grapheme', minLength, maxLength: Math.min(maxLength - canary.length, 60) });
+  return characters.map((text) => (canary + text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '-'));
+}
+
+const moments = () => fc.date({ min: new Date('2030-01-01'), max: new Date('2090-01-01'), noInvalidDate: true });

@@ -1,0 +1,117 @@
+import { LABEL, leakOfAnswer, LogWatch, SECRET } from '../../fuzz/canaries.js';
+import { ApiDocument } from '../../fuzz/document.js';
+import { Judge } from '../../fuzz/judge.js';
+
+const problem = (status: number, code: string) =>
+  JSON.stringify({ type: 't', title: 't', status, detail: 'd', instance: 'i', code, request_id: 'r' });
+const text = { type: 'string' };
+const problemContent = { 'application/problem+json': { schema: { $ref: '#/components/schemas/ProblemSchema' } } };
+const DOCUMENT = {
+  paths: {
+    '/things/{id}': {
+      post: {
+        parameters: [{ name: 'limit', in: 'query', schema: { type: 'integer' } }],
+        requestBody: {
+          required: true,
+          content: { 'application/json': { schema: { $ref: '#/components/schemas/Thing' } } },
+        },
+        security: [{ admin: [] }],
+        responses: {
+          200: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Thing' } } } },
+          401: { content: problemContent },
+        },
+      },
+    },
+  },
+  components: {
+    schemas: {
+      Thing: { type: 'object', required: ['name'], properties: { name: text } },
+      ProblemSchema: {
+        type: 'object',
+        required: ['type', 'title', 'status', 'detail', 'instance', 'code', 'request_id'],
+        properties: { code: { type: 'string', pattern: '^[a-z_]+$' }, status: { type: 'integer' } },
+      },
+    },
+  },
+};
+
+interface Exchange {
+  readonly target?: string;
+  readonly method?: string;
+  readonly verdict?: string;
+  readonly sent?: string;
+  readonly status?: number;
+  readonly type?: string;
+  readonly headers?: Record<string, string>;
+  readonly body?: string;
+}
+
+/** A fuzzer whose judge overlooks things finds nothing, and looks like one of a service without faults. */
+describe('the judge of the fuzzer', () => {
+  const verdictOn = (exchange: Exchange): string | undefined => {
+    const { target = '/things/1', method = 'POST', verdict = 'good', sent = '{"name":"a"}', status = 200 } = exchange;
+    const { type = status < 400 ? 'application/json' : 'application/problem+json', headers = {} } = exchange;
+    const body = exchange.body ?? (status < 400 ? '{"name":"a"}' : problem(status, 'a_code'));
+    const wire = { method, target, headers: [], body: Buffer.from(sent), chunked: false };
+    const judge = new Judge(new ApiDocument(DOCUMENT));
+    const answer = { status, headers: { 'content-type': type, 'www-authenticate': 'x', ...headers }, body };
+    return judge.verdict({ credentials: { verdict } }, { wire, text: sent }, answer) as string | undefined;
+  };
+
+  it('has nothing against answers as documented', () => {
+    expect(verdictOn({})).toBeUndefined();
+    expect(verdictOn({ target: '/THINGS/1/?limit=2' })).toBeUndefined();
+    expect(verdictOn({ status: 401 })).toBeUndefined();
+    expect(verdictOn({ status: 404, target: '/nowhere' })).toBeUndefined();
+  });
+
+  it.each<[string, Exchange, RegExp]>([
+    ['a failure', { status: 500 }, /failed: 500/],
+    ['a 503 that is no full password queue', { status: 503, headers: { 'retry-after': '1' } }, /failed: 503/],
+    ['a status that is not documented', { status: 409 }, /409 is not documented/],
+    ['a success that differs from its schema', { body: '{}' }, /differs from its schema/],
+    ['a success of another type', { type: 'text/html' }, /undocumented body of type text\/html/],
+    ['a success where there is nothing', { target: '/nowhere' }, /no operation/],
+    ['an error that is no problem', { status: 404, type: 'text/html' }, /is no application\/problem\+json/],
+    ['a problem without a code', { status: 400, body: '{"status":400}' }, /not the documented problem/],
+    ['a problem that says another status', { status: 400, body: problem(404, 'x') }, /says 404/],
+    ['bad credentials that passed', { verdict: 'bad' }, /accepted bad credentials/],
+    ['no credentials that passed', { verdict: 'none' }, /accepted none credentials/],
+    ['a missing field that passed', { sent: '{}' }, /required property/],
+    ['an unknown field that passed', { sent: '{"name":"a","role":1}' }, /additional properties/],
+    ['no JSON that passed', { sent: '{"name":"a"' }, /it is no JSON/],
+    ['ill-formed Unicode that passed', { sent: '{"name":"\\ud800"}' }, /no Unicode/],
+    ['an unknown parameter that passed', { target: '/things/1?x=1' }, /parameter is unknown/],
+    ['a bad parameter that passed', { target: '/things/1?limit=x' }, /limit .*integer/],
+    ['a prototype that passed', { target: '/things/1?__proto__=x' }, /prototype/],
+    ['a secret in an answer', { body: `{"name":"${SECRET}"}` }, /shows a secret/],
+  ])('sees %s', (_name, exchange, reason) => {
+    expect(verdictOn(exchange)).toMatch(reason);
+  });
+
+  it('lets a full password queue pass only on routes that document it', () => {
+    const busy = { status: 503, body: problem(503, 'hashing_busy'), headers: { 'retry-after': '2' } };
+    expect(verdictOn(busy)).toMatch(/failed: 503/);
+  });
+
+  it('lets labels be returned and not repeated in an error', () => {
+    expect(leakOfAnswer(200, LABEL.toLowerCase())).toBeUndefined();
+    expect(leakOfAnswer(400, LABEL.toLowerCase())).toMatch(/repeats/);
+    expect(leakOfAnswer(200, '$2b$04$abc')).toMatch(/hash/);
+  });
+
+  it.each([
+    ['a canary', `{"a":"${SECRET}"}`],
+    ['a label', `{"a":"${LABEL.toLowerCase()}@x"}`],
+    ['a key', '{"a":"pa_node_x"}'],
+    ['a secret of the configuration', '{"a":"of-the-configuration"}'],
+    ['an escape code', '{"a":"\u001b[2J"}'],
+    ['a line that is no JSON', 'Error: oops'],
+  ])('sees %s in the log', (_name, line) => {
+    const watch = new LogWatch(['of-the-configuration']);
+    watch.read('{"msg":"harmless"}');
+    expect(watch.leaks).toEqual([]);
+    watch.read(line);
+    expect(watch.leaks).toHaveLength(1);
+  });
+});
