@@ -45,7 +45,7 @@ export class ForwardingAppGuard implements CanActivate {
     const http = context.switchToHttp();
     const request = http.getRequest<Request>();
     if (this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request)) {
-      await this.doors.open('app', request, http.getResponse<Response>());
+      request.user = await this.doors.open('app', request, http.getResponse<Response>());
     }
     return true;
   }

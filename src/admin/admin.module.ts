@@ -5,12 +5,13 @@ import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
+import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
   imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule],
-  controllers: [UsersAdminController, AppCredentialsAdminController, NodesAdminController],
+  controllers: [UsersAdminController, AppCredentialsAdminController, NodesAdminController, ExplanationsAdminController],
   providers: [AdminStrategy],
 })
 export class AdminModule {}

@@ -14,6 +14,7 @@ import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { pageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
+import { requestIdOf } from '../common/request-id.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import * as messages from './app-credential.messages.js';
@@ -38,7 +39,8 @@ export class AppCredentialsAdminController {
     @Body() body: messages.MintAppCredentialRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { caller, target, expires_at } = body;
-    const { credential, key } = await this.credentials.mint(caller, target, momentOf(expires_at ?? null));
+    const expiresAt = momentOf(expires_at ?? null);
+    const { credential, key } = await this.credentials.mint(caller, target, expiresAt, requestIdOf(request));
     this.events.record('admin.app_credential.minted', request, {
       app_id: credential.id,
       calling_service: caller,
@@ -78,7 +80,7 @@ export class AppCredentialsAdminController {
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
     const { id: appId, caller, target } = await this.credentials.find(id);
-    await this.credentials.keys.revoke(appId);
+    await this.credentials.keys.revoke(appId, requestIdOf(request));
     this.events.record('admin.app_credential.revoked', request, {
       app_id: appId,
       calling_service: caller,
@@ -103,7 +105,8 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { id: appId, caller, target } = await this.credentials.find(id);
-    const key = await this.credentials.keys.rotate(appId, body.overlap_hours ?? this.environment.keyOverlapHours);
+    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
+    const key = await this.credentials.keys.rotate(appId, overlapHours, requestIdOf(request));
     this.events.record('admin.app_credential.rotated', request, {
       app_id: appId,
       calling_service: caller,

@@ -13,6 +13,7 @@ import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { pageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
+import { requestIdOf } from '../common/request-id.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -100,7 +101,7 @@ export class NodesAdminController {
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
     const node = await this.nodes.find(id);
-    await this.nodes.keys.revoke(node.id);
+    await this.nodes.keys.revoke(node.id, requestIdOf(request));
     this.events.record('admin.node.revoked', request, { node_id: node.id });
   }
 
@@ -121,7 +122,8 @@ export class NodesAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedNodeResponse> {
     const { id: nodeId } = await this.nodes.find(id);
-    const key = await this.nodes.keys.rotate(nodeId, body.overlap_hours ?? this.environment.keyOverlapHours);
+    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
+    const key = await this.nodes.keys.rotate(nodeId, overlapHours, requestIdOf(request));
     this.events.record('admin.node.rotated', request, { node_id: nodeId });
     return messages.IssuedNodeResponse.issued(await this.nodes.find(nodeId), key);
   }

@@ -29,7 +29,8 @@ export function keyStatements({ name, identityColumns }: KeyTable): KeyStatement
     ),
     endOverlap: statement(
       'end_overlap',
-      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL
+      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
+           overlap_ended_at = LEAST(previous_key_expires_at, $3)
        WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
@@ -37,17 +38,20 @@ export function keyStatements({ name, identityColumns }: KeyTable): KeyStatement
       'rotate',
       `UPDATE ${name}
        SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-           previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4
+           previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4,
+           rotated_by_request = $5, overlap_ended_at = NULL
        WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4) RETURNING id`,
     ),
     revoke: statement(
       'revoke',
-      `UPDATE ${name} SET revoked_at = $2, updated_at = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+      `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
+       WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     ),
     recordUse: statement(
       'record_use',
-      `UPDATE ${name} SET last_used_at = GREATEST(last_used_at, used.at)
-       FROM unnest($1::uuid[], $2::timestamptz[]) AS used (id, at) WHERE ${name}.id = used.id`,
+      `UPDATE ${name} SET last_used_at = used.at, last_used_for = used.service
+       FROM unnest($1::uuid[], $2::timestamptz[], $3::text[]) AS used (id, at, service)
+       WHERE ${name}.id = used.id AND (last_used_at IS NULL OR last_used_at <= used.at)`,
     ),
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,

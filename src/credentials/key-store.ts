@@ -12,8 +12,8 @@ import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import type { KeyColumns } from './key-columns.js';
 import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
+import { LastUses } from './last-uses.js';
 
-const LAST_USED_FLUSH_MS = 30_000;
 /** Compared with when there is no digest, so that every refusal costs the same. */
 const NOBODYS_DIGEST = digestOf(randomSecretBytes());
 
@@ -38,7 +38,16 @@ export interface IssuedKey {
   readonly key: string;
   readonly columns: Pick<
     KeyColumns,
-    'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'rotatedAt' | 'revokedAt' | 'lastUsedAt'
+    | 'keyDigest'
+    | 'previousKeyDigest'
+    | 'previousKeyExpiresAt'
+    | 'rotatedAt'
+    | 'rotatedByRequest'
+    | 'overlapEndedAt'
+    | 'revokedAt'
+    | 'revokedByRequest'
+    | 'lastUsedAt'
+    | 'lastUsedFor'
   >;
 }
 
@@ -47,8 +56,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
   private readonly statements: KeyStatements;
-  private lastUsed = new Map<string, Date>();
-  private flushTimer: NodeJS.Timeout | undefined;
+  private readonly lastUses: LastUses;
 
   constructor(
     private readonly table: KeyTable,
@@ -58,15 +66,15 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly log: Log,
   ) {
     this.statements = keyStatements(table);
+    this.lastUses = new LastUses(database, this.statements.recordUse, log);
   }
 
   onModuleInit(): void {
-    this.flushTimer = setInterval(() => void this.flushLastUsed(), LAST_USED_FLUSH_MS).unref();
+    this.lastUses.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    clearInterval(this.flushTimer);
-    await this.flushLastUsed();
+    await this.lastUses.stop();
   }
 
   issue(): IssuedKey {
@@ -78,8 +86,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
         previousKeyDigest: null,
         previousKeyExpiresAt: null,
         rotatedAt: null,
+        rotatedByRequest: null,
+        overlapEndedAt: null,
         revokedAt: null,
+        revokedByRequest: null,
         lastUsedAt: null,
+        lastUsedFor: null,
       },
     };
   }
@@ -100,33 +112,43 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
     if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
     // Another rotation came in between: what was read no longer holds.
-    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented))) return this.verify(id, key);
-    this.lastUsed.set(id, now);
+    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented, now)))
+      return this.verify(id, key);
     return { valid: true, identity: row };
+  }
+
+  /**
+   * Remembers that a key was accepted just now; written down within half a minute.
+   * @param service for which it was accepted, when that is known
+   */
+  accepted(id: string, service: string | null): void {
+    this.lastUses.add(id, { at: this.clock.now(), service });
   }
 
   /**
    * Makes a new key that works at once. The key that is known to work stays good until the new one is first used
    * or the overlap is over: also when a rotation is repeated because its answer was lost.
    * @param overlapHours 0 ends the old key at once
+   * @param requestId of the request that asks for it, for the record
    * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
-  async rotate(id: string, overlapHours: number): Promise<string> {
+  async rotate(id: string, overlapHours: number, requestId: string | null = null): Promise<string> {
     const { key, columns } = this.issue();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const rotated = await this.database.row(this.statements.rotate, [id, columns.keyDigest, overlapEnds, now]);
+    const values = [id, columns.keyDigest, overlapEnds, now, requestId];
+    const rotated = await this.database.row(this.statements.rotate, values);
     if (!rotated) throw await this.whyNotRotated(id);
     return key;
   }
 
   /**
-   * From the commit on the key is refused everywhere. Revoking twice is one revocation.
+   * From the commit on the key is refused everywhere. Revoking twice is one revocation: the first request is kept.
    * @throws {ProblemException} not_found
    */
-  async revoke(id: string): Promise<void> {
-    const revoked = await this.database.row(this.statements.revoke, [id, this.clock.now()]);
+  async revoke(id: string, requestId: string | null = null): Promise<void> {
+    const revoked = await this.database.row(this.statements.revoke, [id, this.clock.now(), requestId]);
     if (!revoked && !(await this.find(id))) throw new ProblemException(problems.notFound);
   }
 
@@ -135,24 +157,15 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return this.database.purge(this.statements.purge, deadBefore, lock);
   }
 
-  /** Writes down when keys were last used: one statement for all, not one a request. */
+  /** Writes down what {@link accepted} has gathered, at once. */
   async flushLastUsed(): Promise<void> {
-    if (this.lastUsed.size === 0) return;
-    const used = this.lastUsed;
-    this.lastUsed = new Map();
-    // In the order of their ids, so that two replicas cannot wait for each other.
-    const ids = [...used.keys()].sort();
-    try {
-      await this.database.rows(this.statements.recordUse, [ids, ids.map((id) => used.get(id))]);
-    } catch (error) {
-      this.log.warning('last_used_not_recorded', { count: ids.length, error: errorFields(error) });
-    }
+    await this.lastUses.flush();
   }
 
   /** @returns false when the key is not the current one any more */
-  private async endOverlap(id: string, currentDigest: SecretDigest): Promise<boolean> {
+  private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
     try {
-      return (await this.database.row(this.statements.endOverlap, [id, currentDigest])) !== undefined;
+      return (await this.database.row(this.statements.endOverlap, [id, currentDigest, now])) !== undefined;
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
       if (!isDatabaseFailure(error)) throw error;

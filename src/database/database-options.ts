@@ -1,6 +1,7 @@
 import type { DataSourceOptions } from 'typeorm';
 import type { Environment } from '../config/environment.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
+import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-history.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -10,7 +11,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     type: 'postgres',
     url: databaseUrl,
     applicationName: 'platform-auth-migrations',
-    migrations: [CreateSchema1763683200000],
+    migrations: [CreateSchema1763683200000, AddKeyHistory1763683300000],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
     installExtensions: false,

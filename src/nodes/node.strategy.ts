@@ -3,7 +3,7 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Doors, refusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
-import type { NodePrincipal } from '../access/principals.js';
+import type { NodePrincipal, Principal } from '../access/principals.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 /** The node door: `X-API-Key: node_id:api_key`, split at the first colon. */
@@ -17,12 +17,17 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     doors.install('node', this);
   }
 
-  async validate(_request: Request, credential: string): Promise<NodePrincipal> {
+  async validate(request: Request, credential: string): Promise<NodePrincipal> {
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw refusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
     const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
-    if (verdict.valid) return { door: 'node', nodeId, householdId: verdict.identity.household_id };
+    if (verdict.valid) {
+      // Who came through the app door first forwards what the node sent.
+      const forwarder = request.user as Principal | undefined;
+      this.keys.accepted(nodeId, forwarder?.door === 'app' ? forwarder.caller : null);
+      return { door: 'node', nodeId, householdId: verdict.identity.household_id };
+    }
     throw refusal(
       'node',
       verdict.reason,

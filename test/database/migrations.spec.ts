@@ -57,11 +57,12 @@ describe('the migrations', () => {
   };
 
   it('run up, down and up again, and end where they began, without drift from the entities', async () => {
-    expect(await migrate(database.url)).toHaveLength(1);
+    const applied = await migrate(database.url);
+    expect(applied.length).toBeGreaterThan(1);
     const before = await schema();
     expect(before.length).toBeGreaterThan(40);
     expect(await drift()).toEqual([]);
-    await dataSource.undoLastMigration();
+    for (let undone = 0; undone < applied.length; undone++) await dataSource.undoLastMigration();
     expect(await schema()).toEqual([]);
     await dataSource.runMigrations();
     expect(await schema()).toEqual(before);
