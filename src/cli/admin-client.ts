@@ -103,7 +103,7 @@ export class AdminClient {
 
   private async asAdmin(method: string, path: string, body?: object): Promise<unknown> {
     const answer = await callService(this.url, method, `/api/v0/admin${path}`, { 'X-Admin-Key': this.adminKey }, body);
-    if (answer.status >= 200 && answer.status < 300) return answer.body;
+    if (answer.status === 204 || (answer.status >= 200 && answer.status < 300 && answer.body)) return answer.body;
     throw refusalOf(this.url, answer);
   }
 }
