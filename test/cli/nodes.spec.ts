@@ -196,6 +196,7 @@ describe('platform-auth nodes', () => {
       if (request.url!.startsWith('/elsewhere')) response.end('{}');
       else response.writeHead(keys.length > 1 ? 200 : 307, { location: '/elsewhere' }).end('<html>');
     }).listen(0, '127.0.0.1');
+    other.unref();
     await new Promise((listening) => other.once('listening', listening));
     const lost = new Cli(`http://127.0.0.1:${(other.address() as { port: number }).port}`);
     expect(await lost.fails('nodes', 'show', 'x')).toMatch(/redirects/);

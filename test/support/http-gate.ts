@@ -26,7 +26,7 @@ export class HttpGate {
   }
 
   static async before(target: string): Promise<HttpGate> {
-    const server = createServer().listen(0, '127.0.0.1');
+    const server = createServer().listen(0, '127.0.0.1').unref();
     await once(server, 'listening');
     return new HttpGate(server, target);
   }
