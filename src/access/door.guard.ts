@@ -5,7 +5,7 @@ import { problems } from '../common/problems.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
-import type { Door } from './principals.js';
+import type { AppPrincipal, Door } from './principals.js';
 
 /**
  * A guard that lets in whoever one of the doors recognises. With several, the first one that the request knocks
@@ -47,8 +47,8 @@ export class ForwardingAppGuard implements CanActivate {
     const request = http.getRequest<Request>();
     if (this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request)) {
       const response = http.getResponse<Response>();
-      await this.doors.open('app', request, response);
-      (response.locals as RequestOutcome).isForwarded = true;
+      const { caller } = (await this.doors.open('app', request, response)) as AppPrincipal;
+      (response.locals as RequestOutcome).forwardedBy = caller;
     }
     return true;
   }

@@ -6,12 +6,19 @@ import { UsersModule } from '../users/users.module.js';
 import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
+import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
   imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule],
-  controllers: [UsersAdminController, AppCredentialsAdminController, NodesAdminController, AuditEventsAdminController],
+  controllers: [
+    UsersAdminController,
+    AppCredentialsAdminController,
+    NodesAdminController,
+    ExplanationsAdminController,
+    AuditEventsAdminController,
+  ],
   providers: [AdminStrategy],
 })
 export class AdminModule {}

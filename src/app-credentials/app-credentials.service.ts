@@ -9,6 +9,7 @@ import { pageOf, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { KeyTable } from '../credentials/key-statements.js';
+import { explain, explainUnknown, type Explanation } from '../credentials/explanation.js';
 import { KeyStore } from '../credentials/key-store.js';
 import { violatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
@@ -65,7 +66,8 @@ export class AppCredentialsService {
       await this.credentials.manager.transaction(async (transaction) => {
         // An expired credential is dead, but still holds the pair's place.
         const expired = { caller, target, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) };
-        await transaction.update(AppCredential, expired, { revokedAt: now, updatedAt: now });
+        const revocation = { revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now };
+        await transaction.update(AppCredential, expired, revocation);
         await transaction.insert(AppCredential, credential);
         const entry = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
         await recordIn(transaction, { ...entry, details: { after: { caller, target, expires_at: expiresAt } } });
@@ -83,6 +85,18 @@ export class AppCredentialsService {
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
     if (!credential) throw new ProblemException(problems.notFound);
     return credential;
+  }
+
+  /**
+   * Why its keys would be refused now; an unknown id is answered too.
+   * @param target the service that it is presented to, if one is in question
+   */
+  async explain(id: string, target?: string): Promise<Explanation> {
+    await this.keys.flushLastUsed();
+    const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
+    if (!credential) return explainUnknown();
+    const isForAnother = target !== undefined && target !== credential.target;
+    return explain(credential, this.clock.now(), isForAnother ? credential.target : undefined);
   }
 
   async list(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {

@@ -29,6 +29,10 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
         verdict.reason,
         verdict.identity && { app_id: appId, calling_service: caller, called_service: target },
       );
+    const named = (request.body as { target?: unknown } | undefined)?.target;
+    // Presented to another service than its own the key is good, and the call is refused all the same.
+    if (named === undefined) this.keys.accepted(appId, null);
+    else if (named === verdict.identity.target) this.keys.accepted(appId, verdict.identity.target);
     return { door: 'app', appId, caller: verdict.identity.caller, target: verdict.identity.target };
   }
 }

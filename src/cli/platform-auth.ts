@@ -1,10 +1,15 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
 import { InvalidEnvironment } from '../config/environment.js';
+import { appsCommand } from './apps.command.js';
+import { auditCommand } from './audit.command.js';
 import { doctorCommand } from './doctor.command.js';
+import { explainCommand } from './explain.command.js';
 import { initCommand } from './init.command.js';
 import { migrateCommand } from './migrate.command.js';
+import { nodesCommand } from './nodes.command.js';
 import { CommandFailed, say } from './terminal.js';
+import { usersCommand } from './users.command.js';
 
 const FAILED = 1;
 const WRONG_USAGE = 2;
@@ -15,9 +20,17 @@ function program(): Command {
     .option('--json', 'print the result as JSON, for scripts')
     .showHelpAfterError('(--help tells more)')
     .exitOverride();
-  for (const command of [migrateCommand(), initCommand(), doctorCommand()])
-    root.addCommand(command.copyInheritedSettings(root));
+  const onTheDatabase = [initCommand(), doctorCommand(), migrateCommand()];
+  const overHttp = [nodesCommand(), appsCommand(), usersCommand(), explainCommand(), auditCommand()];
+  for (const command of [...onTheDatabase, ...overHttp]) adopt(root, command);
   return root;
+}
+
+/** Lets a command, and those below it, behave as its parent does. */
+function adopt(parent: Command, child: Command): void {
+  if (child.parent === null) parent.addCommand(child);
+  child.copyInheritedSettings(parent);
+  for (const grandchild of child.commands) adopt(child, grandchild);
 }
 
 async function main(): Promise<number> {

@@ -30,7 +30,7 @@ export function table<Name extends string>(columns: readonly Name[], rows: reado
     style: { head: [], border: [], compact: true },
     chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
   });
-  for (const row of rows) grid.push(columns.map((name) => String(row[name] ?? '')));
+  for (const row of rows) grid.push(columns.map((name) => visible(row[name])));
   return grid.toString();
 }
 
@@ -42,4 +42,17 @@ export async function during<Result>(what: string, work: Promise<Result>): Promi
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** @returns one line that a terminal shows and does not obey */
+export function visible(cell: Cell): string {
+  return String(cell ?? '').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\ufffd');
+}
+
+/** Names and values below each other, for one thing with many fields. */
+export function fields(of: Readonly<Record<string, Cell>>): string {
+  const width = Math.max(...Object.keys(of).map((name) => name.length));
+  return Object.entries(of)
+    .map(([name, value]) => `${name.padEnd(width)}  ${visible(value) || '-'}`)
+    .join('\n');
 }

@@ -4,6 +4,6 @@ import type { RefusalEvent } from './problem.exception.js';
 export interface RequestOutcome {
   /** Why it was refused, when it was. */
   refusal?: RefusalEvent | undefined;
-  /** A service vouched for somebody else's credential with a good one of its own. */
-  isForwarded?: boolean;
+  /** The service that vouched for somebody else's credential with a good one of its own. */
+  forwardedBy?: string;
 }

@@ -27,6 +27,18 @@ export abstract class KeyColumns {
   @Column({ name: 'last_used_at', type: 'timestamptz', nullable: true })
   lastUsedAt!: Date | null;
 
+  @Column({ name: 'rotated_by_request', type: 'text', nullable: true })
+  rotatedByRequest!: string | null;
+
+  @Column({ name: 'overlap_ended_at', type: 'timestamptz', nullable: true })
+  overlapEndedAt!: Date | null;
+
+  @Column({ name: 'revoked_by_request', type: 'text', nullable: true })
+  revokedByRequest!: string | null;
+
+  @Column({ name: 'last_used_for', type: 'text', nullable: true })
+  lastUsedFor!: string | null;
+
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 

@@ -34,7 +34,8 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
     ),
     endOverlap: statement(
       'end_overlap',
-      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL
+      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
+           overlap_ended_at = LEAST(previous_key_expires_at, $3)
        WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
@@ -43,7 +44,8 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
         'rotate',
         `UPDATE ${name}
          SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-             previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4
+             previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4,
+             rotated_by_request = $5, overlap_ended_at = NULL
          FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
                FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
          WHERE id = held AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)
@@ -55,7 +57,8 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
     revoke: audited(
       statement(
         'revoke',
-        `UPDATE ${name} SET revoked_at = $2, updated_at = $2 WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+        `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
+         WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
       ),
     ),
     recordUse: statement('record_use', recordUse(name, door)),
@@ -66,11 +69,13 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
 
 /** Locked first: of two replicas that write down the first use of a key, the second one sees that it was recorded. */
 function recordUse(name: string, door: string): string {
-  return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::uuid[]) AS used (id, at, event_id)),
+  return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
+                 AS used (id, at, service, event_id)),
                locked AS (SELECT id, last_used_at FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                written AS (
-                 UPDATE ${name} AS holder SET last_used_at = GREATEST(holder.last_used_at, used.at)
+                 UPDATE ${name} AS holder SET last_used_at = used.at, last_used_for = used.service
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
+                   AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at)
                  RETURNING used.event_id, used.at, holder.id, locked.last_used_at AS used_before)
           INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, count, details)
           SELECT event_id, at, '${door}.first_used', '${door}', id, id, 1, '{}' FROM written WHERE used_before IS NULL`;

@@ -3,7 +3,7 @@ import type { Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
 import { entryValues } from '../audit/audit-entry.js';
 import { addSeconds, Clock } from '../common/clock.js';
-import { isId, newId } from '../common/ids.js';
+import { isId } from '../common/ids.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
@@ -15,8 +15,8 @@ import type { CredentialMemory } from './credential-memory.js';
 import type { KeyColumns } from './key-columns.js';
 import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
 import type { RevocationLease } from './revocation-lease.js';
+import { LastUses } from './last-uses.js';
 
-const LAST_USED_FLUSH_MS = 30_000;
 /** Compared with when there is no digest, so that every refusal costs the same. */
 const NOBODYS_DIGEST = digestOf(randomSecretBytes());
 
@@ -42,7 +42,16 @@ export interface IssuedKey {
   readonly key: string;
   readonly columns: Pick<
     KeyColumns,
-    'keyDigest' | 'previousKeyDigest' | 'previousKeyExpiresAt' | 'rotatedAt' | 'revokedAt' | 'lastUsedAt'
+    | 'keyDigest'
+    | 'previousKeyDigest'
+    | 'previousKeyExpiresAt'
+    | 'rotatedAt'
+    | 'rotatedByRequest'
+    | 'overlapEndedAt'
+    | 'revokedAt'
+    | 'revokedByRequest'
+    | 'lastUsedAt'
+    | 'lastUsedFor'
   >;
 }
 
@@ -51,8 +60,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
   private readonly statements: KeyStatements;
-  private lastUsed = new Map<string, Date>();
-  private flushTimer: NodeJS.Timeout | undefined;
+  private readonly lastUses: LastUses;
 
   constructor(
     private readonly table: KeyTable,
@@ -64,15 +72,15 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly log: Log,
   ) {
     this.statements = keyStatements(table);
+    this.lastUses = new LastUses(database, this.statements.recordUse, log);
   }
 
   onModuleInit(): void {
-    this.flushTimer = setInterval(() => void this.flushLastUsed(), LAST_USED_FLUSH_MS).unref();
+    this.lastUses.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    clearInterval(this.flushTimer);
-    await this.flushLastUsed();
+    await this.lastUses.stop();
   }
 
   issue(): IssuedKey {
@@ -84,8 +92,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
         previousKeyDigest: null,
         previousKeyExpiresAt: null,
         rotatedAt: null,
+        rotatedByRequest: null,
+        overlapEndedAt: null,
         revokedAt: null,
+        revokedByRequest: null,
         lastUsedAt: null,
+        lastUsedFor: null,
       },
     };
   }
@@ -98,9 +110,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
     const presented = digestOf(key);
     const known = this.memory.recall(id, presented, this.clock.now());
-    if (!known) return this.verifyInDatabase(id, presented);
-    this.lastUsed.set(id, this.clock.now());
-    return { valid: true, identity: known };
+    return known ? { valid: true, identity: known } : this.verifyInDatabase(id, presented);
   }
 
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
@@ -115,20 +125,28 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
     if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
     // Another rotation came in between: what was read no longer holds.
-    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented))) {
+    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented, now))) {
       return this.verifyInDatabase(id, presented);
     }
     // During an overlap the first use of the new key anywhere ends the old one: the database has to see each use.
     if (!row.previous_key_digest)
       this.memory.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
-    this.lastUsed.set(id, now);
     return { valid: true, identity: row };
+  }
+
+  /**
+   * Remembers that a key was accepted just now; written down within half a minute.
+   * @param service for which it was accepted, when that is known
+   */
+  accepted(id: string, service: string | null): void {
+    this.lastUses.add(id, { at: this.clock.now(), service });
   }
 
   /**
    * Makes a new key that works at once. The key that is known to work stays good until the new one is first used
    * or the overlap is over: also when a rotation is repeated because its answer was lost.
    * @param overlapHours 0 ends the old key at once
+   * @param requestId of the request that asks for it, for the record
    * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
@@ -138,7 +156,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
     const entry = { event: `${this.table.auditedAs}.rotated`, actor, time: now, subject: id, details } as const;
-    const values = [id, columns.keyDigest, overlapEnds, now, ...entryValues(entry)];
+    const values = [id, columns.keyDigest, overlapEnds, now, actor.requestId, ...entryValues(entry)];
     const rotated = await this.database.row(this.statements.rotate, values);
     if (!rotated) throw await this.whyNotRotated(id);
     await this.lease.waitOut();
@@ -147,14 +165,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   /**
    * When it returns, no replica accepts the key any more, also none that is cut off from the database. Revoking twice
-   * is one revocation.
+   * is one revocation: the first request is kept.
    * @throws {ProblemException} not_found
    */
   async revoke(id: string, actor: Actor): Promise<void> {
     const now = this.clock.now();
     const details = { before: { revoked_at: null }, after: { revoked_at: now } };
     const entry = { event: `${this.table.auditedAs}.revoked`, actor, time: now, subject: id, details } as const;
-    const revoked = await this.database.row(this.statements.revoke, [id, now, ...entryValues(entry)]);
+    const revoked = await this.database.row(this.statements.revoke, [id, now, actor.requestId, ...entryValues(entry)]);
     if (!revoked && !(await this.find(id))) throw new ProblemException(problems.notFound);
     await this.lease.waitOut();
   }
@@ -169,24 +187,15 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return this.database.purge(this.statements.purge, deadBefore, lock);
   }
 
-  /** Writes down when keys were last used: one statement for all, not one a request. First uses become part of the record. */
+  /** Writes down what {@link accepted} has gathered, at once. */
   async flushLastUsed(): Promise<void> {
-    if (this.lastUsed.size === 0) return;
-    const used = this.lastUsed;
-    this.lastUsed = new Map();
-    // In the order of their ids, so that two replicas cannot wait for each other.
-    const ids = [...used.keys()].sort();
-    try {
-      await this.database.rows(this.statements.recordUse, [ids, ids.map((id) => used.get(id)), ids.map(() => newId())]);
-    } catch (error) {
-      this.log.warning('last_used_not_recorded', { count: ids.length, error: errorFields(error) });
-    }
+    await this.lastUses.flush();
   }
 
   /** @returns false when the key is not the current one any more */
-  private async endOverlap(id: string, currentDigest: SecretDigest): Promise<boolean> {
+  private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
     try {
-      return (await this.database.row(this.statements.endOverlap, [id, currentDigest])) !== undefined;
+      return (await this.database.row(this.statements.endOverlap, [id, currentDigest, now])) !== undefined;
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
       if (!isDatabaseFailure(error)) throw error;

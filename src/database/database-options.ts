@@ -4,6 +4,7 @@ import { CreateSchema1763683200000 } from './migrations/1763683200000-create-sch
 import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
 import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
 import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
+import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-history.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -15,6 +16,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     applicationName: 'platform-auth-migrations',
     migrations: [
       CreateSchema1763683200000,
+      AddKeyHistory1763683300000,
       CreateAuditEvents1763683400000,
       CreateThrottleCounters1763683500000,
       CreateCredentialChanges1763683600000,

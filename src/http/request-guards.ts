@@ -117,7 +117,7 @@ export function refuseHostileJson(request: Request, _response: Response, next: N
     if (typeof value !== 'object' || value === null) continue;
     if (depth === MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
-      if (PROTOTYPE_NAMES.has(name)) refuseField(`${pointer}/${name}`, 'is not a field of this request');
+      if (PROTOTYPE_NAMES.has(name)) refuseField(pointer || `/${name}`, 'is or holds what is no field of this request');
       pending.push({ value: child, pointer: `${pointer}/${pointerToken(name)}`, depth: depth + 1 });
     }
   }

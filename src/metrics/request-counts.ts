@@ -37,7 +37,7 @@ export class RequestCounts {
   /** Counts a request that has been answered. It waits for nothing. */
   count({ request, response, route, status, durationMs }: Answered): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
-    const { refusal, isForwarded } = response.locals as RequestOutcome;
+    const { refusal, forwardedBy } = response.locals as RequestOutcome;
     const openedDoor = (request.user as Principal | undefined)?.door;
     const refusedDoor = refusal?.fields?.door;
     this.requests.add(route, method, status, openedDoor ?? refusedDoor ?? NONE);
@@ -48,7 +48,7 @@ export class RequestCounts {
     }
     // A good key for another target came through the door and is refused all the same: one verdict, the last.
     if (openedDoor !== undefined && openedDoor !== refusedDoor) this.verdicts.add(openedDoor, VALID);
-    if (isForwarded) this.verdicts.add('app', VALID);
+    if (forwardedBy !== undefined) this.verdicts.add('app', VALID);
     if (this.log.isOwnDelivery(request)) this.deliveryValidations += 1;
   }
 }

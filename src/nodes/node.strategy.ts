@@ -4,6 +4,7 @@ import type { Request } from 'express';
 import { Doors, refusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { NodePrincipal } from '../access/principals.js';
+import type { RequestOutcome } from '../common/request-outcome.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 /** The node door: `X-API-Key: node_id:api_key`, split at the first colon. */
@@ -17,12 +18,16 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     doors.install('node', this);
   }
 
-  async validate(_request: Request, credential: string): Promise<NodePrincipal> {
+  async validate(request: Request, credential: string): Promise<NodePrincipal> {
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw refusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
     const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
-    if (verdict.valid) return { door: 'node', nodeId, householdId: verdict.identity.household_id };
+    if (verdict.valid) {
+      const { forwardedBy } = (request.res?.locals ?? {}) as RequestOutcome;
+      this.keys.accepted(nodeId, forwardedBy ?? null);
+      return { door: 'node', nodeId, householdId: verdict.identity.household_id };
+    }
     throw refusal(
       'node',
       verdict.reason,

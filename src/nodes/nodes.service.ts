@@ -8,6 +8,7 @@ import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
+import { explain, explainUnknown, type Explanation } from '../credentials/explanation.js';
 import { KeyStore } from '../credentials/key-store.js';
 import { NodeDevice } from './node-device.entity.js';
 
@@ -48,6 +49,13 @@ export class NodesService {
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
     if (!node) throw new ProblemException(problems.notFound);
     return node;
+  }
+
+  /** Why its keys would be refused now; an unknown id is answered too. */
+  async explain(id: string): Promise<Explanation> {
+    await this.keys.flushLastUsed();
+    const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
+    return node ? explain(node, this.clock.now()) : explainUnknown();
   }
 
   async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {

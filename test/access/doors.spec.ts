@@ -27,6 +27,8 @@ const POLICY: Readonly<Record<string, string>> = {
   'PATCH api/v0/admin/nodes/:node_id': 'admin',
   'DELETE api/v0/admin/nodes/:node_id': 'admin',
   'POST api/v0/admin/nodes/:node_id/rotate': 'admin',
+  'GET api/v0/admin/nodes/:node_id/explain': 'admin',
+  'GET api/v0/admin/app-credentials/:app_id/explain': 'admin',
   'POST api/v0/admin/app-credentials': 'admin',
   'GET api/v0/admin/app-credentials': 'admin',
   'GET api/v0/admin/app-credentials/:app_id': 'admin',

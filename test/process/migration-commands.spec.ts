@@ -5,7 +5,16 @@ import { migrationOptions } from '../../src/database/database-options.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const ROOT = join(import.meta.dirname, '../..');
-const TABLES = ['app_credentials', 'audit_events', 'credential_changes', 'failed_logins', 'nodes', 'sessions', 'throttle_counters', 'users'];
+const TABLES = [
+  'app_credentials',
+  'audit_events',
+  'credential_changes',
+  'failed_logins',
+  'nodes',
+  'sessions',
+  'throttle_counters',
+  'users',
+];
 const ALL = (migrationOptions('postgresql://unused').migrations as unknown[]).length;
 
 describe('the migration commands', () => {

@@ -30,10 +30,11 @@ export class CreateCredentialChanges1763683600000 implements MigrationInterface 
       END $$;
     `);
     for (const table of TABLES) {
-      // Everything but last_used_at, which is no reason to forget.
+      // That a key was used is no reason to forget it.
       await runner.query(`
         CREATE TRIGGER ${table}_record_update AFTER UPDATE ON ${table} FOR EACH ROW
-          WHEN ((to_jsonb(OLD) - 'last_used_at') IS DISTINCT FROM (to_jsonb(NEW) - 'last_used_at'))
+          WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for}'::text[])
+            IS DISTINCT FROM (to_jsonb(NEW) - '{last_used_at,last_used_for}'::text[]))
           EXECUTE FUNCTION record_credential_change();
         CREATE TRIGGER ${table}_record_delete AFTER DELETE ON ${table} FOR EACH ROW
           EXECUTE FUNCTION record_credential_change();

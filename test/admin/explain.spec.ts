@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/common/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock } from '../support/test-app.js';
+
+interface Explanation {
+  readonly accepted_now: boolean;
+  readonly reasons: { code: string; since: string | null; request_id: string | null }[];
+  readonly previous_key_accepted_until: string | null;
+  readonly previous_key_reasons: { code: string; since: string | null; request_id: string | null }[];
+  readonly last_accepted_at: string | null;
+  readonly last_accepted_for: string | null;
+}
+
+describe('explain', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start({ clock });
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  const node = async (id: string) => (await app.admin.get(`/nodes/${id}/explain`).expect(200)).body as Explanation;
+  const service = async (id: string, query = '') =>
+    (await app.admin.get(`/app-credentials/${id}/explain${query}`).expect(200)).body as Explanation;
+  const codes = (reasons: { code: string }[] | undefined) => reasons?.map(({ code }) => code);
+
+  it('says that a node that was never used is accepted', async () => {
+    const { nodeId } = await app.node();
+    expect(await node(nodeId)).toEqual({
+      accepted_now: true,
+      reasons: [],
+      previous_key_accepted_until: null,
+      previous_key_reasons: [],
+      last_accepted_at: null,
+      last_accepted_for: null,
+    });
+    expect(await node(nodeId.toUpperCase())).toMatchObject({ accepted_now: true });
+  });
+
+  it.each(['not-an-id', randomUUID(), '%00'])('says that %p is unknown, and is no 404', async (id) => {
+    for (const explanation of [await node(id), await service(id)]) {
+      expect(explanation).toMatchObject({ accepted_now: false, previous_key_reasons: [] });
+      expect(codes(explanation.reasons)).toEqual(['unknown']);
+    }
+  });
+
+  it('says when it was revoked and by which call; a second call changes neither', async () => {
+    const { nodeId } = await app.node();
+    await app.admin.delete(`/nodes/${nodeId}`).set('X-Request-Id', 'the-first-call').expect(204);
+    const { revoked_at } = (await app.admin.get(`/nodes/${nodeId}`)).body as { revoked_at: string };
+    clock.advance({ minutes: 1 });
+    await app.admin.delete(`/nodes/${nodeId}`).set('X-Request-Id', 'the-second-call').expect(204);
+    const { accepted_now, reasons } = await node(nodeId);
+    expect(accepted_now).toBe(false);
+    expect(reasons).toMatchObject([{ code: 'revoked', since: revoked_at, request_id: 'the-first-call' }]);
+  });
+
+  it('says that it has expired', async () => {
+    const { nodeId } = await app.node();
+    const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
+    await app.admin.patch(`/nodes/${nodeId}`, { expires_at }).expect(200);
+    expect(await node(nodeId)).toMatchObject({ accepted_now: true });
+    clock.advance({ minutes: 2 });
+    expect((await node(nodeId)).reasons).toMatchObject([{ code: 'expired', since: expires_at, request_id: null }]);
+  });
+
+  it('says that the key was rotated, by which call, and how long the old one is good', async () => {
+    const { nodeId } = await app.node();
+    const before = clock.now().getTime();
+    await app.admin.post(`/nodes/${nodeId}/rotate`, { overlap_hours: 2 }).set('X-Request-Id', 'rotation').expect(200);
+    const open = await node(nodeId);
+    expect(open).toMatchObject({ accepted_now: true, previous_key_reasons: [] });
+    expect(Date.parse(open.previous_key_accepted_until!)).toBeGreaterThanOrEqual(before + 7_200_000);
+    clock.advance({ minutes: 121 });
+    const ended = await node(nodeId);
+    expect(ended).toMatchObject({ accepted_now: true, previous_key_accepted_until: null });
+    expect(ended.previous_key_reasons).toMatchObject([
+      { code: 'key_rotated', request_id: 'rotation' },
+      { code: 'overlap_ended', since: open.previous_key_accepted_until },
+    ]);
+  });
+
+  it('says that the first use of the new key ended the old one', async () => {
+    const old = await app.node();
+    const { body } = await app.admin.post(`/nodes/${old.nodeId}/rotate`).expect(200);
+    clock.advance({ minutes: 5 });
+    const firstUse = clock.now().getTime();
+    await app.validateNode(`${old.nodeId}:${body.api_key}`).expect(200);
+    const { accepted_now, previous_key_reasons } = await node(old.nodeId);
+    expect(accepted_now).toBe(true);
+    expect(codes(previous_key_reasons)).toEqual(['key_rotated', 'overlap_ended']);
+    expect(Date.parse(previous_key_reasons[1]!.since!)).toBeGreaterThanOrEqual(firstUse);
+  });
+
+  it('says when a node was last accepted, and for which service when one forwarded it', async () => {
+    const { nodeId, header } = await app.node();
+    await app.validateNode(header).expect(200);
+    expect(await node(nodeId)).toMatchObject({
+      last_accepted_at: expect.any(String) as string,
+      last_accepted_for: null,
+    });
+    const { caller, headers } = await app.service();
+    await app.validateNode(header).set(headers).expect(200);
+    const accepted = await node(nodeId);
+    expect(accepted.last_accepted_for).toBe(caller);
+    clock.advance({ minutes: 1 });
+    expectProblem(await app.validateNode(`${header}x`).set(headers), problems.invalidNodeCredentials);
+    expect(await node(nodeId)).toEqual(accepted);
+  });
+
+  it('says that an app credential is for another target, and counts no refused call as accepted', async () => {
+    const { appId, headers, target } = await app.service();
+    expectProblem(await app.validateApp(headers, { target: 'ocr' }), problems.invalidAppCredentials);
+    expect(await service(appId, '?target=ocr')).toMatchObject({
+      accepted_now: false,
+      reasons: [{ code: 'other_target', since: null }],
+      last_accepted_at: null,
+    });
+    expect(await service(appId, `?target=${target}`)).toMatchObject({ accepted_now: true, reasons: [] });
+    await app.validateApp(headers, { target }).expect(200);
+    expect(await service(appId)).toMatchObject({
+      last_accepted_at: expect.any(String) as string,
+      last_accepted_for: target,
+    });
+  });
+
+  it('says which call replaced an expired app credential', async () => {
+    const pair = { caller: 'tts', target: 'recipes' };
+    const expires_at = new Date(clock.now().getTime() + 1_000).toISOString();
+    const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
+    clock.advance({ minutes: 1 });
+    await app.admin.post('/app-credentials', pair).set('X-Request-Id', 'minted-anew').expect(201);
+    const { reasons } = await service(body.app_id as string);
+    expect(codes(reasons)).toEqual(['revoked', 'expired']);
+    expect(reasons[0]).toMatchObject({ request_id: 'minted-anew' });
+  });
+
+  it('refuses a target that is no name, and anybody but an operator', async () => {
+    const { appId, headers } = await app.service();
+    expectInvalid(await app.admin.get(`/app-credentials/${appId}/explain?target=a%20b`), '/target');
+    const asApp = app.get(`/api/v0/admin/app-credentials/${appId}/explain`).set(headers);
+    expectProblem(await asApp, problems.invalidAdminKey);
+  });
+});

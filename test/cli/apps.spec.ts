@@ -1,0 +1,62 @@
+import { problems } from '../../src/common/problems.js';
+import { Cli } from '../support/cli.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TestApp } from '../support/test-app.js';
+
+describe('platform-auth apps and explain', () => {
+  let app: TestApp;
+  let cli: Cli;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+    cli = Cli.of(app);
+  });
+
+  afterAll(async () => {
+    cli.remove();
+    await app.stop();
+  });
+
+  it('lists and shows credentials without their keys', async () => {
+    const service = await app.service();
+    const { items } = await cli.json<{ items: object[] }>('apps', 'list', '--caller', service.caller);
+    expect(items).toMatchObject([{ app_id: service.appId, target: service.target }]);
+    const shown = (await cli.ok('apps', 'list')) + (await cli.ok('apps', 'show', service.appId));
+    expect(shown).toContain(service.caller);
+    expect(shown).not.toContain(service.appKey);
+  });
+
+  it('rotates: shows the new key once, and the old one is good until its first use', async () => {
+    const service = await app.service();
+    const { app_key } = await cli.json<{ app_key: string }>('apps', 'rotate', service.appId);
+    await app.validateApp(service.headers).expect(200);
+    await app.validateApp({ ...service.headers, 'X-Platform-App-Key': app_key }).expect(200);
+    expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
+    expect(await cli.ok('apps', 'rotate', service.appId, '--overlap-hours', '1')).toMatch(/pa_app_[^]*shown this once/);
+  });
+
+  it('revokes, and explain says when and by which call', async () => {
+    const service = await app.service();
+    expect(await cli.ok('apps', 'revoke', service.appId)).toBe(`App credential ${service.appId} is revoked.\n`);
+    expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
+    const { reasons } = await cli.json<{ reasons: object[] }>('explain', 'app', service.appId);
+    expect(reasons).toMatchObject([{ code: 'revoked', request_id: expect.stringMatching(/^[\w-]{36}$/) as string }]);
+    expect(await cli.ok('explain', 'app', service.appId)).toMatch(
+      /refused now:\n {2}revoked since 20\S+ by request \S+\n/,
+    );
+  });
+
+  it('explains another target, an unknown id and a rotated node in words', async () => {
+    const [service, node] = [await app.service(), await app.node()];
+    expect(await cli.ok('explain', 'app', service.appId, '--target', 'ocr')).toMatch(
+      /other_target\n {4}It is good for recipes/,
+    );
+    expect(await cli.ok('explain', 'node', 'nonsense')).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
+    const { api_key } = await cli.json<{ api_key: string }>('nodes', 'rotate', node.nodeId);
+    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(/accepted now[^]*is good too, until 20/);
+    await app.validateNode(`${node.nodeId}:${api_key}`).set(service.headers).expect(200);
+    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
+      new RegExp(`would be refused:\\n {2}key_rotated[^]*overlap_ended[^]*Last accepted at \\S+ for ${service.caller}`),
+    );
+  });
+});

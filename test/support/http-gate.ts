@@ -1,0 +1,70 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+
+/** Where the caller is to be cut off: before a request reaches the service, or after it was answered. */
+export interface Cut {
+  /** Counted from 1. */
+  readonly request: number;
+  readonly when: 'before' | 'after';
+}
+
+/** Stands between a caller and the service, and stops time for the caller at one step. */
+export class HttpGate {
+  readonly seen: string[] = [];
+  private cut: Cut | undefined;
+  private reached: () => void = () => undefined;
+  private resumed: Promise<void> = Promise.resolve();
+  /** Lets time go on for whoever was stopped, if it still lives. */
+  resume: () => void = () => undefined;
+
+  private constructor(
+    private readonly server: Server,
+    private readonly target: string,
+  ) {
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => void this.pass(request, response));
+  }
+
+  static async before(target: string): Promise<HttpGate> {
+    const server = createServer().listen(0, '127.0.0.1').unref();
+    await once(server, 'listening');
+    return new HttpGate(server, target);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  /** Lets everything pass up to a step. @returns when that step is reached */
+  stopAt(cut: Cut | undefined): Promise<void> {
+    this.seen.length = 0;
+    this.cut = cut;
+    this.resumed = new Promise((resolve) => (this.resume = resolve));
+    return new Promise((resolve) => (this.reached = resolve));
+  }
+
+  close(): void {
+    this.server.close();
+    this.server.closeAllConnections();
+  }
+
+  private async pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const number = this.seen.push(`${request.method} ${request.url}`);
+    const stopsHere = (when: Cut['when']): boolean => this.cut?.request === number && this.cut.when === when;
+    let body = '';
+    for await (const chunk of request) body += String(chunk);
+    if (stopsHere('before')) {
+      this.reached();
+      await this.resumed;
+    }
+    const headers = new Headers(request.headers as Record<string, string>);
+    for (const name of ['host', 'connection', 'content-length', 'transfer-encoding']) headers.delete(name);
+    const answer = await fetch(this.target + request.url!, { method: request.method!, headers, ...(body && { body }) });
+    const text = await answer.text();
+    if (stopsHere('after')) {
+      this.reached();
+      await this.resumed;
+    }
+    response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') ?? '' }).end(text);
+  }
+}
