@@ -1,0 +1,3 @@
+import postgresKilled from './scenarios/postgres-killed.js';
+
+export const scenarios = [postgresKilled];
