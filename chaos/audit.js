@@ -9,16 +9,23 @@ const MOST_ASKED = 60;
 /** After the recovery: every acknowledged write is in the database, and the service answers by it. */
 export async function audit({ postgres, ledger, load, record }) {
   const rows = async (table, columns, ids) =>
-    new Map((await postgres.query(`SELECT id, ${columns} FROM ${table} WHERE id = ANY($1)`, [ids])).map((row) => [row.id, row]));
+    new Map(
+      (await postgres.query(`SELECT id, ${columns} FROM ${table} WHERE id = ANY($1)`, [ids])).map((row) => [
+        row.id,
+        row,
+      ]),
+    );
   for (const kind of Object.values(kinds)) {
     const mine = ledger.credentials.filter((credential) => credential.kind === kind);
     const found = await rows(kind.table, 'revoked_at, key_digest', idsOf(mine));
-    for (const credential of mine) lost(record, credential.key.name, credentialLoss(credential, found.get(credential.id)));
+    for (const credential of mine)
+      lost(record, credential.key.name, credentialLoss(credential, found.get(credential.id)));
   }
   const users = await rows('users', 'is_active', idsOf(ledger.users));
   for (const user of ledger.users) lost(record, `user ${user.id}`, userLoss(user, users.get(user.id)));
   const sessions = await rows('sessions', 'ended_at, generation', idsOf(ledger.sessions));
-  for (const session of ledger.sessions) lost(record, `session ${session.id}`, sessionLoss(session, sessions.get(session.id)));
+  for (const session of ledger.sessions)
+    lost(record, `session ${session.id}`, sessionLoss(session, sessions.get(session.id)));
   await askForWhatLives(load, ledger);
 }
 
@@ -53,7 +60,8 @@ function sessionLoss({ life, generation }, row) {
 async function askForWhatLives(load, { credentials, sessions }) {
   const newest = (entries) => entries.slice(-MOST_ASKED);
   const good = ({ keyIsDoubtful, key: { life } }) => !keyIsDoubtful && !life.isOver && !life.isDoubtful;
-  for (const credential of newest(credentials.filter(good))) await validate(load, credential, credential.key, someAddress());
+  for (const credential of newest(credentials.filter(good)))
+    await validate(load, credential, credential.key, someAddress());
   for (const session of newest(sessions.filter(({ life }) => !life.isOver && !life.isDoubtful))) {
     await me(load, session);
     load.judge('refresh', `session ${session.id}`, session.life, await load.ask(refreshOf(session)));

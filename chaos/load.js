@@ -26,10 +26,10 @@ export class Load {
 
   /**
    * @param {{ record, ledger, targets: () => { balancer: string | undefined, replicas: string[] }, adminKey: string,
-   *   onlyBalancer?: boolean, repeatsRefreshes?: boolean }} world
+   *   giveUpMs?: number, onlyBalancer?: boolean, repeatsRefreshes?: boolean }} world
    */
-  constructor({ record, ledger, targets, adminKey, onlyBalancer = false, repeatsRefreshes = true }) {
-    Object.assign(this, { record, ledger, targets, adminKey, onlyBalancer, repeatsRefreshes });
+  constructor({ record, ledger, targets, adminKey, giveUpMs, onlyBalancer = false, repeatsRefreshes = true }) {
+    Object.assign(this, { record, ledger, targets, adminKey, giveUpMs, onlyBalancer, repeatsRefreshes });
   }
 
   start() {
@@ -48,7 +48,8 @@ export class Load {
 
   /** Asks through the balancer or, half of the time, one of the replicas itself. */
   async ask(request, base = this.#pick()) {
-    const answer = await ask(base, { ...request, headers: { ...request.headers, 'X-Forwarded-For': request.from ?? OPERATOR } });
+    const headers = { ...request.headers, 'X-Forwarded-For': request.from ?? OPERATOR };
+    const answer = await ask(base, { giveUpMs: this.giveUpMs, ...request, headers });
     this.record.answered(answer);
     return answer;
   }
@@ -59,8 +60,9 @@ export class Load {
     return Promise.all((this.onlyBalancer ? [balancer, balancer] : replicas).map((base) => this.ask(request, base)));
   }
 
-  admin(method, path, body) {
-    return this.ask({ method, path: `/api/v0/admin${path}`, body, headers: { 'X-Admin-Key': this.adminKey } });
+  admin(method, path, body, base) {
+    const headers = { 'X-Admin-Key': this.adminKey };
+    return this.ask({ method, path: `/api/v0/admin${path}`, body, headers }, base);
   }
 
   /**

@@ -1,5 +1,16 @@
 import { execFile } from 'node:child_process';
-import { chmodSync, chownSync, cpSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -38,7 +49,7 @@ export class Postgres {
 
   /** Asks the server itself, past the proxy. */
   async query(sql, values) {
-    const client = new pg.Client({ connectionString: this.url });
+    const client = new pg.Client({ connectionString: this.url, options: '-c default_transaction_read_only=off' });
     client.on('error', () => undefined);
     await client.connect();
     try {
@@ -86,7 +97,11 @@ export class Postgres {
     this.settings = { synchronous_standby_names: '*', synchronous_commit: 'remote_apply' };
     await this.startAgain();
     const port = await freePort();
-    const standby = new Postgres(this.place, cluster, Object.assign(new URL(this.url), { port: String(port) }).toString());
+    const standby = new Postgres(
+      this.place,
+      cluster,
+      Object.assign(new URL(this.url), { port: String(port) }).toString(),
+    );
     const { username, password } = new URL(this.url);
     const primary = `host=127.0.0.1 port=${this.port} user=${username} password=${password}`;
     standby.settings = { primary_conninfo: primary.replaceAll(' ', '\\ ') };

@@ -4,7 +4,6 @@ import { HOT } from './record.js';
 import { World } from './world.js';
 
 const FEWEST_RIGHT = 5;
-const SETTLE_MS = 15_000;
 
 /**
  * Runs one scenario in a world of its own.
@@ -31,12 +30,12 @@ export async function runScenario(scenario, seconds) {
   try {
     await scenario.run(stage);
   } finally {
-    await Promise.race([world.load.stop(), sleep(SETTLE_MS)]);
+    await world.load.stop();
   }
   const { record } = world;
   await audit(world);
-  const own = scenario.judge ?? brokenBounds;
-  return { scenario, record, broken: [...broken, ...own(record, scenario.bounds)] };
+  const judged = scenario.judge ? scenario.judge(record) : brokenBounds(record, scenario.bounds);
+  return { scenario, record, broken: [...broken, ...judged] };
 }
 
 /** @returns what did not hold, in words */
@@ -48,12 +47,19 @@ function brokenBounds(record, { errors, silenceMs, slowestMs, backMs }) {
   for (const label of record.errors.keys()) {
     bound(errors.includes(label), `${record.countOf(label)} × ${label}, which this fault is no reason for`);
   }
-  for (const kind of HOT) bound(record.rightOf(kind) >= FEWEST_RIGHT, `${kind}: ${record.rightOf(kind)} right answers in all`);
+  for (const kind of HOT)
+    bound(record.rightOf(kind) >= FEWEST_RIGHT, `${kind}: ${record.rightOf(kind)} right answers in all`);
   const { silence, back } = record;
-  bound(silence.ms <= silenceMs, `${silence.name}: ${Math.round(silence.ms)} ms without a right answer, over ${silenceMs}`);
+  bound(
+    silence.ms <= silenceMs,
+    `${silence.name}: ${Math.round(silence.ms)} ms without a right answer, over ${silenceMs}`,
+  );
   bound(record.slowestMs <= slowestMs, `an answer after ${Math.round(record.slowestMs)} ms, over ${slowestMs}`);
   if (back && backMs !== undefined) {
-    bound(back.ms <= backMs, `${back.name}: right again ${Math.round(back.ms)} ms after the end of the fault, over ${backMs}`);
+    bound(
+      back.ms <= backMs,
+      `${back.name}: right again ${Math.round(back.ms)} ms after the end of the fault, over ${backMs}`,
+    );
   }
   return broken;
 }

@@ -47,7 +47,7 @@ export async function revoke(load, credential) {
   await validateEverywhere(load, credential, key);
 }
 
-function newKey(credential, text) {
+export function newKey(credential, text) {
   return { text, life: new Life(), name: `${credential.kind.name} ${credential.id} (…${text.slice(-4)})` };
 }
 
