@@ -104,7 +104,7 @@ export class Postgres {
     );
     const { username, password } = new URL(this.url);
     const primary = `host=127.0.0.1 port=${this.port} user=${username} password=${password}`;
-    standby.settings = { primary_conninfo: primary.replaceAll(' ', '\\ ') };
+    standby.settings = { primary_conninfo: primary };
     later(() => standby.stop('immediate'));
     await standby.startAgain();
     return standby;

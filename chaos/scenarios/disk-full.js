@@ -1,9 +1,12 @@
 import { appendFileSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
+import { kinds } from '../actors/key-kinds.js';
+import { mint } from '../actors/key-life.js';
 import { sleep } from '../client.js';
 
 const DISK_MB = 96;
 const FULL_MS = 4_000;
+const MOST_ROWS = 1_000;
 const READING = ['validate-node', 'validate-app', 'users/me'];
 
 /** The tables have no room to grow. What only reads goes on. */
@@ -19,7 +22,7 @@ export default {
     load.writesAreRefused = true;
     const ballast = join(postgres.cluster, 'ballast');
     fill(postgres.cluster, ballast);
-    await sleep(FULL_MS);
+    await Promise.all([sleep(FULL_MS), growUntilRefused(load)]);
     rmSync(ballast);
     healed();
     await sleep(100);
@@ -29,6 +32,11 @@ export default {
     await quiet();
   },
 };
+
+/** Rows that fit into pages that are there are still written, and must be there afterwards. */
+async function growUntilRefused(load) {
+  for (let made = 0; made < MOST_ROWS && (await mint(load, kinds.node)); made += 1);
+}
 
 function fill(folder, file) {
   const { bsize } = statfsSync(folder);

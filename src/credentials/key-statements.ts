@@ -33,11 +33,14 @@ export function keyStatements({ name, identityColumns }: KeyTable): KeyStatement
        WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
+    // Without an overlap nothing of the old key stays: no clock that is behind, or jumps back, may let it in again.
     rotate: statement(
       'rotate',
       `UPDATE ${name}
-       SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-           previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4
+       SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
+                                      WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
+           previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END,
+           key_digest = $2, rotated_at = $4, updated_at = $4
        WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4) RETURNING id`,
     ),
     revoke: statement(
