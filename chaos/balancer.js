@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { later } from './cleanup.js';
+import { later, mayStart } from './cleanup.js';
 import { ask, sleep } from './client.js';
 import { freePort } from './ports.js';
 
@@ -18,6 +18,7 @@ export async function startBalancer(replicas) {
   const port = await freePort();
   const file = join(folder, 'haproxy.cfg');
   writeFileSync(file, configuration(port, replicas));
+  mayStart();
   const child = spawn(PROGRAM, ['-db', '-q', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';
   child.stderr.on('data', (chunk) => (said += chunk));

@@ -11,6 +11,7 @@ const ACTORS = [
   ...Array(6).fill(userLife),
   ...Array(2).fill(watchers.watchKeys),
   ...Array(2).fill(watchers.watchSessions),
+  ...Array(2).fill(watchers.watchLogins),
   watchers.watchGraves,
 ];
 const THINK_MS = 20;

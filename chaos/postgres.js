@@ -17,7 +17,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { findPlace } from '../dist/src/database/embedded-place.js';
 import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
-import { later } from './cleanup.js';
+import { later, mayStart } from './cleanup.js';
 import { sleep } from './client.js';
 import { freePort } from './ports.js';
 
@@ -32,6 +32,7 @@ export class Postgres {
   }
 
   static async start() {
+    mayStart();
     const parent = mkdtempSync(join(tmpdir(), 'platform-auth-chaos-'));
     chmodSync(parent, 0o755);
     later(() => rmSync(parent, { recursive: true, force: true }));
@@ -75,6 +76,7 @@ export class Postgres {
     const all = { listen_addresses: '127.0.0.1', port: this.port, unix_socket_directories: '', ...this.settings };
     const flags = Object.entries(all).map(([name, value]) => `-c ${name}='${value}'`);
     for (let tries = 1; ; tries += 1) {
+      mayStart();
       try {
         return await this.control('start', '--wait', '--silent', '--log=server.log', '-o', flags.join(' '));
       } catch (error) {

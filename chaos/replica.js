@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { later } from './cleanup.js';
+import { later, mayStart } from './cleanup.js';
 import { ask, now, sleep } from './client.js';
 import { freePort } from './ports.js';
 
@@ -25,6 +25,7 @@ export class Replica {
 
   /** Resolves when it is healthy. */
   async start() {
+    mayStart();
     const env = { PATH: process.env.PATH, ...this.variables, PORT: String(this.port) };
     this.#child = spawn(process.execPath, [MAIN], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     const keep = (chunk) => (this.output = (this.output + chunk).slice(-KEPT_OUTPUT));

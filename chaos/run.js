@@ -1,7 +1,7 @@
 // Breaks the database, the network, the replicas and the disk under a load whose every answer is judged against what
 // was acknowledged. Everything it needs it starts itself, on loopback, and removes at the end.
 import { options } from './options.js';
-import { cleanUp } from './cleanup.js';
+import { cleanUp, stopForGood } from './cleanup.js';
 import { closeConnections } from './client.js';
 import { explain, heading, line } from './report.js';
 import { selfTest } from './self-test.js';
@@ -9,14 +9,15 @@ import { runScenario } from './stage.js';
 import { scenarios } from './scenarios.js';
 
 const { seconds, only, selfTestOnly } = options(scenarios.map(({ name }) => name));
-let isInterrupted = false;
+const MOST_STOPPING_MS = 20_000;
+let stopping;
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   process.on(signal, () => {
-    if (isInterrupted) return;
-    isInterrupted = true;
+    if (stopping) return;
     console.error(`\n${signal}: stopping and removing everything`);
-    void cleanUp().then(() => process.exit(130));
+    setTimeout(() => process.exit(130), MOST_STOPPING_MS).unref();
+    stopping = stopForGood();
   });
 }
 
@@ -29,7 +30,7 @@ console.log(heading());
 for (const scenario of [selfTest, ...chosen]) {
   const result = await runScenario(scenario, seconds).catch((error) => ({ scenario, broken: [error.stack] }));
   await cleanUp();
-  if (isInterrupted) break;
+  if (stopping) await stopping.then(() => process.exit(130));
   console.log(line(result));
   if (result.notRun) continue;
   count[result.broken.length === 0 ? 'passed' : 'failed'] += 1;
@@ -38,4 +39,4 @@ for (const scenario of [selfTest, ...chosen]) {
 closeConnections();
 for (const problem of problems) console.log(problem);
 console.log(`\n${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;
+process.exit(count.failed === 0 ? 0 : 1);

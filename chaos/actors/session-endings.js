@@ -14,11 +14,11 @@ async function logOutByBearer(load, user, session) {
   await end(load, [session], 'logout', () => load.ask({ path: '/api/v0/auth/logout', headers, from: user.from }));
 }
 
-async function endByAdmin(load, user, session) {
+async function endByAdmin(load, user) {
   await end(load, load.ledger.sessionsOf(user), 'admin', () => load.admin('DELETE', `/users/${user.id}/sessions`));
 }
 
-async function disable(load, user, session) {
+async function disable(load, user) {
   user.life.ending();
   user.isDoubtful = true;
   const attempts = [];

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { someAddress } from '../addresses.js';
 import { mint, validate } from './key-life.js';
 import { kinds } from './key-kinds.js';
-import { logIn, me } from './sessions.js';
+import { logIn, me, refresh } from './sessions.js';
 import { register } from './user-life.js';
 
 const KEPT = 3;
@@ -23,6 +23,14 @@ export async function watchKeys(load) {
 
 export async function watchSessions(load) {
   for (const session of load.kept.sessions) await me(load, session);
+}
+
+/** Logins and refreshes without a pause, so that a silence of theirs is one. */
+export async function watchLogins(load) {
+  for (const { user } of load.kept.sessions) {
+    const session = await logIn(load, user);
+    if (session) await refresh(load, session);
+  }
 }
 
 /** The dead stay dead: also on a promoted standby, and on a replica that has slept. */
