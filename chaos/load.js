@@ -51,7 +51,7 @@ export class Load {
   async ask(request, base = this.#pick()) {
     const headers = { ...request.headers, 'X-Forwarded-For': request.from ?? OPERATOR };
     const answer = await ask(base, { giveUpMs: this.giveUpMs, ...request, headers });
-    this.record.answered(answer);
+    this.record.answered(request, answer);
     return answer;
   }
 

@@ -106,7 +106,7 @@ export class Postgres {
     );
     const { username, password } = new URL(this.url);
     const primary = `host=127.0.0.1 port=${this.port} user=${username} password=${password}`;
-    standby.settings = { primary_conninfo: primary };
+    standby.settings = { primary_conninfo: primary, wal_retrieve_retry_interval: '100ms' };
     later(() => standby.stop('immediate'));
     await standby.startAgain();
     return standby;

@@ -7,6 +7,7 @@ export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'log
 export class Record {
   requests = 0;
   slowestMs = 0;
+  slowestRequest = undefined;
   errors = new Map();
   wrong = [];
   lost = [];
@@ -15,9 +16,11 @@ export class Record {
   #endedAt = undefined;
   #kinds = new Map(HOT.map((kind) => [kind, { right: 0, lastAt: now(), silenceMs: 0, backAt: undefined }]));
 
-  answered(answer) {
+  answered({ method = 'POST', path }, { startedAt, endedAt }) {
     this.requests += 1;
-    if (this.#endedAt === undefined) this.slowestMs = Math.max(this.slowestMs, answer.endedAt - answer.startedAt);
+    if (this.#endedAt !== undefined || endedAt - startedAt <= this.slowestMs) return;
+    this.slowestMs = endedAt - startedAt;
+    this.slowestRequest = `${method} ${path}`;
   }
 
   /** A verdict that agrees with the ledger. */

@@ -7,7 +7,7 @@ import { freePort } from './ports.js';
 
 const MAIN = fileURLToPath(new URL('../dist/src/main.js', import.meta.url));
 const START_MS = 60_000;
-const KEPT_OUTPUT = 200_000;
+const KEPT_OUTPUT = 20_000_000;
 
 /** The built service as a process of its own, that can be killed, paused and started again on its port. */
 export class Replica {

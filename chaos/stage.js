@@ -54,7 +54,11 @@ function brokenBounds(record, { errors, silenceMs, slowestMs, backMs }) {
     silence.ms <= silenceMs,
     `${silence.name}: ${Math.round(silence.ms)} ms without a right answer, over ${silenceMs}`,
   );
-  bound(record.slowestMs <= slowestMs, `an answer after ${Math.round(record.slowestMs)} ms, over ${slowestMs}`);
+  const { slowestRequest } = record;
+  bound(
+    record.slowestMs <= slowestMs,
+    `${slowestRequest}: answered after ${Math.round(record.slowestMs)} ms, over ${slowestMs}`,
+  );
   if (back && backMs !== undefined) {
     bound(
       back.ms <= backMs,

@@ -51,12 +51,11 @@ export class AppCredentialsService {
       updatedAt: now,
     });
     try {
-      await this.credentials.manager.transaction(async (transaction) => {
-        // An expired credential is dead, but still holds the pair's place.
-        const expired = { caller, target, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) };
-        await transaction.update(AppCredential, expired, { revokedAt: now, updatedAt: now });
-        await transaction.insert(AppCredential, credential);
-      });
+      // An expired credential is dead, but still holds the pair's place. To revoke it and then fail loses nothing: no
+      // transaction, whose rollback would wait for a silent database a second time.
+      const expired = { caller, target, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) };
+      await this.credentials.update(expired, { revokedAt: now, updatedAt: now });
+      await this.credentials.insert(credential);
     } catch (error) {
       if (violatedConstraint(error) === 'app_credentials_live_pair_key')
         throw new ProblemException(problems.appCredentialExists);
