@@ -21,6 +21,13 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   });
 }
 
+process.on('uncaughtException', (error) => {
+  // What is still under way fails while everything is being stopped.
+  if (stopping) return;
+  console.error(error);
+  stopping = stopForGood().then(() => process.exit(1));
+});
+
 const count = { passed: 0, failed: 0 };
 const problems = [];
 const chosen = selfTestOnly ? [] : scenarios.filter(({ name }) => only.length === 0 || only.includes(name));
