@@ -38,13 +38,15 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
            overlap_ended_at = LEAST(previous_key_expires_at, $3)
        WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
+    // Without an overlap nothing of the old key stays: no clock that is behind, or jumps back, may let it in again.
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
     rotate: audited(
       statement(
         'rotate',
         `UPDATE ${name}
-         SET previous_key_digest = CASE WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-             previous_key_expires_at = $3, key_digest = $2, rotated_at = $4, updated_at = $4,
+         SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
+                                        WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
+             previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
              rotated_by_request = $5, overlap_ended_at = NULL
          FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
                FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before

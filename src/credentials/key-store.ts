@@ -7,7 +7,7 @@ import { isId } from '../common/ids.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
-import { isDatabaseFailure } from '../database/database-failure.js';
+import { isWriteRefusal } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
@@ -198,7 +198,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
       return (await this.database.row(this.statements.endOverlap, [id, currentDigest, now])) !== undefined;
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
-      if (!isDatabaseFailure(error)) throw error;
+      if (!isWriteRefusal(error)) throw error;
       this.log.warning('overlap_not_ended', { error: errorFields(error) });
       return true;
     }

@@ -33,6 +33,11 @@ export function isDatabaseFailure(error: unknown): boolean {
   return DRIVER_MESSAGES.test(error.message);
 }
 
+/** Whether the database said that it reads but cannot write: a read-only standby (25006), a full disk (53100). */
+export function isWriteRefusal(error: unknown): boolean {
+  return error instanceof DatabaseError && (error.code === '25006' || error.code === '53100');
+}
+
 /** The constraint that a statement violated, by the name that its migration gave it. */
 export function violatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;

@@ -1,10 +1,11 @@
 import type { DataSourceOptions } from 'typeorm';
 import type { Environment } from '../config/environment.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
-import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
-import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
-import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-history.js';
+import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
+import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
+import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
+import { PromptClient } from './prompt-client.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -38,6 +39,7 @@ export function requestOptions(environment: Environment): DataSourceOptions {
     poolSize: environment.databasePoolSize,
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
     extra: {
+      Client: PromptClient,
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: 2 * statementTimeoutMs,

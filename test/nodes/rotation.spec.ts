@@ -55,6 +55,15 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
     await replica.validateNode(fresh.header).expect(200);
   });
 
+  it('does not let the old key in again, after overlap_hours 0, when the clock goes back', async () => {
+    const old = await app.node();
+    const fresh = await rotated(old, { overlap_hours: 0 });
+    clock.advance({ days: -2 });
+    await expectRefused(old);
+    await replica.validateNode(fresh.header).expect(200);
+    clock.advance({ days: 2 });
+  });
+
   it('keeps the key that a node surely has when a rotation is repeated because its answer was lost', async () => {
     const old = await app.node();
     const lost = await rotated(old);

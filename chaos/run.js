@@ -1,0 +1,49 @@
+// Breaks the database, the network, the replicas and the disk under a load whose every answer is judged against what
+// was acknowledged. Everything it needs it starts itself, on loopback, and removes at the end.
+import { options } from './options.js';
+import { cleanUp, stopForGood } from './cleanup.js';
+import { closeConnections } from './client.js';
+import { explain, heading, line } from './report.js';
+import { selfTest } from './self-test.js';
+import { runScenario } from './stage.js';
+import { scenarios } from './scenarios.js';
+
+const { seconds, only, selfTestOnly } = options(scenarios.map(({ name }) => name));
+const MOST_STOPPING_MS = 20_000;
+let stopping;
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
+  process.on(signal, () => {
+    if (stopping) return;
+    console.error(`\n${signal}: stopping and removing everything`);
+    setTimeout(() => process.exit(130), MOST_STOPPING_MS).unref();
+    stopping = stopForGood();
+  });
+}
+
+process.on('uncaughtException', (error) => {
+  // What is still under way fails while everything is being stopped.
+  if (stopping) return;
+  console.error(error);
+  stopping = stopForGood().then(() => process.exit(1));
+});
+
+const count = { passed: 0, failed: 0 };
+const problems = [];
+const chosen = selfTestOnly ? [] : scenarios.filter(({ name }) => only.length === 0 || only.includes(name));
+
+console.log(`Node ${process.version}, ${seconds} s of load before and after each fault\n`);
+console.log(heading());
+for (const scenario of [selfTest, ...chosen]) {
+  const result = await runScenario(scenario, seconds).catch((error) => ({ scenario, broken: [error.stack] }));
+  await cleanUp();
+  if (stopping) await stopping.then(() => process.exit(130));
+  console.log(line(result));
+  if (result.notRun) continue;
+  count[result.broken.length === 0 ? 'passed' : 'failed'] += 1;
+  problems.push(...explain(result));
+}
+closeConnections();
+for (const problem of problems) console.log(problem);
+console.log(`\n${count.passed} passed, ${count.failed} failed`);
+process.exit(count.failed === 0 ? 0 : 1);

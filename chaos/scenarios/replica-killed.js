@@ -1,0 +1,18 @@
+import { sleep } from '../client.js';
+
+const DOWN_MS = 2_000;
+
+/** Who asked that replica asks another one; the load balancer finds out within two checks. */
+export default {
+  name: 'replica-killed',
+  title: 'a replica: kill -9, started again after 2 s',
+  bounds: { errors: ['network', 'balancer 502', 'balancer 503'], silenceMs: 2_000, slowestMs: 3_000, backMs: 2_000 },
+  async run({ world: { replicas }, quiet, healed }) {
+    await quiet();
+    await replicas[1].kill();
+    await sleep(DOWN_MS);
+    await replicas[1].start();
+    healed();
+    await quiet();
+  },
+};
