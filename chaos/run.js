@@ -8,7 +8,7 @@ import { selfTest } from './self-test.js';
 import { runScenario } from './stage.js';
 import { scenarios } from './scenarios.js';
 
-const { seconds, only, selfTestOnly } = options(scenarios.map(({ name }) => name));
+const { seconds, patience, only, selfTestOnly } = options(scenarios.map(({ name }) => name));
 const MOST_STOPPING_MS = 20_000;
 let stopping;
 
@@ -35,7 +35,7 @@ const chosen = selfTestOnly ? [] : scenarios.filter(({ name }) => only.length ==
 console.log(`Node ${process.version}, ${seconds} s of load before and after each fault\n`);
 console.log(heading());
 for (const scenario of [selfTest, ...chosen]) {
-  const result = await runScenario(scenario, seconds).catch((error) => ({ scenario, broken: [error.stack] }));
+  const result = await runScenario(scenario, { seconds, patience }).catch((error) => ({ scenario, broken: [error.stack] }));
   await cleanUp();
   if (stopping) await stopping.then(() => process.exit(130));
   console.log(line(result));

@@ -9,7 +9,7 @@ const FEWEST_RIGHT = 5;
  * Runs one scenario in a world of its own.
  * @returns {Promise<{ scenario, record?, notRun?: string, broken: string[] }>} `broken`: the bounds that did not hold
  */
-export async function runScenario(scenario, seconds) {
+export async function runScenario(scenario, { seconds, patience }) {
   const notRun = await scenario.whyNot?.();
   if (notRun) return { scenario, notRun, broken: [] };
   const world = await World.withDatabase();
@@ -34,12 +34,13 @@ export async function runScenario(scenario, seconds) {
   }
   const { record } = world;
   await audit(world);
-  const judged = scenario.judge ? scenario.judge(record) : brokenBounds(record, scenario.bounds);
+  const judged = scenario.judge ? scenario.judge(record) : brokenBounds(record, scenario.bounds, patience);
   return { scenario, record, broken: [...broken, ...judged] };
 }
 
 /** @returns what did not hold, in words */
-function brokenBounds(record, { errors, silenceMs, slowestMs, backMs }) {
+function brokenBounds(record, { errors, ...times }, patience) {
+  const [silenceMs, slowestMs, backMs] = [times.silenceMs, times.slowestMs, times.backMs].map((ms) => ms * patience);
   const broken = [];
   const bound = (holds, words) => holds || broken.push(words);
   bound(record.wrong.length === 0, `${record.wrong.length} wrong verdicts`);
@@ -59,7 +60,7 @@ function brokenBounds(record, { errors, silenceMs, slowestMs, backMs }) {
     record.slowestMs <= slowestMs,
     `${slowestRequest}: answered after ${Math.round(record.slowestMs)} ms, over ${slowestMs}`,
   );
-  if (back && backMs !== undefined) {
+  if (back && times.backMs !== undefined) {
     bound(
       back.ms <= backMs,
       `${back.name}: right again ${Math.round(back.ms)} ms after the end of the fault, over ${backMs}`,
