@@ -35,7 +35,10 @@ const chosen = selfTestOnly ? [] : scenarios.filter(({ name }) => only.length ==
 console.log(`Node ${process.version}, ${seconds} s of load before and after each fault\n`);
 console.log(heading());
 for (const scenario of [selfTest, ...chosen]) {
-  const result = await runScenario(scenario, { seconds, patience }).catch((error) => ({ scenario, broken: [error.stack] }));
+  const result = await runScenario(scenario, { seconds, patience }).catch((error) => ({
+    scenario,
+    broken: [error.stack],
+  }));
   await cleanUp();
   if (stopping) await stopping.then(() => process.exit(130));
   console.log(line(result));

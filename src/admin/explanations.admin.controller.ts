@@ -9,6 +9,7 @@ const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An id that nobody knows is an answer too (unknown), not a 404.';
 
 /** Why would it be refused now? For operators only. */
+@ApiTags('admin: explanations')
 @Controller('api/v0/admin')
 export class ExplanationsAdminController {
   constructor(
@@ -18,7 +19,6 @@ export class ExplanationsAdminController {
 
   @Get('nodes/:node_id/explain')
   @RequireAdmin()
-  @ApiTags('admin: nodes')
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Why would this node be refused now?', description: DESCRIPTION })
   @ApiOkResponse({ type: ExplanationResponse })
@@ -28,7 +28,6 @@ export class ExplanationsAdminController {
 
   @Get('app-credentials/:app_id/explain')
   @RequireAdmin()
-  @ApiTags('admin: app credentials')
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({
     summary: 'Why would this app credential be refused now?',
