@@ -1,8 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { Clock } from '../common/clock.js';
 import { httpUrl } from '../config/variable-kinds.js';
 import type { Finding } from './doctor.checkup.js';
-import { diagnose } from './doctor.js';
 import { readPlatformMap } from './platform-map.js';
 import { CommandFailed, print, table, type Output } from './terminal.js';
 
@@ -32,7 +30,9 @@ Example:
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<DoctorOptions>();
       const { envDir, url } = options;
-      const findings = await diagnose({ map: readPlatformMap(options.map), envDir, url }, new Clock());
+      const map = readPlatformMap(options.map);
+      const { diagnose } = await import('./doctor.js');
+      const findings = await diagnose({ map, envDir, url });
       print(options, { findings }, asText);
       const broken = findings.filter(({ severity }) => severity === 'broken').length;
       if (broken > 0) throw new CommandFailed(`Broken: ${broken}.`);

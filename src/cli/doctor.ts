@@ -1,4 +1,4 @@
-import type { Clock } from '../common/clock.js';
+import { Clock } from '../common/clock.js';
 import { loggingAway, refusedPairs } from './doctor.calls.js';
 import type { Check, Checkup, Finding } from './doctor.checkup.js';
 import {
@@ -48,7 +48,7 @@ export interface DoctorRequest {
 }
 
 /** Looks at files, database and running service, and changes none of them. */
-export async function diagnose({ map, envDir, url }: DoctorRequest, clock: Clock): Promise<Finding[]> {
+export async function diagnose({ map, envDir, url }: DoctorRequest, clock = new Clock()): Promise<Finding[]> {
   const { files, findings } = readWhatIsThere(map, envDir);
   const own = files.get(OWN_NAME);
   const database = await during('Asking the database', viewDatabase(own, clock));

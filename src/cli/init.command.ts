@@ -1,6 +1,5 @@
 import { Command } from 'commander';
-import { Clock } from '../common/clock.js';
-import { init, type InitReport } from './init.js';
+import type { InitReport } from './init.js';
 import { readPlatformMap } from './platform-map.js';
 import { print, table, type Output } from './terminal.js';
 
@@ -30,7 +29,9 @@ Example:
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<InitOptions>();
       const { envDir, prune, dryRun } = options;
-      const report = await init({ map: readPlatformMap(options.map), envDir, prune, dryRun }, new Clock());
+      const map = readPlatformMap(options.map);
+      const { init } = await import('./init.js');
+      const report = await init({ map, envDir, prune, dryRun });
       print(options, report, asText);
     });
 }

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import type { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import type { Clock } from '../common/clock.js';
+import { Clock } from '../common/clock.js';
 import { COMMAND_LINE } from '../audit/actor.js';
 import { secret } from '../config/variable-kinds.js';
 import { randomSecret } from '../crypto/secret.js';
@@ -48,7 +48,7 @@ interface Issuer {
  * file cannot be written, the next one completes: a credential counts only once its caller's file holds the key.
  * @throws {CommandFailed} saying what is in the way and what became of it
  */
-export async function init(request: InitRequest, clock: Clock): Promise<InitReport> {
+export async function init(request: InitRequest, clock = new Clock()): Promise<InitReport> {
   const { map, envDir, dryRun } = request;
   const variables = databaseVariables(readFile(envDir, OWN_NAME));
   const databaseUrl = variables.DATABASE_URL;

@@ -1,6 +1,5 @@
 import { Command } from 'commander';
 import { databaseUrlOf, readVariables } from '../config/environment.js';
-import { migrate } from '../database/migrate.js';
 import { print, type Output } from './terminal.js';
 
 /** `platform-auth migrate`: brings the schema up to date, as the service's start does. */
@@ -9,6 +8,7 @@ export function migrateCommand(): Command {
     .description('Bring the database schema up to date. Needs DATABASE_URL.')
     .addHelpText('after', '\nExample:\n  DATABASE_URL=postgresql://… platform-auth migrate')
     .action(async (_options, command: Command) => {
+      const { migrate } = await import('../database/migrate.js');
       const names = await migrate(databaseUrlOf(readVariables()));
       print(command.optsWithGlobals<Output>(), { migrations: names }, ({ migrations }) =>
         migrations.length === 0 ? 'The schema is up to date.' : `Applied: ${migrations.join(', ')}`,

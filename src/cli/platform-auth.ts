@@ -20,6 +20,7 @@ function program(): Command {
     .option('--json', 'print the result as JSON, for scripts')
     .showHelpAfterError('(--help tells more)')
     .exitOverride();
+  // What these do is loaded when they run: it takes a second that a node, asking over HTTP, need not wait.
   const onTheDatabase = [initCommand(), doctorCommand(), migrateCommand()];
   const overHttp = [nodesCommand(), appsCommand(), usersCommand(), explainCommand(), auditCommand()];
   for (const command of [...onTheDatabase, ...overHttp]) adopt(root, command);
