@@ -18,6 +18,7 @@ function program(): Command {
   const root = new Command('platform-auth')
     .description("The operator's side of the authentication service.")
     .option('--json', 'print the result as JSON, for scripts')
+    .configureHelp({ showGlobalOptions: true })
     .showHelpAfterError('(--help tells more)')
     .exitOverride();
   // What these do is loaded when they run: it takes a second that a node, asking over HTTP, need not wait.

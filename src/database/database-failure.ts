@@ -1,6 +1,6 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
-import { QueryFailedError } from 'typeorm';
+import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
 
 /** SQLSTATE classes that mean our statement or our data is wrong: a bug, not an outage. */
 const OUR_MISTAKE = /^(22|23|42)/;
@@ -26,6 +26,8 @@ const DRIVER_MESSAGES =
  */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
+  // The connection broke between two statements of a transaction.
+  if (error instanceof QueryRunnerAlreadyReleasedError) return true;
   if (error instanceof DatabaseError) return !OUR_MISTAKE.test(error.code ?? '');
   if (!types.isNativeError(error)) return false;
   if ('errors' in error && Array.isArray(error.errors)) return error.errors.some(isDatabaseFailure);

@@ -1,0 +1,23 @@
+import { DataSource } from 'typeorm';
+import { isDatabaseFailure } from '../../src/database/database-failure.js';
+import { eventually } from '../support/eventually.js';
+import { TestApp } from '../support/test-app.js';
+
+describe('a connection that is cut', () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+  afterAll(() => app.stop());
+
+  it('between two statements of a transaction is an outage, not a bug', async () => {
+    const transaction = app.nest.get(DataSource).transaction(async ({ queryRunner }) => {
+      const [row] = (await queryRunner!.query('SELECT pg_backend_pid() AS pid')) as { pid: number }[];
+      await app.database.query(`SELECT pg_terminate_backend(${row!.pid})`);
+      await eventually('the connection is given up', () => queryRunner!.isReleased);
+      await queryRunner!.query('SELECT 1');
+    });
+    const error: unknown = await transaction.catch((reason: unknown) => reason);
+    expect(isDatabaseFailure(error)).toBe(true);
+  });
+});
