@@ -149,6 +149,18 @@ describe('the log shipper', () => {
   });
 });
 
+describe('a stop', () => {
+  it('delivers the lines that were still waiting', async () => {
+    const standIn = await StandIn.start();
+    const app = await TestApp.start({ variables: { LOG_LEVEL: 'info', LOGGING_SERVICE_URL: standIn.url } });
+    await app.get('/health/live').expect(200);
+    expect(standIn.lines).toEqual([]);
+    await app.stop();
+    expect(standIn.lines.map(({ context }) => context.route)).toContain('/health/live');
+    await standIn.stop();
+  });
+});
+
 describe('a logging service that validates each delivery through this service', () => {
   it('is sent what happened, and nothing about its own validations: the traffic ends with the load', async () => {
     const database = await createTestDatabase();
