@@ -1,30 +1,21 @@
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { AuditPartitions } from '../audit/audit-partitions.js';
 import { FailedLogins } from '../audit/failed-logins.js';
 import { Environment } from '../config/environment.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-
-const MS_PER_MINUTE = 60_000;
+import { PeriodicJob } from './periodic.job.js';
 
 /** Keeps the record in order: closed windows of failed logins, months to come, months that are too old. */
 @Injectable()
-export class AuditJob implements OnModuleInit, OnApplicationShutdown {
-  private timer: NodeJS.Timeout | undefined;
-
+export class AuditJob extends PeriodicJob {
   constructor(
     private readonly failedLogins: FailedLogins,
     private readonly partitions: AuditPartitions,
-    private readonly environment: Environment,
+    protected readonly environment: Environment,
     private readonly log: Log,
-  ) {}
-
-  onModuleInit(): void {
-    this.timer = setInterval(() => void this.run(), this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
-  }
-
-  onApplicationShutdown(): void {
-    clearInterval(this.timer);
+  ) {
+    super();
   }
 
   async run(): Promise<void> {

@@ -1,4 +1,4 @@
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays, Clock } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
@@ -8,35 +8,27 @@ import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { PeriodicJob } from './periodic.job.js';
 
 /** Arbitrary, and the same in every replica: whoever holds it purges. */
 const PURGE_LOCK = 7_701_002;
-const MS_PER_MINUTE = 60_000;
 /** Much longer than any replica goes without asking what has changed. */
 const CHANGES_KEEP_DAYS = 1;
 
 /** Deletes what died long ago, in small batches, in one replica at a time. */
 @Injectable()
-export class PurgeJob implements OnModuleInit, OnApplicationShutdown {
-  private timer: NodeJS.Timeout | undefined;
-
+export class PurgeJob extends PeriodicJob {
   constructor(
     private readonly sessions: SessionsService,
     private readonly nodes: NodesService,
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
     private readonly counters: CounterStore,
-    private readonly environment: Environment,
+    protected readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
-  ) {}
-
-  onModuleInit(): void {
-    this.timer = setInterval(() => void this.run(), this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
-  }
-
-  onApplicationShutdown(): void {
-    clearInterval(this.timer);
+  ) {
+    super();
   }
 
   /** @returns how many sessions and keys were deleted; 0 also when another replica is at it or the database cannot be used */
