@@ -1,15 +1,15 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander';
 import { InvalidEnvironment } from '../config/environment.js';
-import { appsCommand } from './apps.command.js';
-import { auditCommand } from './audit.command.js';
-import { doctorCommand } from './doctor.command.js';
-import { explainCommand } from './explain.command.js';
-import { initCommand } from './init.command.js';
+import { appsCommand } from './remote/apps.command.js';
+import { auditCommand } from './remote/audit.command.js';
+import { doctorCommand } from './platform/doctor.command.js';
+import { explainCommand } from './remote/explain.command.js';
+import { initCommand } from './platform/init.command.js';
 import { migrateCommand } from './migrate.command.js';
-import { nodesCommand } from './nodes.command.js';
+import { nodesCommand } from './remote/nodes.command.js';
 import { CommandFailed, say } from './terminal.js';
-import { usersCommand } from './users.command.js';
+import { usersCommand } from './remote/users.command.js';
 
 const FAILED = 1;
 const WRONG_USAGE = 2;

@@ -15,8 +15,8 @@ import { join } from 'node:path';
 import { parse as parseEnv } from 'dotenv';
 import fc from 'fast-check';
 import { parse as parseYaml } from 'yaml';
-import { ConfigFile } from '../../src/cli/config-file.js';
-import { formatOf, readPair, withPair, type ConfigFormat } from '../../src/cli/config-format.js';
+import { ConfigFile } from '../../src/cli/remote/config-file.js';
+import { formatOf, readPair, withPair, type ConfigFormat } from '../../src/cli/remote/config-format.js';
 
 const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
 const ID = `"${PAIR.nodeId}"`;

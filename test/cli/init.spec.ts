@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { init } from '../../src/cli/init.js';
+import { init } from '../../src/cli/platform/init.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { parsePlatformMap, readPlatformMap } from '../../src/cli/platform-map.js';
+import { parsePlatformMap, readPlatformMap } from '../../src/cli/platform/platform-map.js';
 import { SHIPPED_MAP, SPECIFIED_PAIRS } from './own-platform.js';
 
 const complaintsAbout = (text: string): string => {

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse as parseVariables } from 'dotenv';
 import { parse, stringify } from 'yaml';
-import { diagnose } from '../../src/cli/doctor.js';
-import type { Finding } from '../../src/cli/doctor.checkup.js';
-import { init, type InitReport, type InitRequest } from '../../src/cli/init.js';
-import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform-map.js';
+import { diagnose } from '../../src/cli/platform/doctor.js';
+import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
+import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
+import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { TestClock } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 

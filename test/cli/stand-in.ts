@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { credentialVariables } from '../../src/cli/platform-map.js';
+import { credentialVariables } from '../../src/cli/platform/platform-map.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
 

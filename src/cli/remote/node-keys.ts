@@ -2,7 +2,7 @@ import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
 import type { NodePair } from './config-format.js';
 import { segment } from './remote-command.js';
-import { CommandFailed, say } from './terminal.js';
+import { CommandFailed, say } from '../terminal.js';
 
 /** A key that was made and lost with the power must not cost the node its old one before somebody runs this again. */
 const LONGEST_OVERLAP_HOURS = 8_760;

@@ -1,16 +1,16 @@
 import { mkdirSync } from 'node:fs';
-import type { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { Clock } from '../common/clock.js';
-import { COMMAND_LINE } from '../audit/actor.js';
-import { secret } from '../config/variable-kinds.js';
-import { randomSecret } from '../crypto/secret.js';
-import { withAdvisoryLock } from '../database/advisory-lock.js';
-import { migrate, schemaState } from '../database/migrate.js';
+import type { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
+import { Clock } from '../../common/clock.js';
+import { COMMAND_LINE } from '../../audit/actor.js';
+import { secret } from '../../config/variable-kinds.js';
+import { randomSecret } from '../../crypto/secret.js';
+import { withAdvisoryLock } from '../../database/advisory-lock.js';
+import { migrate, schemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { planOf, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
 import { databaseVariables, messageOf, needsAdminKey, needsSecretKey, readFile, readFiles } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
-import { CommandFailed, during, say } from './terminal.js';
+import { CommandFailed, during, say } from '../terminal.js';
 
 /** Arbitrary, and the same for every run over one database. */
 const INIT_LOCK = 7_701_003;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import { z } from 'zod';
-import { CommandFailed } from './terminal.js';
+import { CommandFailed } from '../terminal.js';
 
 /** What the map calls the service that this program belongs to. */
 export const OWN_NAME = 'auth';

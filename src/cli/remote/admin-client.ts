@@ -1,7 +1,7 @@
-import type { Variables } from '../config/environment.js';
+import type { Variables } from '../../config/environment.js';
 import type { NodePair } from './config-format.js';
-import { baseUrl, callService, HEADER_VALUE, problemIn, Refused, refusalOf } from './service-call.js';
-import { CommandFailed, say } from './terminal.js';
+import { baseUrl, callService, HEADER_VALUE, problemIn, Refused, refusalOf } from '../service-call.js';
+import { CommandFailed, say } from '../terminal.js';
 
 const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PATIENCE_MS = 1_000;

@@ -1,8 +1,8 @@
 import { accessSync, constants, lstatSync, readFileSync, type Stats } from 'node:fs';
 import { resolve } from 'node:path';
 import { formatOf, readPair, UnreadableConfig, withPair, type ConfigFormat, type NodePair } from './config-format.js';
-import { rehearseWrite, writeDurably } from './durable-file.js';
-import { CommandFailed } from './terminal.js';
+import { rehearseWrite, writeDurably } from '../durable-file.js';
+import { CommandFailed } from '../terminal.js';
 
 /** As long as a real pair, so that a rehearsal needs the room that the pair will. */
 const SAMPLE: NodePair = { nodeId: '0'.repeat(36), apiKey: '0'.repeat(51) };

@@ -1,5 +1,5 @@
-import type { AppCredential } from '../app-credentials/app-credential.entity.js';
-import type { SchemaState } from '../database/migrate.js';
+import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import type { SchemaState } from '../../database/migrate.js';
 import type { EnvFile } from './env-file.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 

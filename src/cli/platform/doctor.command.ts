@@ -1,8 +1,8 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { httpUrl } from '../config/variable-kinds.js';
+import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor.checkup.js';
 import { readPlatformMap } from './platform-map.js';
-import { CommandFailed, print, table, type Output } from './terminal.js';
+import { CommandFailed, print, table, type Output } from '../terminal.js';
 
 const TEXT_WIDTH = 72;
 

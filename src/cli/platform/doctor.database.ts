@@ -1,6 +1,6 @@
-import type { AppCredential } from '../app-credentials/app-credential.entity.js';
-import { addDays, type Clock } from '../common/clock.js';
-import { schemaState } from '../database/migrate.js';
+import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import { addDays, type Clock } from '../../common/clock.js';
+import { schemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { pairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
 import type { EnvFile } from './env-file.js';

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { AdminClient } from './admin-client.js';
 import { clientOf, outputOf, remote, segment } from './remote-command.js';
-import { CommandFailed, print, table, type Cell } from './terminal.js';
+import { CommandFailed, print, table, type Cell } from '../terminal.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;

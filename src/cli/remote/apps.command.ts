@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { clientOf, numberFrom, outputOf, remote, segment } from './remote-command.js';
-import { fields, print, table, type Cell } from './terminal.js';
+import { fields, print, table, type Cell } from '../terminal.js';
 
 const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'revoked_at'] as const;
 const EXAMPLE_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';

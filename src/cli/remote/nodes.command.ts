@@ -3,7 +3,7 @@ import { ConfigFile } from './config-file.js';
 import { CONFIG_FORMATS, withPair, type ConfigFormat } from './config-format.js';
 import { refuseToOverwrite, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
 import { clientOf, numberFrom, outputOf, remote, segment, uuid } from './remote-command.js';
-import { fields, print, table } from './terminal.js';
+import { fields, print, table } from '../terminal.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'revoked_at'] as const;
 const MOST_OVERLAP_HOURS = 8_760;

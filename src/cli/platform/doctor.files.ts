@@ -1,5 +1,5 @@
-import { secret } from '../config/variable-kinds.js';
-import { sameSecret } from '../crypto/secret.js';
+import { secret } from '../../config/variable-kinds.js';
+import { sameSecret } from '../../crypto/secret.js';
 import { RUN_INIT, servicesOnFile, type Checkup, type Finding } from './doctor.checkup.js';
 import { EnvFile } from './env-file.js';
 import { demandedVariables, messageOf, needsSecretKey, pathOf } from './platform-files.js';

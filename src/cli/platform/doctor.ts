@@ -1,4 +1,4 @@
-import { Clock } from '../common/clock.js';
+import { Clock } from '../../common/clock.js';
 import { loggingAway, refusedPairs } from './doctor.calls.js';
 import type { Check, Checkup, Finding } from './doctor.checkup.js';
 import {
@@ -20,7 +20,7 @@ import {
   weakSecrets,
 } from './doctor.files.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
-import { during } from './terminal.js';
+import { during } from '../terminal.js';
 
 /** In the order in which one would repair. */
 const CHECKS: readonly Check[] = [

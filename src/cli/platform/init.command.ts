@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { InitReport } from './init.js';
 import { readPlatformMap } from './platform-map.js';
-import { print, table, type Output } from './terminal.js';
+import { print, table, type Output } from '../terminal.js';
 
 interface InitOptions extends Output {
   readonly map: string;

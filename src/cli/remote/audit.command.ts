@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { clientOf, numberFrom, outputOf, remote } from './remote-command.js';
-import { print, table } from './terminal.js';
+import { print, table } from '../terminal.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
 const DEFAULT_LIMIT = 50;

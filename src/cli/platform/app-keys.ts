@@ -1,20 +1,20 @@
 import { DataSource, type DataSourceOptions } from 'typeorm';
-import { AppCredential } from '../app-credentials/app-credential.entity.js';
+import { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import {
   APP_KEY_TABLE,
   AppCredentialsService,
   type AppIdentity,
   type AppKeys,
-} from '../app-credentials/app-credentials.service.js';
-import type { Clock } from '../common/clock.js';
-import { parseEnvironment, type Environment, type Variables } from '../config/environment.js';
-import { CredentialMemory } from '../credentials/credential-memory.js';
-import { KeyStore } from '../credentials/key-store.js';
-import { RevocationLease, SYSTEM_CLOCKS } from '../credentials/revocation-lease.js';
-import { randomSecret } from '../crypto/secret.js';
-import { requestOptions } from '../database/database-options.js';
-import { Database } from '../database/database.js';
-import { Log } from '../logging/log.js';
+} from '../../app-credentials/app-credentials.service.js';
+import type { Clock } from '../../common/clock.js';
+import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
+import { CredentialMemory } from '../../credentials/credential-memory.js';
+import { KeyStore } from '../../credentials/key-store.js';
+import { RevocationLease, SYSTEM_CLOCKS } from '../../credentials/revocation-lease.js';
+import { randomSecret } from '../../crypto/secret.js';
+import { requestOptions } from '../../database/database-options.js';
+import { Database } from '../../database/database.js';
+import { Log } from '../../logging/log.js';
 
 /** The app credentials without the service around them. */
 export interface AppKeysAtHand {

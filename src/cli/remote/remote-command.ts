@@ -1,9 +1,9 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import { readVariables } from '../config/environment.js';
-import { isId } from '../common/ids.js';
+import { readVariables } from '../../config/environment.js';
+import { isId } from '../../common/ids.js';
 import { AdminClient } from './admin-client.js';
-import { baseUrl } from './service-call.js';
-import type { Output } from './terminal.js';
+import { baseUrl } from '../service-call.js';
+import type { Output } from '../terminal.js';
 
 type Options = Output & { readonly url?: string };
 

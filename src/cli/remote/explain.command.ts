@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { clientOf, outputOf, remote, segment } from './remote-command.js';
-import { print } from './terminal.js';
+import { print } from '../terminal.js';
 
 interface Reason {
   readonly code: string;
