@@ -72,7 +72,7 @@ export class WorkerFleet {
     } catch (error) {
       // Somebody stops it while it starts: that is no failure, and the end of the process is near.
       if (this.isStopping) return new Promise(() => undefined);
-      await this.stop(0);
+      await this.abandon();
       throw error;
     }
   }
@@ -92,6 +92,15 @@ export class WorkerFleet {
     const areGood = await Promise.all(ends);
     clearTimeout(kill);
     return areGood.every(Boolean);
+  }
+
+  /** Nobody has been told that it is up: there is nothing to finish. */
+  private async abandon(): Promise<void> {
+    this.isStopping = true;
+    clearInterval(this.pings);
+    const ends = [...this.posts].map(({ ended }) => ended);
+    for (const { worker } of this.posts) worker.process.kill('SIGKILL');
+    await Promise.all(ends);
   }
 
   private fork(earlyEnds: number): Post {
@@ -157,9 +166,9 @@ interface End {
   readonly signal?: string | undefined;
 }
 
-/** Resolves when all that a worker has said is read, which may be after its end. */
+/** Resolves when all that a worker has said is read, which may be after its end: when its channel is closed. */
 async function gone(worker: Worker): Promise<End> {
-  const silent = new Promise((resolve) => worker.once('disconnect', resolve));
+  const closed = new Promise((resolve) => worker.once('disconnect', resolve));
   const end = await new Promise<End>((resolve) => {
     worker.once('exit', (code: number | null, signal: string | null) =>
       resolve({ code: code ?? undefined, signal: signal ?? undefined }),
@@ -169,7 +178,8 @@ async function gone(worker: Worker): Promise<End> {
       if (worker.process.pid === undefined) resolve({});
     });
   });
-  if (worker.process.pid !== undefined) await silent;
+  // A worker that is killed with a connection on its way to it loses its channel without the event.
+  if (worker.isConnected()) await closed;
   return end;
 }
 
