@@ -1,13 +1,10 @@
 import { createServer } from 'node:net';
-import { InvalidEnvironment, parseEnvironment, readVariables, type Environment } from './config/environment.js';
-import { createApp } from './create-app.js';
+import { fileURLToPath } from 'node:url';
+import { parseEnvironment, readVariables, workerVariables, type Environment } from './config/environment.js';
 import type { EmbeddedPostgres } from './database/embedded-postgres.js';
 import { startEmbeddedDatabase, welcome, withSecrets } from './first-run.js';
-import { stopGracefully } from './graceful-stop.js';
+import { explain } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
-
-/** Most of the time between the stop's delay and its deadline belongs to requests; so much of it to their traces. */
-const TRACING_SHARE = 4;
 
 /** Starts the service, or says why it cannot and exits. */
 export async function serve(stopTracing?: StopTracing): Promise<void> {
@@ -33,14 +30,17 @@ async function start(stopTracing?: StopTracing): Promise<void> {
     await refuseTakenPort(environment, 'METRICS_PORT', environment.metricsPort);
   const embedded: EmbeddedPostgres | undefined = needsDatabase ? await startEmbeddedDatabase() : undefined;
   if (embedded) environment = { ...environment, databaseUrl: embedded.url() };
+  const afterClose = async (): Promise<void> => embedded?.stop();
   try {
-    const app = await createApp(environment);
-    const { shutdownDelayMs, shutdownDeadlineMs } = environment;
-    stopGracefully(app, async () => {
-      await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
-      await embedded?.stop();
-    });
-    await app.listen(environment.port, environment.host);
+    if (environment.workers === 1) {
+      const { serveApp } = await import('./serve-app.js');
+      await serveApp(environment, stopTracing, afterClose);
+    } else {
+      const { servePrimary } = await import('./workers/primary.js');
+      const given = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
+      const file = fileURLToPath(new URL('./worker.js', import.meta.url));
+      await servePrimary(environment, { file, variables: given }, afterClose);
+    }
     if (environment.nodeEnv === 'development') console.log(welcome(environment));
   } catch (error) {
     await embedded?.stop();
@@ -55,17 +55,4 @@ async function refuseTakenPort({ host }: Environment, variable: string, port: nu
     probe.once('error', (error) => reject(Object.assign(error, { variable })));
     probe.listen(port, host, () => probe.close(() => resolve()));
   });
-}
-
-function explain(error: unknown): string {
-  if (error instanceof InvalidEnvironment) return error.message;
-  const { code, port, message, variable } = error as NodeJS.ErrnoException & { port?: number; variable?: string };
-  if (code === 'EADDRINUSE' && variable === 'METRICS_PORT') {
-    return `Port ${port ?? ''} is taken: choose another METRICS_PORT.`;
-  }
-  if (code === 'EADDRINUSE') {
-    return `Port ${port ?? ''} is taken: the service may be running already. Stop it, or choose another port: PORT=7702 npm start`;
-  }
-  if (code === 'ECONNREFUSED') return 'The database at DATABASE_URL refuses connections. Is it running?';
-  return `The service could not start: ${message}`;
 }

@@ -10,6 +10,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   auth: 3,
   cli: 3,
   maintenance: 3,
+  workers: 3,
   users: 2,
   'app-credentials': 2,
   nodes: 2,

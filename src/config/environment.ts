@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
@@ -10,12 +11,19 @@ export type Variables = Readonly<Record<string, string | undefined>>;
 
 type Values = z.output<typeof schema>;
 
+/** Of all workers together. */
+const HASH_QUEUE_LIMIT = 100;
+
 /** Everything that can be configured, validated, with its unit in its name. */
 export class Environment {
   readonly nodeEnv!: 'development' | 'production' | 'test';
   readonly host!: string;
   readonly port!: number;
   readonly metricsPort!: number | undefined;
+  /** Processes that share the port. */
+  readonly workers!: number;
+  /** One of several: what is done once, another process has done. */
+  readonly isWorker!: boolean;
   readonly databaseUrl!: string;
   readonly databasePoolSize!: number;
   readonly databaseConnectTimeoutMs!: number;
@@ -78,6 +86,8 @@ export function parseEnvironment(variables: Variables): Environment {
     host: value.HOST ?? (isProduction ? '0.0.0.0' : '127.0.0.1'),
     port: value.PORT,
     metricsPort: value.METRICS_PORT,
+    workers: value.WORKERS,
+    isWorker: false,
     databaseUrl: value.DATABASE_URL,
     databasePoolSize: value.DATABASE_POOL_SIZE,
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,
@@ -91,9 +101,7 @@ export function parseEnvironment(variables: Variables): Environment {
     refreshGraceSeconds: value.REFRESH_GRACE_SECONDS,
     sessionMaxAgeDays: value.SESSION_MAX_AGE_DAYS,
     registrationOpen: value.REGISTRATION === 'open',
-    bcryptCost: value.BCRYPT_COST,
-    hashThreads: value.HASH_THREADS,
-    hashQueueLimit: value.HASH_QUEUE_LIMIT,
+    ...hashingOf(value),
     passwordMinLength: value.PASSWORD_MIN_LENGTH,
     passwordBlocklist: value.PASSWORD_BLOCKLIST,
     keyOverlapHours: value.KEY_OVERLAP_HOURS,
@@ -113,6 +121,15 @@ export function parseEnvironment(variables: Variables): Environment {
     ...retentionOf(value),
     redisUrl: value.REDIS_URL,
     limits: limitsOf(value),
+  };
+}
+
+/** The workers share the cores; and the queue, because fewer threads take longer to empty it. */
+function hashingOf(value: Values) {
+  return {
+    bcryptCost: value.BCRYPT_COST,
+    hashThreads: value.HASH_THREADS ?? Math.ceil(availableParallelism() / value.WORKERS),
+    hashQueueLimit: value.HASH_QUEUE_LIMIT ?? Math.ceil(HASH_QUEUE_LIMIT / value.WORKERS),
   };
 }
 
@@ -141,6 +158,19 @@ export function databaseUrlOf(variables: Variables): string {
   if (!parsed.success)
     throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
   return parsed.data;
+}
+
+/**
+ * What a worker is started with, beside the environment that it inherits: the variables of this service and no others,
+ * as a file may hold anything.
+ */
+export function workerVariables(variables: Variables): Variables {
+  return Object.fromEntries(Object.keys(schema.shape).map((name) => [name, variables[name]]));
+}
+
+/** The environment of a worker, which reads no file: it was given everything. */
+export function workerEnvironment(): Environment {
+  return { ...parseEnvironment(process.env), isWorker: true };
 }
 
 /** Whether the standard variables of OpenTelemetry, in the process's own environment, ask for traces. */

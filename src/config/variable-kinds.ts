@@ -1,11 +1,13 @@
 import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 
 // The kinds of variables. Their messages say what is accepted and never show what was given.
 
 const PLACEHOLDER = /change[-_ ]?me|placeholder|replace[-_ ]?(me|this|with)|your[-_ ].*(key|secret)|^<.*>$/i;
 const FEWEST_DISTINCT_CHARACTERS = 6;
+const MOST_WORKERS = 128;
 
 export const secret = z
   .string({ error: 'is required' })
@@ -49,6 +51,13 @@ export function wholeNumber(from: number, to: number) {
     .transform(Number)
     .refine((value) => value >= from && value <= to, message);
 }
+
+/** `auto` is one process for each core. */
+export const workers = z
+  .string()
+  .regex(/^(auto|[1-9]\d{0,2})$/, `must be auto or a whole number from 1 to ${MOST_WORKERS}`)
+  .transform((value) => (value === 'auto' ? Math.min(availableParallelism(), MOST_WORKERS) : Number(value)))
+  .refine((value) => value <= MOST_WORKERS, `must be auto or a whole number from 1 to ${MOST_WORKERS}`);
 
 export const passwordBlocklist = z
   .string()

@@ -1,4 +1,3 @@
-import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { limitVariables } from './limits.js';
 import {
@@ -10,6 +9,7 @@ import {
   trustProxy,
   wholeNumber,
   word,
+  workers,
 } from './variable-kinds.js';
 
 /** Every variable: what it may be, and what it is when it is not set. */
@@ -21,6 +21,7 @@ export const schema = z
     HOST: word.optional(),
     PORT: wholeNumber(0, 65_535).default(7701),
     METRICS_PORT: wholeNumber(0, 65_535).optional(),
+    WORKERS: workers.default(1),
     DATABASE_URL: postgresUrl,
     DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
@@ -35,8 +36,8 @@ export const schema = z
     SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
     REGISTRATION: z.enum(['open', 'closed'], { error: 'must be open or closed' }).default('open'),
     BCRYPT_COST: wholeNumber(4, 16).default(12),
-    HASH_THREADS: wholeNumber(1, 128).default(availableParallelism()),
-    HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).default(100),
+    HASH_THREADS: wholeNumber(1, 128).optional(),
+    HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).optional(),
     PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
     KEY_OVERLAP_HOURS: wholeNumber(0, 8_760).default(24),

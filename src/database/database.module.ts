@@ -4,7 +4,7 @@ import { DataSource } from 'typeorm';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { Database } from './database.js';
-import { migrate } from './migrate.js';
+import { migrate, REACHING } from './migrate.js';
 import { requestOptions } from './database-options.js';
 
 @Global()
@@ -15,16 +15,18 @@ import { requestOptions } from './database-options.js';
       useFactory: (environment: Environment) => ({
         ...requestOptions(environment),
         autoLoadEntities: true,
-        retryAttempts: 5,
-        retryDelay: 1_000,
+        migrationsRun: !environment.isWorker,
+        retryAttempts: REACHING.attempts,
+        retryDelay: REACHING.delayMs,
         // A database that is not up yet is waited for; a migration that fails is not tried again.
         toRetry: isDatabaseFailure,
         verboseRetryLog: false,
       }),
       dataSourceFactory: async (options) => {
         if (!options) throw new Error('TypeORM gave no options');
-        await migrate((options as { url: string }).url);
-        return new DataSource(options).initialize();
+        // Under a lock, which TypeORM would not take.
+        if (options.migrationsRun) await migrate((options as { url: string }).url);
+        return new DataSource({ ...options, migrationsRun: false }).initialize();
       },
     }),
   ],

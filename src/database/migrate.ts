@@ -1,10 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DataSource, type MixedList } from 'typeorm';
 import { withAdvisoryLock } from './advisory-lock.js';
+import { isDatabaseFailure } from './database-failure.js';
 import { migrationOptions } from './database-options.js';
 
 /** Arbitrary, and the same in every replica. */
 const MIGRATION_LOCK = 7_701_001;
+
+/** How long a start waits for a database that is not up yet. */
+export const REACHING = { attempts: 5, delayMs: 1_000 };
 
 /**
  * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do.
@@ -19,6 +24,23 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
       await dataSource.destroy();
     }
   });
+}
+
+/**
+ * The same, for a process that does nothing else with the database.
+ * @param onFailure told of each attempt that is followed by another
+ */
+export async function migrateOnceReachable(databaseUrl: string, onFailure: () => void): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await migrate(databaseUrl);
+      return;
+    } catch (error) {
+      if (attempt === REACHING.attempts || !isDatabaseFailure(error)) throw error;
+      onFailure();
+      await sleep(REACHING.delayMs);
+    }
+  }
 }
 
 /** How the schema compares with this program's migrations. Only reads. */

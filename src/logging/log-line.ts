@@ -21,6 +21,10 @@ export interface LogFields {
   readonly node_id?: string | undefined;
   readonly household_id?: string | undefined;
   readonly count?: number | undefined;
+  readonly worker_pid?: number | undefined;
+  readonly exit_code?: number | undefined;
+  readonly signal?: string | undefined;
+  readonly delay_ms?: number | undefined;
   readonly error?: ErrorFields | undefined;
 }
 

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { InvalidEnvironment, parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { SECRET_KEY } from '../support/test-app.js';
@@ -36,6 +37,15 @@ describe('the configuration', () => {
     expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production' })).toMatchObject({ host: '0.0.0.0' });
   });
 
+  it('shares the cores and the queue for hashing among the workers, unless told otherwise', () => {
+    const cores = availableParallelism();
+    expect(parseEnvironment(GOOD)).toMatchObject({ workers: 1, hashThreads: cores, hashQueueLimit: 100 });
+    const auto = { workers: cores, hashThreads: 1, hashQueueLimit: Math.ceil(100 / cores), databasePoolSize: 10 };
+    expect(parseEnvironment({ ...GOOD, WORKERS: 'auto' })).toMatchObject(auto);
+    const told = { WORKERS: '3', HASH_THREADS: '5', HASH_QUEUE_LIMIT: '7' };
+    expect(parseEnvironment({ ...GOOD, ...told })).toMatchObject({ hashThreads: 5, hashQueueLimit: 7 });
+  });
+
   it('reads "15" as 15 minutes', () => {
     expect(parseEnvironment({ ...GOOD, ACCESS_TOKEN_EXPIRE_MINUTES: '15' }).accessTokenTtlMinutes).toBe(15);
   });
@@ -57,6 +67,7 @@ describe('the configuration', () => {
       ['SESSION_MAX_AGE_DAYS', value],
     ]),
     ['PORT', '65536'],
+    ...['0', '129', '-2', '2.5', '1e1', 'all', 'AUTO'].map((value): [string, string] => ['WORKERS', value]),
     ['BCRYPT_COST', '3'],
     ['BCRYPT_COST', '99'],
     ['REGISTRATION', 'maybe'],

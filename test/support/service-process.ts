@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
@@ -37,6 +38,16 @@ export class ServiceProcess {
 
   get port(): number {
     return Number(new URL(this.url).port);
+  }
+
+  get pid(): number {
+    return this.child.pid!;
+  }
+
+  /** The pids of the processes that it has started and that run. */
+  get children(): number[] {
+    const pids = readFileSync(`/proc/${this.pid}/task/${this.pid}/children`, 'utf8').match(/\d+/g) ?? [];
+    return pids.map(Number);
   }
 
   get hasExited(): boolean {

@@ -1,0 +1,25 @@
+import type { Environment } from './config/environment.js';
+import { createApp } from './create-app.js';
+import { stopGracefully } from './graceful-stop.js';
+import type { StopTracing } from './tracing.js';
+
+/** Most of the time between the stop's delay and its deadline belongs to requests; so much of it to their traces. */
+const TRACING_SHARE = 4;
+
+/**
+ * Serves in this process, until a signal ends it.
+ * @param afterClose what must stop once nothing uses it any more
+ */
+export async function serveApp(
+  environment: Environment,
+  stopTracing?: StopTracing,
+  afterClose?: () => Promise<void>,
+): Promise<void> {
+  const app = await createApp(environment);
+  const { shutdownDelayMs, shutdownDeadlineMs } = environment;
+  stopGracefully(app, async () => {
+    await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
+    await afterClose?.();
+  });
+  await app.listen(environment.port, environment.host);
+}
