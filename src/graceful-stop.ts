@@ -26,8 +26,7 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
   const { shutdownDelayMs, shutdownDeadlineMs } = app.get(Environment);
   const log = app.get(Log);
   setTimeout(() => {
-    log.failure('stop_deadline_passed');
-    process.exit(1);
+    fail(log, 'stop_deadline_passed');
   }, shutdownDeadlineMs).unref();
   try {
     log.info('stopping');
@@ -43,10 +42,15 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
     log.info('stopped');
     process.exit(0);
   } catch (error) {
-    log.failure('stop_failed');
     console.error(error);
-    process.exit(1);
+    fail(log, 'stop_failed');
   }
+}
+
+function fail(log: Log, message: string): never {
+  log.abandonDelivery();
+  log.failure(message);
+  process.exit(1);
 }
 
 /** Every keep-alive connection ends with the answer it waits for, so that its client turns to another replica. */

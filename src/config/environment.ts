@@ -4,7 +4,7 @@ import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
 import { postgresUrl } from './variable-kinds.js';
-import { schema } from './variables.js';
+import { schema, shutdownDelayMsOf } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
@@ -80,10 +80,9 @@ export class InvalidEnvironment extends Error {
  */
 export function parseEnvironment(variables: Variables): Environment {
   const value = validated(variables);
-  const isProduction = value.NODE_ENV === 'production';
   return {
     nodeEnv: value.NODE_ENV,
-    host: value.HOST ?? (isProduction ? '0.0.0.0' : '127.0.0.1'),
+    host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
     port: value.PORT,
     metricsPort: value.METRICS_PORT,
     workers: value.WORKERS,
@@ -116,7 +115,7 @@ export function parseEnvironment(variables: Variables): Environment {
     loggingAppId: value.LOGGING_APP_ID,
     loggingAppKey: value.LOGGING_APP_KEY,
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
-    shutdownDelayMs: value.SHUTDOWN_DELAY_MS ?? (isProduction ? 2_000 : 0),
+    shutdownDelayMs: shutdownDelayMsOf(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
     ...retentionOf(value),
     redisUrl: value.REDIS_URL,

@@ -52,6 +52,15 @@ export function wholeNumber(from: number, to: number) {
     .refine((value) => value >= from && value <= to, message);
 }
 
+const LEASE_MESSAGE = 'must be 0 or a whole number from 100 to 5000';
+
+/** Shorter, a replica would do little else than ask; longer, whoever revokes would not wait for the answer. */
+export const leaseMs = z
+  .string()
+  .regex(/^\d{1,4}$/, LEASE_MESSAGE)
+  .transform(Number)
+  .refine((value) => value === 0 || (value >= 100 && value <= 5_000), LEASE_MESSAGE);
+
 /** `auto` is one process for each core. */
 export const workers = z
   .string()

@@ -3,6 +3,7 @@ import { limitVariables } from './limits.js';
 import {
   flag,
   httpUrl,
+  leaseMs,
   passwordBlocklist,
   postgresUrl,
   secret,
@@ -11,6 +12,14 @@ import {
   word,
   workers,
 } from './variable-kinds.js';
+
+/** In production, long enough for a load balancer to notice. */
+const PRODUCTION_SHUTDOWN_DELAY_MS = 2_000;
+
+/** How long the service goes on serving after a signal. */
+export function shutdownDelayMsOf(value: { NODE_ENV: string; SHUTDOWN_DELAY_MS?: number | undefined }): number {
+  return value.SHUTDOWN_DELAY_MS ?? (value.NODE_ENV === 'production' ? PRODUCTION_SHUTDOWN_DELAY_MS : 0);
+}
 
 /** Every variable: what it may be, and what it is when it is not set. */
 export const schema = z
@@ -41,7 +50,7 @@ export const schema = z
     PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
     KEY_OVERLAP_HOURS: wholeNumber(0, 8_760).default(24),
-    REVOCATION_LEASE_MS: wholeNumber(0, 60_000).default(500),
+    REVOCATION_LEASE_MS: leaseMs.default(500),
     OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
     CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
     VALIDATE_NODE_REQUIRES_APP: flag,
@@ -64,7 +73,7 @@ export const schema = z
     AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
     ...limitVariables,
   })
-  .refine((value) => (value.SHUTDOWN_DELAY_MS ?? 0) < value.SHUTDOWN_DEADLINE_MS, {
+  .refine((value) => shutdownDelayMsOf(value) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
   })

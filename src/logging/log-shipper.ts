@@ -35,6 +35,7 @@ export interface LogShipperOptions {
 export class LogShipper {
   private readonly waiting: LogLine[] = [];
   private delivery: Promise<void> | undefined;
+  private isStopped = false;
   private readonly timer: NodeJS.Timeout;
   private readonly breaker: CircuitBreakerPolicy;
 
@@ -67,28 +68,39 @@ export class LogShipper {
 
   /**
    * @returns whether the line was taken. After a failure one line at a time is, once the back-off is over: the probe.
+   * After a stop none is.
    */
   take(line: LogLine): boolean {
-    if (this.waiting.length >= (this.isDelivering ? MOST_LINES : 1)) return false;
+    if (this.isStopped || this.waiting.length >= (this.isDelivering ? MOST_LINES : 1)) return false;
     this.waiting.push(line);
-    if (this.waiting.length >= BATCH_LINES) void this.flush();
+    if (this.waiting.length >= BATCH_LINES && !this.delivery) void this.flush();
     return true;
   }
 
-  /** Delivers all that is waiting. Never fails: what cannot be delivered is handed back. */
+  /** Delivers what is waiting now. Never fails: what cannot be delivered is handed back. */
   async flush(): Promise<void> {
-    this.delivery ??= this.deliverAll().finally(() => (this.delivery = undefined));
+    await this.delivery;
+    this.delivery ??= this.deliverWaiting().finally(() => (this.delivery = undefined));
     await this.delivery;
   }
 
   async stop(): Promise<void> {
+    this.isStopped = true;
     clearInterval(this.timer);
     await this.flush();
   }
 
-  private async deliverAll(): Promise<void> {
-    while (this.waiting.length > 0) {
-      const lines = this.waiting.splice(0, BATCH_LINES);
+  /** Hands back what is waiting: there is no time left to deliver it. */
+  abandon(): void {
+    this.isStopped = true;
+    this.options.onUndelivered(this.waiting.splice(0));
+  }
+
+  // What comes meanwhile is for the next flush: a stop under load must come to its end.
+  private async deliverWaiting(): Promise<void> {
+    for (let left = this.waiting.length; left > 0;) {
+      const lines = this.waiting.splice(0, Math.min(left, BATCH_LINES));
+      left -= lines.length;
       await this.breaker.execute(() => this.deliver(lines)).catch(() => this.options.onUndelivered(lines));
     }
   }

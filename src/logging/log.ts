@@ -6,6 +6,10 @@ import type { LogFields, LogLevel, LogLine } from './log-line.js';
 import { LogShipper } from './log-shipper.js';
 import { pinoPretty } from './pretty.js';
 
+interface Route {
+  readonly path?: unknown;
+}
+
 /**
  * The structured log of the service. Lines go to the logging service while it takes them, and to the console
  * otherwise: one JSON object a line, readable text in development.
@@ -21,7 +25,7 @@ export class Log implements LoggerService, OnApplicationShutdown {
     const options = { level: environment.logLevel, base: { service: 'platform-auth' }, timestamp: false };
     this.console = environment.nodeEnv === 'development' ? pino(options, pinoPretty()) : pino(options);
     const { loggingServiceUrl: url, loggingAppId: appId, loggingAppKey: appKey } = environment;
-    this.loggingAppId = appId;
+    this.loggingAppId = appId?.toLowerCase();
     if (url === undefined) return;
     this.shipper = new LogShipper({
       url,
@@ -89,6 +93,11 @@ export class Log implements LoggerService, OnApplicationShutdown {
     await this.shipper?.flush();
   }
 
+  /** From here on the console has every line, also those that still wait: the process is about to end. */
+  abandonDelivery(): void {
+    this.shipper?.abandon();
+  }
+
   async onApplicationShutdown(): Promise<void> {
     await this.shipper?.stop();
   }
@@ -101,9 +110,10 @@ export class Log implements LoggerService, OnApplicationShutdown {
   }
 
   /** Whether the logging service asks about the credential of our own delivery. */
-  isOwnDelivery({ originalUrl, headers }: Request): boolean {
-    if (this.loggingAppId === undefined || originalUrl !== '/internal/validate-app') return false;
-    return headers['x-platform-app-id'] === this.loggingAppId;
+  isOwnDelivery({ route, headers }: Request): boolean {
+    if (this.loggingAppId === undefined || (route as Route | undefined)?.path !== '/internal/validate-app')
+      return false;
+    return String(headers['x-platform-app-id']).toLowerCase() === this.loggingAppId;
   }
 
   private onConsole(level: LogLevel, message: string, fields: LogFields = {}): void {

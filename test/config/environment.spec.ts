@@ -37,6 +37,12 @@ describe('the configuration', () => {
     expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production' })).toMatchObject({ host: '0.0.0.0' });
   });
 
+  it('refuses a deadline that the delay of production leaves no time before', () => {
+    const variables = { ...GOOD, SHUTDOWN_DEADLINE_MS: '2000' };
+    expect(parseEnvironment(variables)).toMatchObject({ shutdownDelayMs: 0 });
+    expect(() => parseEnvironment({ ...variables, NODE_ENV: 'production' })).toThrow('SHUTDOWN_DELAY_MS');
+  });
+
   it('shares the cores and the queue for hashing among the workers, unless told otherwise', () => {
     const cores = availableParallelism();
     expect(parseEnvironment(GOOD)).toMatchObject({ workers: 1, hashThreads: cores, hashQueueLimit: 100 });
@@ -79,6 +85,7 @@ describe('the configuration', () => {
     ['PASSWORD_BLOCKLIST', '/there/is/no/such/file'],
     ['LOGGING_SERVICE_URL', 'ftp://logs'],
     ['SHUTDOWN_DELAY_MS', '20000'],
+    ...['1', '99', '5001', '-100', 'never'].map((value): [string, string] => ['REVOCATION_LEASE_MS', value]),
     ...['10', '0/900', '10/0', '10/86401', '-1/900', '1e3/900', '10 / 900'].map((value): [string, string] => [
       'LOGIN_LIMIT_PER_ACCOUNT',
       value,

@@ -147,6 +147,28 @@ describe('the log shipper', () => {
     await shipper.stop();
     expect(undelivered).toHaveLength(taken.length);
   });
+
+  it('comes to the end of a flush while lines keep coming', async () => {
+    const shipper = shipperTo(standIn.url);
+    standIn.answer = (_logs, _request, response) => {
+      shipper.take(line('about the delivery'));
+      response.end();
+    };
+    shipper.take(line('first'));
+    await shipper.flush();
+    expect(standIn.lines.map(({ message }) => message)).toEqual(['first']);
+    await shipper.stop();
+    expect(standIn.lines.map(({ message }) => message)).toEqual(['first', 'about the delivery']);
+    expect(shipper.take(line('after the stop'))).toBe(false);
+  });
+
+  it('that has no time left hands back what waits', async () => {
+    const shipper = shipperTo('http://127.0.0.1:9/logs');
+    shipper.take(line('first'));
+    shipper.abandon();
+    expect(undelivered.map(({ message }) => message)).toEqual(['first']);
+    await shipper.stop();
+  });
 });
 
 describe('a stop', () => {
