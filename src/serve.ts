@@ -37,9 +37,9 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       await serveApp(environment, stopTracing, afterClose);
     } else {
       const { servePrimary } = await import('./workers/primary.js');
-      const given = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
+      const ofWorkers = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
-      await servePrimary(environment, { file, variables: given }, afterClose);
+      await servePrimary(environment, { file, variables: ofWorkers }, afterClose);
     }
     if (environment.nodeEnv === 'development') console.log(welcome(environment));
   } catch (error) {

@@ -11,7 +11,7 @@ import type { AppPrincipal, Door } from './principals.js';
  * A guard that lets in whoever one of the doors recognises. With several, the first one that the request knocks
  * at decides: a bad credential is not made good by another one.
  */
-export function doorGuard(doors: readonly [Door, ...Door[]]): Type<CanActivate> {
+export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivate> {
   @Injectable()
   class DoorGuard implements CanActivate {
     constructor(private readonly doors: Doors) {}
@@ -20,7 +20,7 @@ export function doorGuard(doors: readonly [Door, ...Door[]]): Type<CanActivate> 
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
       const door =
-        doors.length === 1 ? doors[0] : doors.find((candidate) => this.doors.isKnockedAt(candidate, request));
+        accepted.length === 1 ? accepted[0] : accepted.find((candidate) => this.doors.isKnockedAt(candidate, request));
       if (!door) throw new ProblemException(problems.unauthenticated);
       request.user = await this.doors.open(door, request, http.getResponse<Response>());
       return true;

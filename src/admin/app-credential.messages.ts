@@ -2,7 +2,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import type { AppCredential } from '../app-credentials/app-credential.entity.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
-import { KeyResponse } from './key.responses.js';
+import { KeyResponse } from './key.messages.js';
 
 export class MintAppCredentialRequest {
   @ServiceNameField('command-orchestration')

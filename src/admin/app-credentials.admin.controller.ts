@@ -14,11 +14,12 @@ import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { pageRequest } from '../common/page.js';
+import { momentOf } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import * as messages from './app-credential.messages.js';
-import { momentOf, RotateRequest } from './key.responses.js';
+import { RotateRequest } from './key.messages.js';
 
 @ApiTags('admin: app credentials')
 @Controller('api/v0/admin/app-credentials')

@@ -1,15 +1,14 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsIn, Matches, ValidateIf } from 'class-validator';
+import { IsIn, Matches } from 'class-validator';
 import { AUDITED_EVENTS, type AuditedEvent } from '../audit/audit-entry.js';
 import type { AuditRow } from '../audit/audit-events.js';
-import { MomentField } from '../common/fields.js';
+import { IfSent, MomentField } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
 
 const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const ACTOR = `^(${UUID}|admin|open|cli)$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
-const whenGiven = ValidateIf((_, value) => value !== undefined);
 
 export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
@@ -18,7 +17,7 @@ export class AuditEventsQuery extends PageQuery {
     description: 'id of a user, app credential or node, or the door of an actor without an id: admin, open, cli',
     example: 'admin',
   })
-  @whenGiven
+  @IfSent()
   @Matches(new RegExp(ACTOR), { message: 'must be a UUID, admin, open or cli' })
   actor?: string;
 
@@ -28,12 +27,12 @@ export class AuditEventsQuery extends PageQuery {
     description: 'id of the user, app credential or node that it was about, or unknown:… as an item shows it',
     example: ID,
   })
-  @whenGiven
+  @IfSent()
   @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
   subject?: string;
 
   @ApiPropertyOptional({ enum: AUDITED_EVENTS, example: 'admin.node.revoked' })
-  @whenGiven
+  @IfSent()
   @IsIn(AUDITED_EVENTS, { message: 'must be the name of an event of this record' })
   event?: AuditedEvent;
 

@@ -2,9 +2,9 @@ import { Controller, Get, Query } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AuditEvents } from '../audit/audit-events.js';
-import { pageRequest } from '../common/page.js';
+import { limitOf } from '../common/page.js';
+import { momentOf } from '../common/fields.js';
 import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.messages.js';
-import { momentOf } from './key.responses.js';
 
 @ApiTags('admin: audit events')
 @Controller('api/v0/admin/audit-events')
@@ -26,7 +26,6 @@ export class AuditEventsAdminController {
       since: momentOf(query.since),
       until: momentOf(query.until),
     };
-    const { limit } = pageRequest({ ...(query.limit !== undefined && { limit: query.limit }) });
-    return AuditEventPageResponse.from(await this.events.list(filter, limit, query.cursor));
+    return AuditEventPageResponse.from(await this.events.list(filter, limitOf(query), query.cursor));
   }
 }

@@ -2,7 +2,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
-import { KeyResponse } from './key.responses.js';
+import { KeyResponse } from './key.messages.js';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 

@@ -13,11 +13,12 @@ import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
 import { pageRequest } from '../common/page.js';
+import { momentOf } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { momentOf, RotateRequest } from './key.responses.js';
+import { RotateRequest } from './key.messages.js';
 import * as messages from './node.messages.js';
 
 @ApiTags('admin: nodes')

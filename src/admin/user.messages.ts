@@ -1,6 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsBoolean, ValidateIf } from 'class-validator';
+import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
+import { IfSent } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
 import type { Session } from '../tokens/session.entity.js';
 
@@ -11,7 +12,7 @@ export class UpdateUserRequest {
 }
 
 export class UsersQuery extends PageQuery {
-  @ValidateIf((_, value) => value !== undefined)
+  @IfSent()
   @EmailField()
   @ApiPropertyOptional({ type: String, format: 'email', example: 'alice@example.org' })
   email?: string;

@@ -1,9 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { isId } from '../common/ids.js';
-import type { Page } from '../common/page.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { badCursor, type Page } from '../common/page.js';
 import type { AuditedEvent } from './audit-entry.js';
 import { FAILED_LOGIN_AS_EVENT } from './failed-logins.js';
 
@@ -93,6 +91,5 @@ function positionOf(cursor: unknown): Position {
   const text = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
   const [, milliseconds, id = ''] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
-  const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
-  throw new ProblemException(problems.validationFailed, { errors });
+  throw badCursor();
 }

@@ -1,6 +1,5 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { ValidateIf } from 'class-validator';
-import { CharactersBetween } from '../common/fields.js';
+import { CharactersBetween, IfSent } from '../common/fields.js';
 
 const REFRESH_TOKEN = {
   minLength: 1,
@@ -17,7 +16,7 @@ export class RefreshRequest {
 
 export class LogoutRequest {
   @ApiPropertyOptional(REFRESH_TOKEN)
-  @ValidateIf((_, value) => value !== undefined)
+  @IfSent()
   @CharactersBetween(1, 512)
   refresh_token?: string;
 }

@@ -1,5 +1,5 @@
 import { applyDecorators } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
 import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
 
 /** A property check that says in words what it accepts. */
@@ -23,13 +23,19 @@ export function CharactersBetween(from: number, to: number): PropertyDecorator {
   });
 }
 
+/** Whether the checks beside it are made: of a field that was sent. `null` was sent. */
+export function IfSent(): PropertyDecorator {
+  return ValidateIf((_, value) => value !== undefined);
+}
+
+function Field(schema: ApiPropertyOptions, optional: boolean): PropertyDecorator {
+  return optional ? applyDecorators(ApiPropertyOptional(schema), IfSent()) : ApiProperty(schema);
+}
+
 /** What people call a thing: one line, no control or format characters, not blank. */
 export function LabelField(example: string, optional = false): PropertyDecorator {
   return applyDecorators(
-    optional
-      ? ApiPropertyOptional({ minLength: 1, maxLength: 100, example })
-      : ApiProperty({ minLength: 1, maxLength: 100, example }),
-    ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
+    Field({ minLength: 1, maxLength: 100, example }, optional),
     CharactersBetween(1, 100),
     Matches(/^(?=.*\S)[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
   );
@@ -39,8 +45,7 @@ export function LabelField(example: string, optional = false): PropertyDecorator
 export function ServiceNameField(example: string, optional = false): PropertyDecorator {
   const schema = { pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$', example };
   return applyDecorators(
-    optional ? ApiPropertyOptional(schema) : ApiProperty(schema),
-    ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
+    Field(schema, optional),
     Matches(new RegExp(schema.pattern), { message: 'must be 1 to 100 letters, digits, dots, dashes or underscores' }),
   );
 }
@@ -49,11 +54,7 @@ export function ServiceNameField(example: string, optional = false): PropertyDec
 export function UuidField(options: { example: string; optional?: boolean; description?: string }): PropertyDecorator {
   const { optional = false, ...described } = options;
   const schema = { type: String, format: 'uuid', ...described };
-  return applyDecorators(
-    optional ? ApiPropertyOptional(schema) : ApiProperty(schema),
-    ...(optional ? [ValidateIf((_, value) => value !== undefined)] : []),
-    IsUUID('loose', { message: 'must be a UUID' }),
-  );
+  return applyDecorators(Field(schema, optional), IsUUID('loose', { message: 'must be a UUID' }));
 }
 
 /** The moment after which a credential is refused; null or absent means never. */
@@ -69,7 +70,7 @@ export function ExpiresAtField(): PropertyDecorator {
 export function MomentField(description: string): PropertyDecorator {
   return applyDecorators(
     ApiPropertyOptional({ type: String, format: 'date-time', description, example: '2026-11-21T09:00:00Z' }),
-    ValidateIf((_, value) => value !== undefined),
+    IfSent(),
     IsMoment(),
   );
 }
@@ -83,4 +84,9 @@ function IsMoment(): PropertyDecorator {
       return year >= 2000 && year <= 9999;
     }),
   );
+}
+
+/** An ISO 8601 moment from the wire; null and undefined stay what they are. */
+export function momentOf<T extends null | undefined>(text: string | T): Date | T {
+  return typeof text === 'string' ? new Date(text) : text;
 }

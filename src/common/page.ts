@@ -37,9 +37,13 @@ export interface PageRequest {
   readonly after: string | undefined;
 }
 
+export function limitOf({ limit = DEFAULT_LIMIT }: PageQuery): number {
+  return limit;
+}
+
 /** @throws {ProblemException} validation_failed for a cursor that no list handed out */
 export function pageRequest(query: PageQuery): PageRequest {
-  return { limit: query.limit ?? DEFAULT_LIMIT, after: query.cursor === undefined ? undefined : idOf(query.cursor) };
+  return { limit: limitOf(query), after: query.cursor === undefined ? undefined : idOf(query.cursor) };
 }
 
 /** @param rows up to `limit + 1` rows in order of their ids: the extra one tells that there is more */
@@ -52,8 +56,13 @@ export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageReque
 function idOf(cursor: unknown): string {
   const id = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
   if (isId(id)) return id;
+  throw badCursor();
+}
+
+/** For a cursor that the list did not hand out. */
+export function badCursor(): ProblemException {
   const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
-  throw new ProblemException(problems.validationFailed, { errors });
+  return new ProblemException(problems.validationFailed, { errors });
 }
 
 /** The class of a list's answer, from the class of its items. */

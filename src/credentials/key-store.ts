@@ -146,7 +146,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * Makes a new key that works at once. The key that is known to work stays good until the new one is first used
    * or the overlap is over: also when a rotation is repeated because its answer was lost.
    * @param overlapHours 0 ends the old key at once
-   * @param requestId of the request that asks for it, for the record
+   * @param actor who asks for it, for the record
    * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */

@@ -1,17 +1,12 @@
 import { isUtf8 } from 'node:buffer';
 import { json, type NextFunction, type Request, type Response } from 'express';
 import helmet from 'helmet';
+import { DOORS } from '../access/doors.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems, type FieldError } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
 
-const CREDENTIAL_HEADERS = new Set([
-  'authorization',
-  'x-platform-app-id',
-  'x-platform-app-key',
-  'x-api-key',
-  'x-admin-key',
-]);
+const CREDENTIAL_HEADERS = new Set(Object.values(DOORS).flatMap(({ headers }) => headers));
 const MAX_DEPTH = 16;
 /** Names that every object knows already, or that reach its prototype. They are no field of anything. */
 const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);

@@ -1,22 +1,17 @@
 import { Injectable } from '@nestjs/common';
 import { AuditPartitions } from '../audit/audit-partitions.js';
 import { FailedLogins } from '../audit/failed-logins.js';
-import { Environment } from '../config/environment.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { PeriodicJob } from './periodic.job.js';
 
 /** Keeps the record in order: closed windows of failed logins, months to come, months that are too old. */
 @Injectable()
-export class AuditJob extends PeriodicJob {
+export class AuditJob {
   constructor(
     private readonly failedLogins: FailedLogins,
     private readonly partitions: AuditPartitions,
-    protected readonly environment: Environment,
     private readonly log: Log,
-  ) {
-    super();
-  }
+  ) {}
 
   async run(): Promise<void> {
     try {

@@ -4,11 +4,12 @@ import { NodesModule } from '../nodes/nodes.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { AuditJob } from './audit.job.js';
+import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
 
 @Module({
   imports: [TokensModule, NodesModule, AppCredentialsModule, ThrottlingModule],
-  providers: [PurgeJob, AuditJob],
+  providers: [Maintenance, PurgeJob, AuditJob],
   exports: [PurgeJob, AuditJob],
 })
 export class MaintenanceModule {}

@@ -8,7 +8,6 @@ import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { PeriodicJob } from './periodic.job.js';
 
 /** Arbitrary, and the same in every replica: whoever holds it purges. */
 const PURGE_LOCK = 7_701_002;
@@ -17,19 +16,17 @@ const CHANGES_KEEP_DAYS = 1;
 
 /** Deletes what died long ago, in small batches, in one replica at a time. */
 @Injectable()
-export class PurgeJob extends PeriodicJob {
+export class PurgeJob {
   constructor(
     private readonly sessions: SessionsService,
     private readonly nodes: NodesService,
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
     private readonly counters: CounterStore,
-    protected readonly environment: Environment,
+    private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
-  ) {
-    super();
-  }
+  ) {}
 
   /** @returns how many sessions and keys were deleted; 0 also when another replica is at it or the database cannot be used */
   async run(): Promise<number> {

@@ -77,7 +77,7 @@ export class SessionsService {
   /**
    * Ends the session of a refresh token, whichever of its generations is presented: a refresh that runs at the
    * same time leaves nothing alive.
-   * @returns the user whose session it was, or undefined when there was nothing to end
+   * @returns the session, or undefined when there was nothing to end
    */
   async endByRefreshToken(presented: string, actor: Actor): Promise<EndedSession | undefined> {
     const token = this.tokens.parse(presented);

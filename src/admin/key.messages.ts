@@ -1,5 +1,6 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsInt, Max, Min, ValidateIf } from 'class-validator';
+import { IsInt, Max, Min } from 'class-validator';
+import { IfSent } from '../common/fields.js';
 import type { KeyColumns } from '../credentials/key-columns.js';
 
 const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
@@ -29,7 +30,7 @@ export abstract class KeyResponse {
   })
   previous_key_expires_at!: string | null;
 
-  @ApiProperty({ ...MAYBE, description: 'kept with a delay of up to a minute' })
+  @ApiProperty({ ...MAYBE, description: 'kept with a delay of up to half a minute' })
   last_used_at!: string | null;
 
   protected static keyFields(row: KeyColumns): KeyResponse {
@@ -53,14 +54,9 @@ export class RotateRequest {
     description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
-  @ValidateIf((_, value) => value !== undefined)
+  @IfSent()
   @IsInt({ message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
   @Min(0, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
   @Max(MOST_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
   overlap_hours?: number;
-}
-
-/** An ISO 8601 moment from the wire; null and undefined stay what they are. */
-export function momentOf<T extends null | undefined>(text: string | T): Date | T {
-  return typeof text === 'string' ? new Date(text) : text;
 }
