@@ -11,6 +11,8 @@ export function explain(error: unknown): string {
   if (code === 'EADDRINUSE') {
     return `Port ${port ?? ''} is taken: the service may be running already. Stop it, or choose another port: PORT=7702 npm start`;
   }
+  if (variable !== undefined)
+    return `HOST cannot be listened on (${code ?? 'unknown'}). It must be an address of this machine.`;
   if (code === 'ECONNREFUSED') return 'The database at DATABASE_URL refuses connections. Is it running?';
   return `The service could not start: ${message}`;
 }

@@ -1,5 +1,6 @@
 import type { Request } from 'express';
 import type { Door, Principal } from '../access/principals.js';
+import { addressOf } from '../common/client-address.js';
 import { requestIdOf } from '../common/request-id.js';
 
 /** Who does something, and from where. `open`: whoever it is came through no door. `cli`: the command line. */
@@ -20,7 +21,7 @@ export function actorOf(request: Request): Actor {
     door: principal?.door ?? 'open',
     id: principal ? idOf(principal) : null,
     requestId: requestIdOf(request),
-    address: request.ip ?? null,
+    address: addressOf(request) ?? null,
   };
 }
 

@@ -112,7 +112,7 @@ export class AuthController {
   }
 }
 
-/** @returns the bearer token, or whatever else stands in the header and is none; undefined without the header */
-function bearerOf(request: Request): string | undefined {
-  return request.headers.authorization?.replace(/^bearer +/i, '');
+/** @returns undefined without the header, and for any other scheme */
+function bearerOf({ headers }: Request): string | undefined {
+  return /^bearer\s+(.*)$/i.exec(headers.authorization ?? '')?.[1];
 }

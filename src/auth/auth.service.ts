@@ -66,12 +66,13 @@ export class AuthService {
    * Ends the session of the refresh token, of the access token, or of both. What has ended already, or never was,
    * needs no ending.
    * @returns the sessions that ended
-   * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a bearer that this service never signed
+   * @throws {ProblemException} nothing_to_log_out; invalid_access_token for nothing but a bearer that this service never signed
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<EndedSession[]> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
-    if (bearer !== undefined && !claims) throw refusal('user', 'foreign_token');
+    // A good refresh token is not spoilt by what else was sent: its session must end.
+    if (refreshToken === undefined && !claims) throw refusal('user', 'foreign_token');
     const ended = [
       refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken, actor),
       claims && (await this.sessions.end({ sessionId: claims.sid, userId: claims.sub }, 'logout', actor)),

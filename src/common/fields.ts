@@ -37,7 +37,7 @@ export function LabelField(example: string, optional = false): PropertyDecorator
   return applyDecorators(
     Field({ minLength: 1, maxLength: 100, example }, optional),
     CharactersBetween(1, 100),
-    Matches(/^(?=.*\S)[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
+    Matches(/^(?=.*[^\s\p{DI}])[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
   );
 }
 

@@ -2,6 +2,8 @@ import type { Request } from 'express';
 import { randomId } from './ids.js';
 
 const SANE = /^[A-Za-z0-9._-]{1,128}$/;
+/** Our own prefixes, and runs as long as those of keys and tokens: somebody put a secret into the wrong header. */
+const LOOKS_SECRET = /pa_(rt|node|app)_|[A-Za-z0-9_]{40}/;
 const REQUEST_ID = Symbol('request id');
 
 /** The id a caller sent in `X-Request-Id`, when it is harmless to repeat, or a new one. */
@@ -11,5 +13,5 @@ export function requestIdOf(request: Request & { [REQUEST_ID]?: string | undefin
 
 function sentId({ headers }: Request): string | undefined {
   const sent = headers['x-request-id'];
-  return typeof sent === 'string' && SANE.test(sent) ? sent : undefined;
+  return typeof sent === 'string' && SANE.test(sent) && !LOOKS_SECRET.test(sent) ? sent : undefined;
 }

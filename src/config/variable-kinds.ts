@@ -1,11 +1,19 @@
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 
 // The kinds of variables. Their messages say what is accepted and never show what was given.
 
-const PLACEHOLDER = /change[-_ ]?me|placeholder|replace[-_ ]?(me|this|with)|your[-_ ].*(key|secret)|^<.*>$/i;
+const PLACEHOLDER = new RegExp(
+  [
+    'change[-_ ]?(me|this|it)|replace[-_ ]?(me|this|it|with)|(insert|your)[-_ ].*(key|secret)|placeholder',
+    '(^|[-_ ])(todo|fixme)([-_ ]|$)|^<.*>$',
+    // Counted, or said again and again.
+    '^\\d+$|^(?<unit>.{1,8}?)\\k<unit>+$',
+  ].join('|'),
+  'i',
+);
 const FEWEST_DISTINCT_CHARACTERS = 6;
 const MOST_WORKERS = 128;
 
@@ -16,6 +24,9 @@ export const secret = z
     (value) => !PLACEHOLDER.test(value) && new Set(value).size >= FEWEST_DISTINCT_CHARACTERS,
     'looks like a placeholder; generate one with: openssl rand -base64 48',
   );
+
+/** A secret that callers send in a header. */
+export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
 export const postgresUrl = z
   .string({ error: 'is required (postgresql://user:password@host:5432/database)' })
@@ -71,7 +82,7 @@ export const workers = z
 export const passwordBlocklist = z
   .string()
   .refine(
-    (value) => ['common', 'off'].includes(value) || existsSync(value),
+    (value) => ['common', 'off'].includes(value) || statSync(value, { throwIfNoEntry: false })?.isFile() === true,
     'must be common, off or the path of a file',
   );
 

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { limitVariables } from './limits.js';
 import {
   flag,
+  headerSecret,
   httpUrl,
   leaseMs,
   passwordBlocklist,
@@ -36,7 +37,7 @@ export const schema = z
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
     DATABASE_STATEMENT_TIMEOUT_MS: wholeNumber(50, 60_000).default(3_000),
     SECRET_KEY: secret,
-    ADMIN_API_KEY: secret.optional(),
+    ADMIN_API_KEY: headerSecret.optional(),
     JWT_ISSUER: word.default('platform-auth'),
     JWT_AUDIENCE: word.optional(),
     ACCESS_TOKEN_EXPIRE_MINUTES: wholeNumber(1, 525_600).default(15),

@@ -60,7 +60,9 @@ export function explain(row: KeyColumns, now: Date, otherTarget?: string): Expla
 
 function explainPrevious(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]) {
   const deadline = row.previousKeyExpiresAt;
-  if (deadline && deadline > now) return { acceptedUntil: deadline, reasons: ofCredential };
+  if (deadline && deadline > now) {
+    return { acceptedUntil: ofCredential.length > 0 ? null : deadline, reasons: ofCredential };
+  }
   const rotated: Reason = {
     code: 'key_rotated',
     detail:

@@ -38,7 +38,10 @@ export class LinkedExpressAdapter extends ExpressAdapter {
     };
     const server = createServer(options, this.express).on('clientError', answerUnreadable);
     // and an expectation that nobody knows is ignored (RFC 9110 §10.1.1 allows it).
-    this.setHttpServer(server.on('checkExpectation', this.express));
+    server.on('checkExpectation', this.express);
+    // Their size is bounded; of more than this it would drop the rest unseen, the second of two credentials too.
+    server.maxHeadersCount = 0;
+    this.setHttpServer(server);
   }
 
   /** Plain values are written as JSON in one go, without what Express looks up for caches and other media types. */

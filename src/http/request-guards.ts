@@ -81,7 +81,7 @@ function refuseDotSegments({ url }: Request): void {
 
 /** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
 function addPrefix(request: Request): void {
-  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
+  if (/^\/(auth|users|admin)(\/|$|\?)/i.test(request.url)) request.url = `/api/v0${request.url}`;
 }
 
 /** Reads a JSON body of at most 100 KB, after decompression. */

@@ -1,4 +1,5 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
+import { addressOf } from '../common/client-address.js';
 import { requestIdOf } from '../common/request-id.js';
 import type { Log } from '../logging/log.js';
 import type { Answered } from '../metrics/request-counts.js';
@@ -23,7 +24,7 @@ export function requestLog(log: Log, logsValidations: boolean, count?: (answered
         route,
         status,
         duration_ms: Math.round(durationMs * 10) / 10,
-        address: request.ip,
+        address: addressOf(request),
       });
     });
     next();

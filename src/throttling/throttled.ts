@@ -11,6 +11,7 @@ import {
 import type { Request, Response } from 'express';
 import type { Observable } from 'rxjs';
 import { ApiProblems } from '../access/api-problems.js';
+import { addressOf } from '../common/client-address.js';
 import { problems } from '../common/problems.js';
 import { AddressThrottle, type ThrottledRoute } from './address-throttle.js';
 import { networkOf } from './network-of.js';
@@ -30,7 +31,10 @@ function throttleOf(route: ThrottledRoute): Type<NestInterceptor> {
 
     async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
       const http = context.switchToHttp();
-      const { budget, remaining, forMs } = await this.throttle.spend(route, networkOf(http.getRequest<Request>().ip));
+      const { budget, remaining, forMs } = await this.throttle.spend(
+        route,
+        networkOf(addressOf(http.getRequest<Request>())),
+      );
       http.getResponse<Response>().set(rateLimitHeaders(budget, remaining, forMs));
       return next.handle();
     }

@@ -8,6 +8,7 @@ import type { Grant } from './sessions.service.js';
 /** What an access token says (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
   readonly iss: string;
+  readonly aud?: string;
   readonly sub: string;
   readonly sid: string;
   readonly jti: string;
@@ -18,14 +19,24 @@ export interface AccessTokenClaims {
 
 /** `{"alg":"HS256","typ":"JWT"}`: the header of every token that this service signs. `kid`, `jwk`, `jku` and `crit` have no place in it. */
 const HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
+/** `{"`: the payload is an object. */
+const PAYLOAD_START = 'eyJ';
 
-export function hasOurHeader(token: string): boolean {
-  return token.startsWith(HEADER);
+/** Whether a token begins as every token of this service does. */
+export function looksLikeOurs(token: string): boolean {
+  return token.startsWith(HEADER + PAYLOAD_START);
 }
 
-/** Whether a payload has what this service relies on, in the form in which it signs it. */
-export function isComplete(claims: Partial<AccessTokenClaims>): claims is AccessTokenClaims {
-  return typeof claims.exp === 'number' && isIdClaim(claims.sub) && isIdClaim(claims.sid);
+/**
+ * Whether a payload has what this service relies on, in the form in which it signs it.
+ * @param audience that is expected; a token for an audience is refused where none is (RFC 7519 §4.1.3)
+ */
+export function isComplete(
+  claims: Partial<AccessTokenClaims>,
+  audience: string | undefined,
+): claims is AccessTokenClaims {
+  if (audience === undefined && claims.aud !== undefined) return false;
+  return Number.isSafeInteger(claims.exp) && isIdClaim(claims.sub) && isIdClaim(claims.sid);
 }
 
 function isIdClaim(claim: unknown): boolean {
@@ -58,10 +69,10 @@ export class AccessTokens {
    * @returns undefined for anything that this service did not sign
    */
   readExpired(token: string): AccessTokenClaims | undefined {
-    if (!hasOurHeader(token)) return undefined;
+    if (!looksLikeOurs(token)) return undefined;
     try {
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, { ignoreExpiration: true });
-      return isComplete(claims) ? claims : undefined;
+      return isComplete(claims, this.environment.jwtAudience) ? claims : undefined;
     } catch {
       return undefined;
     }

@@ -6,7 +6,7 @@ import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { signingKey } from '../crypto/secret.js';
-import { hasOurHeader, isComplete, type AccessTokenClaims } from './access-tokens.js';
+import { looksLikeOurs, isComplete, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
 /** The user door: a bearer token that we signed (RFC 6750, RFC 8725), of a session that goes on and a user who is active. */
@@ -14,7 +14,7 @@ import { SessionsService } from './sessions.service.js';
 export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
     doors: Doors,
-    environment: Environment,
+    private readonly environment: Environment,
     private readonly sessions: SessionsService,
     private readonly clock: Clock,
   ) {
@@ -22,8 +22,8 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     super({
       jwtFromRequest: ExtractJwt.fromAuthHeaderAsBearerToken(),
       secretOrKeyProvider: (_request, token: string, done) => {
-        if (hasOurHeader(token)) done(null, key as unknown as string);
-        else done(new Error('a header that this service does not write'));
+        if (looksLikeOurs(token)) done(null, key as unknown as string);
+        else done(new Error('a form that this service does not write'));
       },
       algorithms: ['HS256'],
       issuer: environment.jwtIssuer,
@@ -35,7 +35,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   }
 
   async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
-    if (!isComplete(claims)) throw refusal('user', 'incomplete_claims');
+    if (!isComplete(claims, this.environment.jwtAudience)) throw refusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, exp } = claims;
     if (exp * 1_000 <= this.clock.now().getTime()) throw refusal('user', 'expired', { user_id: userId });
     if (!(await this.sessions.isLive(sessionId, userId))) {

@@ -85,6 +85,15 @@ describe('explain', () => {
     ]);
   });
 
+  it('does not call an old key good when the credential is revoked', async () => {
+    const { nodeId } = await app.node();
+    await app.admin.post(`/nodes/${nodeId}/rotate`, { overlap_hours: 2 }).expect(200);
+    await app.admin.delete(`/nodes/${nodeId}`).expect(204);
+    const { previous_key_accepted_until, previous_key_reasons } = await node(nodeId);
+    expect(previous_key_accepted_until).toBeNull();
+    expect(previous_key_reasons).toMatchObject([{ code: 'revoked' }]);
+  });
+
   it('says that the first use of the new key ended the old one', async () => {
     const old = await app.node();
     const { body } = await app.admin.post(`/nodes/${old.nodeId}/rotate`).expect(200);

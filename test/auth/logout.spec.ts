@@ -66,10 +66,20 @@ describe('POST /api/v0/auth/logout', () => {
     await app.logout(`pa_rt_${'A'.repeat(112)}`).expect(204);
   });
 
-  it('refuses a bearer that this service never signed, and then ends nothing', async () => {
+  it('refuses a bearer that this service never signed, when it comes alone', async () => {
+    expectProblem(await withBearer('abc'), problems.invalidAccessToken);
+  });
+
+  it.each(['Bearer undefined', 'Basic YTpi', 'abc'])('is not spoilt by "Authorization: %s"', async (authorization) => {
     const { refresh_token } = await alice.logsIn();
-    expectProblem(await withBearer('abc', { refresh_token }), problems.invalidAccessToken);
-    await app.refresh(refresh_token).expect(200);
+    const logout = app.post('/api/v0/auth/logout', { refresh_token }).set('Authorization', authorization);
+    await logout.expect(204);
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+  });
+
+  it('takes no other scheme for a bearer', async () => {
+    const logout = app.post('/api/v0/auth/logout').set('Authorization', 'Basic YTpi');
+    expectProblem(await logout, problems.nothingToLogOut);
   });
 
   it('refuses to log out nobody', async () => {

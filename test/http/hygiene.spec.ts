@@ -110,7 +110,15 @@ describe('HTTP hygiene', () => {
     it('takes over a sane X-Request-Id and replaces any other', async () => {
       const sane = await app.get('/health/live').set('X-Request-Id', 'caller-1.a_B');
       expect(sane.headers['x-request-id']).toBe('caller-1.a_B');
-      for (const id of ['', 'two words', 'x'.repeat(129), '<script>', 'a\u001b[31m'.replace('\u001b', '%1b')]) {
+      const secrets = [`pa_node_${'a-'.repeat(21)}`, 'f'.repeat(64)];
+      for (const id of [
+        ...secrets,
+        '',
+        'two words',
+        'x'.repeat(129),
+        '<script>',
+        'a\u001b[31m'.replace('\u001b', '%1b'),
+      ]) {
         const answer = await app.get('/health/live').set('X-Request-Id', id);
         expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
       }
@@ -130,6 +138,14 @@ describe('HTTP hygiene', () => {
       const behindProxy = await TestApp.start({ database: app.database, variables: { TRUST_PROXY: '1' } });
       await behindProxy.get('/health/live').set('X-Forwarded-For', forged);
       expect(behindProxy.log.lines.at(-1)).toMatchObject({ address: forged });
+      for (const [sent, address] of [
+        ['203.0.113.7:4711', forged],
+        ['[2001:db8::7]:4711', '2001:db8::7'],
+        ['not-an-ip', '127.0.0.1'],
+      ] as const) {
+        await behindProxy.get('/health/live').set('X-Forwarded-For', sent);
+        expect(behindProxy.log.lines.at(-1)).toMatchObject({ address });
+      }
       await behindProxy.stop();
     });
   });

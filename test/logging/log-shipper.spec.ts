@@ -184,7 +184,14 @@ describe('a stop', () => {
 });
 
 describe('a logging service that validates each delivery through this service', () => {
-  it('is sent what happened, and nothing about its own validations: the traffic ends with the load', async () => {
+  it.each([
+    ['as documented', '/internal/validate-app', 'id', 'key'],
+    ['with a wrong key', '/internal/validate-app', 'id', 'wrong'],
+    ['at a path with a slash', '/internal/validate-app/', 'id', 'key'],
+    ['at a path with a query', '/internal/validate-app?x=1', 'id', 'key'],
+    ['at a path in capitals', '/INTERNAL/validate-app', 'id', 'key'],
+    ['with its id in capitals', '/internal/validate-app', 'ID', 'key'],
+  ])('%s, is sent nothing about that: the traffic ends with the load', async (_how, path, id, key) => {
     const database = await createTestDatabase();
     const operator = await TestApp.start({ database });
     const own = await operator.service('auth', 'logging');
@@ -193,6 +200,7 @@ describe('a logging service that validates each delivery through this service', 
       database,
       variables: {
         LOG_LEVEL: 'info',
+        LOG_VALIDATIONS: 'true',
         LOGGING_SERVICE_URL: standIn.url,
         LOGGING_APP_ID: own.appId,
         LOGGING_APP_KEY: own.appKey,
@@ -202,22 +210,24 @@ describe('a logging service that validates each delivery through this service', 
     standIn.answer = async (_logs, request, response) => {
       const { headers } = request;
       const presented = {
-        'X-Platform-App-Id': String(headers['x-platform-app-id']),
-        'X-Platform-App-Key': String(headers['x-platform-app-key']),
+        'X-Platform-App-Id': id === 'ID' ? own.appId.toUpperCase() : String(headers['x-platform-app-id']),
+        'X-Platform-App-Key': key === 'wrong' ? key : String(headers['x-platform-app-key']),
       };
-      verdicts.push((await app.validateApp(presented, { target: 'logging' })).status);
+      verdicts.push((await app.post(path, { target: 'logging' }).set(presented)).status);
       response.end();
     };
     for (let i = 0; i < 20; i++) await app.get('/health/live').expect(200);
 
+    // The first flush tells of the load. What its delivery gives rise to would be in the second.
     await app.log.flush();
     const deliveries = standIn.deliveries.length;
+    await app.log.flush();
     await app.stop();
 
     expect(standIn.deliveries).toHaveLength(deliveries);
     expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(20);
     expect(standIn.lines.filter(({ context }) => context.route === '/internal/validate-app')).toEqual([]);
-    expect(verdicts).toEqual(standIn.deliveries.map(() => 200));
+    expect(verdicts).toEqual(standIn.deliveries.map(() => (key === 'wrong' ? 401 : 200)));
     await standIn.stop();
     await operator.stop();
     await database.drop();

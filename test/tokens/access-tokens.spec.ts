@@ -4,9 +4,9 @@ import { expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY, TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
 
 const HS256 = { alg: 'HS256', typ: 'JWT' };
-const encode = (part: object): string => Buffer.from(JSON.stringify(part)).toString('base64url');
+const encode = (part: unknown): string => Buffer.from(JSON.stringify(part)).toString('base64url');
 
-function forge(header: object, claims: object, { hash = 'sha256', key = SECRET_KEY } = {}): string {
+function forge(header: object, claims: unknown, { hash = 'sha256', key = SECRET_KEY } = {}): string {
   const input = `${encode(header)}.${encode(claims)}`;
   return `${input}.${createHmac(hash, key).update(input).digest('base64url')}`;
 }
@@ -71,6 +71,12 @@ describe('an access token', () => {
     ['a crit header', () => forge({ ...HS256, crit: ['exp'] }, claims)],
     ['no exp', () => forge(HS256, { ...claims, exp: undefined })],
     ['an exp that is text', () => forge(HS256, { ...claims, exp: '9999999999' })],
+    ['an exp beyond all dates', () => forge(HS256, { ...claims, exp: 1e300 })],
+    ['an audience that nobody named', () => forge(HS256, { ...claims, aud: 'x' })],
+    ...[null, 7, 'text', []].map((payload): [string, () => string] => [
+      `a payload that is ${JSON.stringify(payload)}`,
+      () => forge(HS256, payload),
+    ]),
     ['no sid', () => forge(HS256, { ...claims, sid: undefined })],
     ['another issuer', () => forge(HS256, { ...claims, iss: 'somebody-else' })],
     ['another key', () => forge(HS256, claims, { key: 'x'.repeat(40) })],
