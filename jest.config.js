@@ -23,6 +23,8 @@ export default {
   globalTeardown: '<rootDir>/test/support/global-teardown.js',
   testTimeout: 30_000,
   maxWorkers: 2,
+  // What a test file imports as ES modules is never freed: a worker that has grown so far is replaced.
+  workerIdleMemoryLimit: '1500MB',
   coverageProvider: 'v8',
   collectCoverageFrom: ['src/**/*.ts'],
   coverageReporters: ['text'],
