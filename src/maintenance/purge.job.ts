@@ -3,6 +3,7 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { addDays, Clock } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
+import { LOCKS } from '../database/locks.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -10,8 +11,6 @@ import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { PeriodicJob } from './periodic.job.js';
 
-/** Arbitrary, and the same in every replica: whoever holds it purges. */
-const PURGE_LOCK = 7_701_002;
 /** Much longer than any replica goes without asking what has changed. */
 const CHANGES_KEEP_DAYS = 1;
 
@@ -38,11 +37,11 @@ export class PurgeJob extends PeriodicJob {
     const keysBefore = addDays(now, -this.environment.credentialKeepDays);
     try {
       const count =
-        (await this.sessions.purge(sessionsBefore, PURGE_LOCK)) +
-        (await this.nodes.keys.purge(keysBefore, PURGE_LOCK)) +
-        (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK));
+        (await this.sessions.purge(sessionsBefore, LOCKS.purge)) +
+        (await this.nodes.keys.purge(keysBefore, LOCKS.purge)) +
+        (await this.appCredentials.keys.purge(keysBefore, LOCKS.purge));
       await this.revocations.purge(addDays(now, -CHANGES_KEEP_DAYS));
-      await this.counters.purge(now, PURGE_LOCK);
+      await this.counters.purge(now, LOCKS.purge);
       if (count > 0) this.log.info('purged', { count });
       return count;
     } catch (error) {

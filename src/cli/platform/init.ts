@@ -5,6 +5,7 @@ import { COMMAND_LINE } from '../../audit/actor.js';
 import { secret } from '../../config/variable-kinds.js';
 import { randomSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
+import { LOCKS } from '../../database/locks.js';
 import { migrate, schemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { planOf, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
@@ -12,8 +13,6 @@ import { databaseVariables, messageOf, needsAdminKey, needsSecretKey, readFile, 
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { CommandFailed, during, say } from '../terminal.js';
 
-/** Arbitrary, and the same for every run over one database. */
-const INIT_LOCK = 7_701_003;
 const FOLDER_MODE = 0o700;
 const TO_BE_MADE = 'to-be-made';
 
@@ -68,7 +67,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
       const plan = planOf(map, readFiles(map, envDir), await credentials.live());
       return carryOut(request, plan, issuerOver(credentials, environment.keyOverlapHours), migrations, databaseUrl);
     });
-  return withAdvisoryLock(databaseUrl, INIT_LOCK, run, () => say('Another init is running; waiting for it to end …'));
+  return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
 }
 
 async function carryOut(
