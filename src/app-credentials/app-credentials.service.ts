@@ -115,7 +115,7 @@ export class AppCredentialsService {
 
 /** An expired credential is dead, but still holds the pair's place. */
 async function revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
-  const { raw } = await transaction
+  const revoked = await transaction
     .createQueryBuilder()
     .update(AppCredential)
     .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
@@ -123,7 +123,7 @@ async function revokeExpired(transaction: EntityManager, pair: AppIdentity, now:
     .returning('id')
     .execute();
   const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-  for (const { id } of raw as { id: string }[]) {
+  for (const { id } of revoked.raw as { id: string }[]) {
     await recordIn(transaction, { event: 'admin.app_credential.revoked', actor, time: now, subject: id, details });
   }
 }
