@@ -61,6 +61,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 {
   private readonly statements: KeyStatements;
   private readonly lastUses: LastUses;
+  /** Each validation may find out that it cannot. One of them says so. */
+  private canEndOverlaps = true;
 
   constructor(
     private readonly table: KeyTable,
@@ -195,11 +197,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   /** @returns false when the key is not the current one any more */
   private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
     try {
-      return (await this.database.row(this.statements.endOverlap, [id, currentDigest, now])) !== undefined;
+      const ended = await this.database.row(this.statements.endOverlap, [id, currentDigest, now]);
+      this.canEndOverlaps = true;
+      return ended !== undefined;
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
       if (!isWriteRefusal(error)) throw error;
-      this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      if (this.canEndOverlaps) this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      this.canEndOverlaps = false;
       return true;
     }
   }
