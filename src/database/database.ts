@@ -8,6 +8,8 @@ export interface Statement {
   readonly text: string;
 }
 
+export type Age = `${number} days`;
+
 export interface PoolLoad {
   readonly total: number;
   readonly idle: number;
@@ -41,9 +43,10 @@ export class Database {
    * Deletes in small batches until none is left, so that no lock is held for long. The advisory lock lets one
    * replica do it; the others leave at once.
    * @param deletion deletes at most `$2` rows that died before `$1`
+   * @param before a moment, or an age by the database's own clock
    * @returns the number of rows deleted
    */
-  async purge(deletion: string, before: Date, lock: number, batchSize = 1_000): Promise<number> {
+  async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
     let total = 0;
     for (let deleted = batchSize; deleted === batchSize; total += deleted) {
       deleted = await this.dataSource.transaction(async (transaction) => {

@@ -11,9 +11,6 @@ import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { PeriodicJob } from './periodic.job.js';
 
-/** Much longer than any replica goes without asking what has changed. */
-const CHANGES_KEEP_DAYS = 1;
-
 /** Deletes what died long ago, in small batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob extends PeriodicJob {
@@ -40,7 +37,7 @@ export class PurgeJob extends PeriodicJob {
         (await this.sessions.purge(sessionsBefore, LOCKS.purge)) +
         (await this.nodes.keys.purge(keysBefore, LOCKS.purge)) +
         (await this.appCredentials.keys.purge(keysBefore, LOCKS.purge));
-      await this.revocations.purge(addDays(now, -CHANGES_KEEP_DAYS));
+      await this.revocations.purge(LOCKS.purge);
       await this.counters.purge(now, LOCKS.purge);
       if (count > 0) this.log.info('purged', { count });
       return count;
