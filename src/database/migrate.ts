@@ -10,7 +10,8 @@ import { LOCKS } from './locks.js';
 export const REACHING = { attempts: 5, delayMs: 1_000 };
 
 /**
- * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do.
+ * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do. All is
+ * one transaction: should the lock be lost meanwhile, of two that are at it the second one fails whole.
  * @returns the names of the migrations that were run
  */
 export async function migrate(databaseUrl: string): Promise<string[]> {
