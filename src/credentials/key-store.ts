@@ -40,19 +40,7 @@ export type Verdict<Identity> =
 export interface IssuedKey {
   /** The only time the key is seen in plain text. */
   readonly key: string;
-  readonly columns: Pick<
-    KeyColumns,
-    | 'keyDigest'
-    | 'previousKeyDigest'
-    | 'previousKeyExpiresAt'
-    | 'rotatedAt'
-    | 'rotatedByRequest'
-    | 'overlapEndedAt'
-    | 'revokedAt'
-    | 'revokedByRequest'
-    | 'lastUsedAt'
-    | 'lastUsedFor'
-  >;
+  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
 }
 
 /** The life of the generated keys of one table: issued, verified, remembered, rotated with an overlap, revoked, purged. */
