@@ -10,6 +10,9 @@ export interface Statement {
 
 export type Age = `${number} days`;
 
+/** Another replica is at the same work. */
+export class HeldElsewhere extends Error {}
+
 export interface PoolLoad {
   readonly total: number;
   readonly idle: number;
@@ -45,6 +48,7 @@ export class Database {
    * @param deletion deletes at most `$2` rows that died before `$1`
    * @param before a moment, or an age by the database's own clock
    * @returns the number of rows deleted
+   * @throws {HeldElsewhere}
    */
   async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
     let total = 0;
@@ -53,7 +57,7 @@ export class Database {
         const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
           lock,
         ]);
-        if (!row?.mine) return 0;
+        if (!row?.mine) throw new HeldElsewhere();
         const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
         return count;
       });
