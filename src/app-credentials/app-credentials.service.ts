@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { IsNull, LessThanOrEqual, MoreThan, type Repository } from 'typeorm';
+import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
 import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
@@ -64,10 +64,7 @@ export class AppCredentialsService {
     });
     try {
       await this.credentials.manager.transaction(async (transaction) => {
-        // An expired credential is dead, but still holds the pair's place.
-        const expired = { caller, target, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) };
-        const revocation = { revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now };
-        await transaction.update(AppCredential, expired, revocation);
+        await revokeExpired(transaction, { caller, target }, now, actor);
         await transaction.insert(AppCredential, credential);
         const entry = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
         await recordIn(transaction, { ...entry, details: { after: { caller, target, expires_at: expiresAt } } });
@@ -113,5 +110,20 @@ export class AppCredentialsService {
     const expiry = [IsNull(), MoreThan(this.clock.now())];
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
+  }
+}
+
+/** An expired credential is dead, but still holds the pair's place. */
+async function revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
+  const revoked = await transaction
+    .createQueryBuilder()
+    .update(AppCredential)
+    .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
+    .where({ ...pair, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) })
+    .returning('id')
+    .execute();
+  const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+  for (const { id } of revoked.raw as { id: string }[]) {
+    await recordIn(transaction, { event: 'admin.app_credential.revoked', actor, time: now, subject: id, details });
   }
 }

@@ -2,9 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { addDays, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
+import { LOCKS } from '../database/locks.js';
 
-/** Arbitrary, and the same in every replica: whoever holds it keeps the partitions. */
-const PARTITIONS_LOCK = 7_701_003;
 const LOCK_TIMEOUT_MS = 500;
 const MONTHS_AHEAD = 3;
 const MONTH_NAME = /^audit_events_(\d{4,})_(\d\d)$/;
@@ -27,7 +26,7 @@ export class AuditPartitions {
     const now = this.clock.now();
     return this.dataSource.transaction(async (transaction) => {
       const [lock] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
-        PARTITIONS_LOCK,
+        LOCKS.auditPartitions,
       ]);
       if (!lock?.mine) return { made: [], dropped: [] };
       // Whatever records an act waits while a partition is added or dropped: rather try again next time.

@@ -183,7 +183,7 @@ export const problems = {
     status: 503,
     code: 'hashing_busy',
     title: 'Too many passwords are being verified',
-    detail: 'The password queue is full. This says nothing about the password: try again shortly.',
+    detail: 'Too many passwords wait for their turn. This says nothing about the password: try again shortly.',
     retryAfterSeconds: 2,
   },
 } as const satisfies Record<string, Problem>;

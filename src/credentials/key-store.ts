@@ -40,19 +40,7 @@ export type Verdict<Identity> =
 export interface IssuedKey {
   /** The only time the key is seen in plain text. */
   readonly key: string;
-  readonly columns: Pick<
-    KeyColumns,
-    | 'keyDigest'
-    | 'previousKeyDigest'
-    | 'previousKeyExpiresAt'
-    | 'rotatedAt'
-    | 'rotatedByRequest'
-    | 'overlapEndedAt'
-    | 'revokedAt'
-    | 'revokedByRequest'
-    | 'lastUsedAt'
-    | 'lastUsedFor'
-  >;
+  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
 }
 
 /** The life of the generated keys of one table: issued, verified, remembered, rotated with an overlap, revoked, purged. */
@@ -61,6 +49,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 {
   private readonly statements: KeyStatements;
   private readonly lastUses: LastUses;
+  /** Each validation may find out that it cannot. One of them says so. */
+  private canEndOverlaps = true;
 
   constructor(
     private readonly table: KeyTable,
@@ -195,11 +185,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   /** @returns false when the key is not the current one any more */
   private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
     try {
-      return (await this.database.row(this.statements.endOverlap, [id, currentDigest, now])) !== undefined;
+      const ended = await this.database.row(this.statements.endOverlap, [id, currentDigest, now]);
+      this.canEndOverlaps = true;
+      return ended !== undefined;
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
       if (!isWriteRefusal(error)) throw error;
-      this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      if (this.canEndOverlaps) this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      this.canEndOverlaps = false;
       return true;
     }
   }

@@ -1,9 +1,13 @@
 import { newId } from '../common/ids.js';
+import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { errorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
 const FLUSH_MS = 30_000;
+const BATCH_SIZE = 1_000;
+/** So many wait for a database that is away; the others are noted at their next use. */
+const MOST_HELD = 100_000;
 
 interface Use {
   readonly at: Date;
@@ -34,22 +38,39 @@ export class LastUses {
     this.uses.set(id, use);
   }
 
-  /** One statement for all of them. First uses become part of the record. */
+  /** First uses become part of the record. What an outage keeps from being written waits for the next time. */
   async flush(): Promise<void> {
-    if (this.uses.size === 0) return;
     // In the order of their ids, so that two replicas cannot wait for each other.
     const uses = [...this.uses].sort(([left], [right]) => (left < right ? -1 : 1));
     this.uses = new Map();
-    const columns = [
+    for (let start = 0; start < uses.length; start += BATCH_SIZE) {
+      const batch = uses.slice(start, start + BATCH_SIZE);
+      try {
+        await this.write(batch);
+      } catch (error) {
+        const isOutage = isDatabaseFailure(error);
+        const unwritten = isOutage ? uses.slice(start) : batch;
+        this.log.warning('last_used_not_recorded', { count: unwritten.length, error: errorFields(error) });
+        if (!isOutage) continue;
+        this.putBack(unwritten);
+        return;
+      }
+    }
+  }
+
+  private async write(uses: [string, Use][]): Promise<void> {
+    await this.database.rows(this.record, [
       uses.map(([id]) => id),
       uses.map(([, { at }]) => at),
       uses.map(([, { service }]) => service),
       uses.map(() => newId()),
-    ];
-    try {
-      await this.database.rows(this.record, columns);
-    } catch (error) {
-      this.log.warning('last_used_not_recorded', { count: uses.length, error: errorFields(error) });
+    ]);
+  }
+
+  private putBack(uses: [string, Use][]): void {
+    for (const [id, use] of uses) {
+      if (this.uses.size >= MOST_HELD) return;
+      if (!this.uses.has(id)) this.uses.set(id, use);
     }
   }
 }

@@ -1,4 +1,5 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
@@ -8,19 +9,30 @@ import { RevocationLease, type Change, type Changes } from './revocation-lease.j
 
 /** Three questions fit into a lease: one may get lost. */
 const QUESTIONS_PER_LEASE = 3;
+/** Meanwhile each validation asks the database itself, so it should not take long to notice that it is back. */
+const LONGEST_PAUSE_MS = 1_500;
 const CHANNEL = 'credential_changes';
 
 /** One statement, so that the horizon and the changes are of one snapshot. */
 const ASK = {
   name: 'credential_changes_since',
   text: `SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon,
+           (SELECT xid::text FROM credential_changes ORDER BY credential_changes.xid LIMIT 1) AS oldest,
            COALESCE((SELECT json_agg(json_build_object('seq', seq::text, 'credentialId', credential_id))
                      FROM credential_changes WHERE xid >= $1::text::xid8), '[]') AS changes`,
 };
 const HORIZON = 'SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon';
-/** A purge may remove what a replica has not read yet: so it is itself a change of everything. */
-const PURGE = `WITH gone AS (DELETE FROM credential_changes WHERE at < $1 RETURNING 1)
-  INSERT INTO credential_changes (credential_id) SELECT NULL WHERE EXISTS (SELECT FROM gone)`;
+/** Longer than the longest lease with the longest grace: so that nobody who is back has to forget everything. */
+const KEEP = '2 days';
+/**
+ * The lowest transactions first, and never the highest of those that are old enough: the lowest one that is left tells
+ * whoever has read less far that something may be missing. No transaction below it can commit any more.
+ */
+const PURGE = `DELETE FROM credential_changes WHERE seq IN (
+  SELECT seq FROM credential_changes WHERE xid < (
+    SELECT xid FROM credential_changes
+    WHERE at < now() - $1::interval AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC LIMIT 1)
+  ORDER BY xid LIMIT $2)`;
 
 /**
  * Keeps the lease: asks the database what has changed, on a connection of its own that no exhausted pool can take
@@ -34,6 +46,9 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private hasNews = false;
   private nextQuestion: NodeJS.Timeout | undefined;
   private isStopped = false;
+  private readonly backoff: IBackoffFactory<unknown>;
+  /** Undefined while questions are answered. */
+  private failure: IBackoff<unknown> | undefined;
 
   constructor(
     private readonly lease: RevocationLease,
@@ -42,6 +57,11 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     private readonly log: Log,
   ) {
     this.leaseMs = environment.revocationLeaseMs;
+    this.backoff = new ExponentialBackoff({
+      initialDelay: Math.min(this.leaseMs / QUESTIONS_PER_LEASE, LONGEST_PAUSE_MS),
+      maxDelay: LONGEST_PAUSE_MS,
+      generator: halfJitterGenerator,
+    });
   }
 
   async onModuleInit(): Promise<void> {
@@ -55,9 +75,9 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     await this.hangUp();
   }
 
-  /** Deletes the record of changes older than a moment. */
-  async purge(before: Date): Promise<void> {
-    await this.database.rows({ name: 'credential_changes_purge', text: PURGE }, [before]);
+  /** Deletes old changes; see {@link Database.purge}. */
+  async purge(lock: number): Promise<void> {
+    await this.database.purge(PURGE, KEEP, lock);
   }
 
   /** One question at a time. News that comes while one is on its way is a reason for the next. */
@@ -76,7 +96,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
       await this.renew();
     }
     if (this.isStopped) return;
-    const pause = askedAt + this.leaseMs / QUESTIONS_PER_LEASE - performance.now();
+    const pause = this.failure?.duration ?? askedAt + this.leaseMs / QUESTIONS_PER_LEASE - performance.now();
     this.nextQuestion = setTimeout(() => void this.ask(), Math.max(0, pause)).unref();
   }
 
@@ -85,8 +105,11 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     try {
       const client = (this.client ??= await this.connect());
       await this.lease.renew((since) => changesSince(client, since));
+      if (this.failure) this.log.info('revocation_feed_back');
+      this.failure = undefined;
     } catch (error) {
-      if (this.lease.isHeld) this.log.warning('revocation_feed_lost', { error: errorFields(error) });
+      if (!this.failure) this.log.warning('revocation_feed_lost', { error: errorFields(error) });
+      this.failure = (this.failure ?? this.backoff).next(undefined);
       await this.hangUp();
     }
   }
@@ -121,11 +144,18 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   }
 }
 
+interface Answer {
+  readonly horizon: string;
+  readonly oldest: string | null;
+  readonly changes: Change[];
+}
+
 async function changesSince(client: Client, since: bigint | undefined): Promise<Changes> {
   if (since === undefined) {
     const { rows } = await client.query<{ horizon: string }>(HORIZON);
     return { horizon: BigInt(rows[0]?.horizon ?? 0), changes: [] };
   }
-  const { rows } = await client.query<{ horizon: string; changes: Change[] }>({ ...ASK, values: [String(since)] });
-  return { horizon: BigInt(rows[0]?.horizon ?? 0), changes: rows[0]?.changes ?? [] };
+  const { rows } = await client.query<Answer>({ ...ASK, values: [String(since)] });
+  const { horizon, oldest, changes } = rows[0] ?? { horizon: 0, oldest: null, changes: [] };
+  return { horizon: BigInt(horizon), oldest: oldest === null ? undefined : BigInt(oldest), changes };
 }

@@ -9,6 +9,8 @@ export interface Changes {
   /** Transactions below it are finished. The next question starts there. */
   readonly horizon: bigint;
   readonly changes: readonly Change[];
+  /** The lowest transaction in the record; what was below it may have been purged. undefined: nothing ever was. */
+  readonly oldest?: bigint | undefined;
 }
 
 export interface Change {
@@ -77,9 +79,9 @@ export class RevocationLease {
     const term = this.terms.leaseMs + this.terms.outageGraceMs;
     const untilMs = this.clocks.monotonic() + term;
     const untilWallMs = this.clocks.wall() + term;
-    const { horizon, changes } = await ask(this.horizon);
-    // A horizon that went back is another database's: a restored one, say.
-    if (!this.isHeld || this.horizon === undefined || horizon < this.horizon) this.forgetAll();
+    const answer = await ask(this.horizon);
+    const { horizon, changes } = answer;
+    if (!this.isHeld || !this.continues(answer)) this.forgetAll();
     for (const { seq, credentialId } of changes) if (!this.known.has(seq)) this.forget(credentialId);
     this.known = new Set(changes.map(({ seq }) => seq));
     this.horizon = horizon;
@@ -93,6 +95,14 @@ export class RevocationLease {
    */
   async waitOut(): Promise<void> {
     if (this.terms.leaseMs > 0) await sleep(this.terms.leaseMs * (1 + CLOCK_RATE_MARGIN) + TIMER_MARGIN_MS);
+  }
+
+  /** Whether the answer has all that changed since the one before. */
+  private continues({ horizon, oldest }: Changes): boolean {
+    // A horizon that went back is another database's: a restored one, say.
+    if (this.horizon === undefined || horizon < this.horizon) return false;
+    // A purge takes the lowest transactions and leaves one row: everything that is gone was of that one, or below.
+    return oldest === undefined || oldest < this.horizon;
   }
 
   private forget(credentialId: string | null): void {

@@ -8,6 +8,11 @@ export interface Statement {
   readonly text: string;
 }
 
+export type Age = `${number} days`;
+
+/** Another replica is at the same work. */
+export class HeldElsewhere extends Error {}
+
 export interface PoolLoad {
   readonly total: number;
   readonly idle: number;
@@ -41,16 +46,18 @@ export class Database {
    * Deletes in small batches until none is left, so that no lock is held for long. The advisory lock lets one
    * replica do it; the others leave at once.
    * @param deletion deletes at most `$2` rows that died before `$1`
+   * @param before a moment, or an age by the database's own clock
    * @returns the number of rows deleted
+   * @throws {HeldElsewhere}
    */
-  async purge(deletion: string, before: Date, lock: number, batchSize = 1_000): Promise<number> {
+  async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
     let total = 0;
     for (let deleted = batchSize; deleted === batchSize; total += deleted) {
       deleted = await this.dataSource.transaction(async (transaction) => {
         const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
           lock,
         ]);
-        if (!row?.mine) return 0;
+        if (!row?.mine) throw new HeldElsewhere();
         const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
         return count;
       });

@@ -4,19 +4,18 @@ import { DataSource, type MixedList } from 'typeorm';
 import { withAdvisoryLock } from './advisory-lock.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { migrationOptions } from './database-options.js';
-
-/** Arbitrary, and the same in every replica. */
-const MIGRATION_LOCK = 7_701_001;
+import { LOCKS } from './locks.js';
 
 /** How long a start waits for a database that is not up yet. */
 export const REACHING = { attempts: 5, delayMs: 1_000 };
 
 /**
- * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do.
+ * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do. All is
+ * one transaction: should the lock be lost meanwhile, of two that are at it the second one fails whole.
  * @returns the names of the migrations that were run
  */
 export async function migrate(databaseUrl: string): Promise<string[]> {
-  return withAdvisoryLock(databaseUrl, MIGRATION_LOCK, async () => {
+  return withAdvisoryLock(databaseUrl, LOCKS.migrations, async () => {
     const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
     try {
       return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);

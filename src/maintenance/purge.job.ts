@@ -3,16 +3,13 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { addDays, Clock } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
+import { HeldElsewhere } from '../database/database.js';
+import { LOCKS } from '../database/locks.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { CounterStore } from '../throttling/counter-store.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-
-/** Arbitrary, and the same in every replica: whoever holds it purges. */
-const PURGE_LOCK = 7_701_002;
-/** Much longer than any replica goes without asking what has changed. */
-const CHANGES_KEEP_DAYS = 1;
 
 /** Deletes what died long ago, in small batches, in one replica at a time. */
 @Injectable()
@@ -28,23 +25,23 @@ export class PurgeJob {
     private readonly log: Log,
   ) {}
 
-  /** @returns how many sessions and keys were deleted; 0 also when another replica is at it or the database cannot be used */
+  /** @returns how many sessions and keys were deleted; only those before another replica was found at it, or the database could not be used */
   async run(): Promise<number> {
     const now = this.clock.now();
     const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
     const keysBefore = addDays(now, -this.environment.credentialKeepDays);
+    let count = 0;
     try {
-      const count =
-        (await this.sessions.purge(sessionsBefore, PURGE_LOCK)) +
-        (await this.nodes.keys.purge(keysBefore, PURGE_LOCK)) +
-        (await this.appCredentials.keys.purge(keysBefore, PURGE_LOCK));
-      await this.revocations.purge(addDays(now, -CHANGES_KEEP_DAYS));
-      await this.counters.purge(now, PURGE_LOCK);
-      if (count > 0) this.log.info('purged', { count });
-      return count;
+      count += await this.sessions.purge(sessionsBefore, LOCKS.purge);
+      count += await this.nodes.keys.purge(keysBefore, LOCKS.purge);
+      count += await this.appCredentials.keys.purge(keysBefore, LOCKS.purge);
+      await this.revocations.purge(LOCKS.purge);
+      await this.counters.purge(now, LOCKS.purge);
     } catch (error) {
-      this.log.warning('purge_failed', { error: errorFields(error) });
-      return 0;
+      // One step further on, the other replica would find this one at it, and neither would do what both passed by.
+      if (!(error instanceof HeldElsewhere)) this.log.warning('purge_failed', { error: errorFields(error) });
     }
+    if (count > 0) this.log.info('purged', { count });
+    return count;
   }
 }

@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import { Clock } from '../common/clock.js';
 
 const KEEP_MS = 30_000;
 const PATIENCE_MS = 1_000;
@@ -19,13 +18,11 @@ export interface ScrapedGauge {
 export class ScrapedGauges {
   private readonly gauges: ScrapedGauge[] = [];
 
-  constructor(private readonly clock: Clock) {}
-
   add(name: string, help: string, ask: () => Promise<number>): void {
     let value: Promise<number | undefined> | undefined;
     let askedAt = 0;
     const read = (): Promise<number | undefined> => {
-      const now = this.clock.now().getTime();
+      const now = performance.now();
       if (value === undefined || now - askedAt >= KEEP_MS) {
         askedAt = now;
         value = ask().catch(() => undefined);

@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { MoreThan, type Repository } from 'typeorm';
+import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
 import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
@@ -66,24 +67,33 @@ export class NodesService {
     return pageOf(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
-  /** @throws {ProblemException} not_found; credential_revoked */
+  /**
+   * What changes nothing is not recorded.
+   * @throws {ProblemException} not_found; credential_revoked
+   */
   async update(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
-    const { id: nodeId } = await this.find(id);
     const node = await this.nodes.manager.transaction(async (transaction) => {
-      const lock = { mode: 'pessimistic_write' } as const;
-      const before = await transaction.findOneOrFail(NodeDevice, { where: { id: nodeId }, lock });
+      const before = await lockNode(transaction, id);
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
-      const changed = { ...change, updatedAt: this.clock.now() };
-      await transaction.update(NodeDevice, { id: nodeId }, changed);
-      const after = { ...before, ...changed };
+      const after = { ...before, ...change, updatedAt: this.clock.now() };
       const details = { before: changeable(before), after: changeable(after) };
-      const entry = { actor, time: changed.updatedAt, subject: nodeId, details };
+      if (isDeepStrictEqual(details.before, details.after)) return before;
+      await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
+      const entry = { actor, time: after.updatedAt, subject: before.id, details };
       await recordIn(transaction, { event: 'admin.node.updated', ...entry });
       return after;
     });
+    // Also when it changed nothing: this may be the repetition of a call whose answer was lost.
     if (change.expiresAt !== undefined) await this.keys.changed();
     return node;
   }
+}
+
+async function lockNode(transaction: EntityManager, id: string): Promise<NodeDevice> {
+  const lock = { mode: 'pessimistic_write' } as const;
+  const node = isId(id) ? await transaction.findOne(NodeDevice, { where: { id }, lock }) : null;
+  if (!node) throw new ProblemException(problems.notFound);
+  return node;
 }
 
 function changeable({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {

@@ -17,15 +17,9 @@ export interface Reservation {
   readonly endsAtMs: number;
 }
 
-/**
- * The points that a key may lose in a window. Each try reserves one before it costs anything, in one atomic step of
- * the store, and gives it back unless it was a wrong guess: so never more points are lost than there are, however
- * many tries run side by side on however many replicas.
- */
+/** The points that a key may spend in a window, one for each try, in one atomic step of the store. */
 export class Budget {
-  private readonly reserved: RateLimiterStoreAbstract;
-  /** Of the reserved points those that will not come back. What is full but not lost is only in use, and worth waiting for. */
-  private readonly lost: RateLimiterStoreAbstract;
+  protected readonly reserved: RateLimiterStoreAbstract;
   /** Keys that have lost everything until their window ends: refused without asking the store. */
   private readonly exhausted = new LRUCache<string, true>({ max: MOST_REMEMBERED });
 
@@ -35,7 +29,6 @@ export class Budget {
     readonly limit: Limit,
   ) {
     this.reserved = store.counter(name, limit);
-    this.lost = store.counter(`${name}.lost`, limit);
   }
 
   /** @returns milliseconds until the window ends, if this replica knows that nothing is left; otherwise 0 */
@@ -47,7 +40,7 @@ export class Budget {
     let count = await counted(this.reserved.penalty(key));
     if (count.msBeforeNext > this.limit.seconds * MS_PER_SECOND + MOST_SKEW_MS) {
       // A replica whose clock was far ahead wrote it. Nobody shall wait for that time to come.
-      await counted(Promise.all([this.reserved.delete(key), this.lost.delete(key)]));
+      await counted(this.startAnew(key));
       count = await counted(this.reserved.penalty(key));
     }
     const { consumedPoints, remainingPoints, msBeforeNext } = count;
@@ -55,14 +48,41 @@ export class Budget {
     return { key, isWithin, remaining: remainingPoints, endsAtMs: performance.now() + msBeforeNext };
   }
 
+  rememberExhausted(key: string, endsAtMs: number): void {
+    this.exhausted.set(key, true, { ttl: Math.max(1, Math.ceil(endsAtMs - performance.now())) });
+  }
+
+  protected async startAnew(key: string): Promise<void> {
+    await this.reserved.delete(key);
+  }
+}
+
+/**
+ * The points that a key may lose in a window. Each try reserves one before it costs anything, and gives it back unless
+ * it was a wrong guess: so never more points are lost than there are, however many tries run side by side on however
+ * many replicas.
+ */
+export class GuessBudget extends Budget {
+  /** Of the reserved points those that will not come back. What is full but not lost is only in use, and worth waiting for. */
+  private readonly lost: RateLimiterStoreAbstract;
+
+  constructor(store: CounterStore, name: string, limit: Limit) {
+    super(store, name, limit);
+    this.lost = store.counter(`${name}.lost`, limit);
+  }
+
   /** A point of a window that is over is gone with it: given back to the next one, it would be one too many there. */
   async giveBack({ key, endsAtMs }: Reservation): Promise<void> {
     if (performance.now() < endsAtMs) await counted(this.reserved.reward(key));
   }
 
+  /**
+   * In whole seconds, rounded down: what was lost in a window must not be there still when the next one loses. In the
+   * last second the reserved points alone are enough: what they hold up is free when it is over.
+   */
   async lose({ key, endsAtMs }: Reservation): Promise<void> {
-    const ms = endsAtMs - performance.now();
-    if (ms > 0) await counted(this.lost.penalty(key, 1, { customDuration: Math.ceil(ms / MS_PER_SECOND) }));
+    const customDuration = Math.floor((endsAtMs - performance.now()) / MS_PER_SECOND);
+    if (customDuration > 0) await counted(this.lost.penalty(key, 1, { customDuration }));
   }
 
   /** Whether a reservation beyond the budget is so because everything is lost, and not merely in use. */
@@ -73,7 +93,7 @@ export class Budget {
     return true;
   }
 
-  rememberExhausted(key: string, endsAtMs: number): void {
-    this.exhausted.set(key, true, { ttl: Math.max(1, Math.ceil(endsAtMs - performance.now())) });
+  protected override async startAnew(key: string): Promise<void> {
+    await Promise.all([super.startAnew(key), this.lost.delete(key)]);
   }
 }

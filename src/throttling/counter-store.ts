@@ -14,7 +14,8 @@ const REDIS_TIMEOUT_MS = 1_000;
 const LONGEST_RECONNECT_DELAY_MS = 2_000;
 
 const DELETE_EXPIRED = `DELETE FROM ${TABLE} WHERE key IN (
-  SELECT key FROM ${TABLE} WHERE expire < extract(epoch FROM $1::timestamptz) * 1000 LIMIT $2)`;
+  SELECT key FROM ${TABLE} WHERE expire < extract(epoch FROM $1::timestamptz) * 1000 LIMIT $2
+  FOR UPDATE SKIP LOCKED)`;
 
 /** Where all replicas count together: PostgreSQL, or the Redis of those who have one. */
 @Injectable()

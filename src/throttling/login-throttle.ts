@@ -4,7 +4,7 @@ import type { RateLimiterStoreAbstract } from 'rate-limiter-flexible';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { Budget, type Reservation } from './budget.js';
+import { GuessBudget, type Reservation } from './budget.js';
 import { counted, CounterStore } from './counter-store.js';
 import { Line } from './line.js';
 import { networkOf } from './network-of.js';
@@ -17,7 +17,7 @@ const LONGEST_WAIT_MS = 10_000;
 
 /** One budget and whom it is about, for one login. */
 interface Share {
-  readonly budget: Budget;
+  readonly budget: GuessBudget;
   readonly key: string;
 }
 type Claim = Share & { readonly reservation: Reservation };
@@ -29,9 +29,9 @@ type Claim = Share & { readonly reservation: Reservation };
  */
 @Injectable()
 export class LoginThrottle {
-  private readonly perAccountAndAddress: Budget;
-  private readonly perAccount: Budget;
-  private readonly perAddress: Budget;
+  private readonly perAccountAndAddress: GuessBudget;
+  private readonly perAccount: GuessBudget;
+  private readonly perAddress: GuessBudget;
   private readonly known: RateLimiterStoreAbstract;
   private readonly knownSeconds: number;
   private readonly line = new Line();
@@ -40,9 +40,9 @@ export class LoginThrottle {
     private readonly store: CounterStore,
     { limits }: Environment,
   ) {
-    this.perAccountAndAddress = new Budget(store, 'login-account-address', limits.loginPerAccountAndAddress);
-    this.perAccount = new Budget(store, 'login-account', limits.loginPerAccount);
-    this.perAddress = new Budget(store, 'login-address', limits.loginPerAddress);
+    this.perAccountAndAddress = new GuessBudget(store, 'login-account-address', limits.loginPerAccountAndAddress);
+    this.perAccount = new GuessBudget(store, 'login-account', limits.loginPerAccount);
+    this.perAddress = new GuessBudget(store, 'login-address', limits.loginPerAddress);
     this.knownSeconds = limits.knownAddressDays * SECONDS_PER_DAY;
     this.known = store.counter('known-address', { points: 1, seconds: this.knownSeconds });
   }

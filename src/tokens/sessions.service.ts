@@ -113,6 +113,7 @@ export class SessionsService {
   async revokeAll(userId: string, actor: Actor): Promise<number> {
     return this.sessions.manager.transaction(async (transaction) => {
       const count = await this.endAll(transaction, userId, 'admin');
+      if (count === 0) return count;
       const entry = { event: 'admin.user.sessions_revoked', actor, subject: userId, count } as const;
       await recordIn(transaction, { ...entry, time: this.clock.now() });
       return count;

@@ -102,6 +102,7 @@ export class UsersService {
   }
 
   /**
+   * What changes nothing is not recorded.
    * @param endSessions ends the sessions of a user who was just disabled, and says how many there were
    * @throws {ProblemException} not_found
    */
@@ -115,8 +116,9 @@ export class UsersService {
       const before = await this.lock(transaction, id);
       const updatedAt = this.clock.now();
       const userId = before.id;
-      await transaction.update(User, { id: userId }, { isActive, updatedAt });
       const endedSessions = isActive ? 0 : await endSessions(transaction, userId);
+      if (before.isActive === isActive && endedSessions === 0) return { user: before, endedSessions };
+      await transaction.update(User, { id: userId }, { isActive, updatedAt });
       const details = {
         before: { is_active: before.isActive },
         after: { is_active: isActive },

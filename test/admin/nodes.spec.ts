@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
 import { problems } from '../../src/common/problems.js';
+import { eventually } from '../support/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
 
@@ -52,6 +54,20 @@ describe('/api/v0/admin/nodes', () => {
     const before = (await app.database.query('SELECT id FROM nodes')).length;
     expectInvalid(await app.admin.post('/nodes', registration({ [field]: value })), `/${field}`);
     expect(await app.database.query('SELECT id FROM nodes')).toHaveLength(before);
+  });
+
+  it('answers 404 to a change that waited for the purge of its node', async () => {
+    const { nodeId } = await app.node();
+    const purge = new Client({ connectionString: app.database.url });
+    await purge.connect();
+    await purge.query('BEGIN');
+    await purge.query('DELETE FROM nodes WHERE id = $1', [nodeId]);
+    const answer = app.admin.patch(`/nodes/${nodeId}`, { room: 'attic' }).then((response) => response);
+    const waiting = `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    await eventually('it waits', async () => (await app.database.query(waiting)).length > 0);
+    await purge.query('COMMIT');
+    await purge.end();
+    expectProblem(await answer, problems.notFound);
   });
 
   it('lists in pages, filtered by household', async () => {

@@ -76,6 +76,8 @@ describe('the record of who did what', () => {
         after: { room: 'attic', name: 'speaker', expires_at: null },
       },
     });
+    await expectNoRow(app.admin.patch(`/nodes/${node}`, {}).expect(200));
+    await expectNoRow(app.admin.patch(`/nodes/${node}`, { room: 'attic', expires_at: null }).expect(200));
     await expectRow(app.admin.post(`/nodes/${node}/rotate`), {
       event: 'admin.node.rotated',
       subject: node,
@@ -107,6 +109,25 @@ describe('the record of who did what', () => {
     secrets.push(apiKey, appKey);
   });
 
+  it('has a row for the expired credential that a new one takes the place of', async () => {
+    const pair = { caller: randomUUID(), target: 'ocr' };
+    const expires_at = new Date(clock.now().getTime() + 1_000).toISOString();
+    const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
+    clock.advance({ seconds: 2 });
+    const requestId = randomUUID();
+    await app.admin.post('/app-credentials', pair).set('X-Request-Id', requestId).expect(201);
+    const rows = (await recorded(app)).filter((item) => item.request_id === requestId);
+    expect(rows.map(({ event }) => event).sort()).toEqual([
+      'admin.app_credential.minted',
+      'admin.app_credential.revoked',
+    ]);
+    expect(rows.find(({ event }) => event === 'admin.app_credential.revoked')).toMatchObject({
+      actor: ADMIN,
+      subject: (body as { app_id: string }).app_id,
+      details: { before: { revoked_at: null }, after: { revoked_at: expect.any(String) } },
+    });
+  });
+
   it('has one row for each act of an operator on a user, with the sessions that it ended', async () => {
     const person = { email: `${randomUUID()}@example.org`, password: PASSWORD };
     await expectRow(app.admin.post('/users', person), { event: 'admin.user.created', actor: ADMIN });
@@ -117,12 +138,15 @@ describe('the record of who did what', () => {
     await alice.logsIn();
     const sessions = `/users/${alice.id}/sessions`;
     await expectRow(app.admin.delete(sessions), { ...about, event: 'admin.user.sessions_revoked', count: 2 });
+    await expectNoRow(app.admin.delete(sessions).expect(204));
+    await expectNoRow(app.admin.patch(`/users/${alice.id}`, { is_active: true }).expect(200));
     await alice.logsIn();
     await expectRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }), {
       ...about,
       event: 'admin.user.updated',
       details: { before: { is_active: true }, after: { is_active: false }, ended_sessions: 1 },
     });
+    await expectNoRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200));
     await expectRow(app.admin.delete(`/users/${alice.id}`), { ...about, event: 'admin.user.deleted' });
     await expectNoRow(app.admin.delete(`/users/${alice.id}`));
   });

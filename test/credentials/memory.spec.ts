@@ -138,14 +138,44 @@ describe('a credential that was verified', () => {
     await eventually('the first is refused', async () => (await app.validateNode(first.header)).status === 401);
   });
 
-  it('is forgotten when the record of changes was purged', async () => {
-    const node = await app.node();
-    await app.validateNode(node.header).expect(200);
-    await database.query(`UPDATE credential_changes SET at = now() - interval '2 days'`);
+  it('is refused by a replica that was away for longer than the record of its revocation', async () => {
+    const patient = await TestApp.start({
+      database: { ...database, url: proxy.url },
+      variables: { ...LEASE, OUTAGE_GRACE_SECONDS: '86400' },
+    });
+    const [node, another] = [await app.node(), await app.node()];
+    await patient.validateNode(node.header).expect(200);
+    await proxy.close();
+    for (const { nodeId } of [node, another]) await app.admin.delete(`/nodes/${nodeId}`).expect(204);
+    await patient.validateNode(node.header).expect(200);
+    await database.query(`UPDATE credential_changes SET at = now() - interval '3 days'`);
     await app.nest.get(PurgeJob).run();
-    expect(await database.query('SELECT credential_id FROM credential_changes')).toEqual([{ credential_id: null }]);
+    const left = () => database.query('SELECT credential_id FROM credential_changes');
+    expect(await left()).toEqual([{ credential_id: another.nodeId }]);
+    await proxy.open();
+    await eventually('it is refused', async () => (await patient.validateNode(node.header)).status === 401);
+    // A purge is no change, and no reason for the next one.
+    await app.nest.get(PurgeJob).run();
+    expect(await left()).toEqual([{ credential_id: another.nodeId }]);
+    await patient.stop();
+  });
+
+  it('is lost and found again in one line of the log each, however long the database is away', async () => {
+    const lines = (message: string) => other.log.lines.filter((line) => line.message === message).length;
+    const node = await app.node();
+    const remembered = async () => (await other.validateNode(node.header)).status === 200;
+    await eventually('the database is there', remembered);
+    await eventually('the feed is there', () => lines('revocation_feed_lost') === lines('revocation_feed_back'));
+    const before = lines('revocation_feed_lost');
+    await proxy.close();
+    await eventually('it is lost', () => lines('revocation_feed_lost') > before);
+    await eventually('the lease is over', async () => !(await remembered()));
+    await proxy.open();
+    await eventually('it is back', () => lines('revocation_feed_back') > before);
+    expect([lines('revocation_feed_lost'), lines('revocation_feed_back')]).toEqual([before + 1, before + 1]);
+    await eventually('the database is back', remembered);
     await whileNobodyCanRead(async () => {
-      await eventually('nothing is remembered', async () => (await app.validateNode(node.header)).status === 503);
+      expect(await remembered()).toBe(true);
     });
   });
 

@@ -53,7 +53,13 @@ describe('when the call that revokes has answered, no replica accepts the key an
     expect(fromMemory).toBeGreaterThan(accepted / 10);
   }, 120_000);
 
-  it.each(['no wait', 'seq instead of horizon', 'lease from the answer', 'remembers stale rows'] as const)(
+  it.each([
+    'no wait',
+    'seq instead of horizon',
+    'lease from the answer',
+    'remembers stale rows',
+    'purge unnoticed',
+  ] as const)(
     'which a protocol with a mistake does not keep: %s',
     async (mistake) => {
       const { failed } = await fc.check(

@@ -23,7 +23,8 @@ export interface Step {
 }
 
 /** Ways in which the protocol could be wrong, to prove that the simulation would find out. */
-export type Mistake = 'none' | 'no wait' | 'seq instead of horizon' | 'lease from the answer' | 'remembers stale rows';
+export type Mistake =
+  'none' | 'no wait' | 'seq instead of horizon' | 'lease from the answer' | 'remembers stale rows' | 'purge unnoticed';
 
 interface Key {
   readonly id: string;
@@ -40,7 +41,8 @@ class Database {
   private nextXid = 100n;
   private seq = 0;
   private readonly open = new Set<bigint>();
-  private log: Logged[] = [];
+  /** The last one that an earlier purge left. */
+  private log: Logged[] = [{ xid: 99n, seq: '0', credentialId: null }];
   readonly keys: Key[] = Array.from({ length: CREDENTIALS }, (_, i) => ({
     id: `key-${i}`,
     version: 0,
@@ -58,9 +60,15 @@ class Database {
     this.log.push(entry);
   }
 
-  purge(): void {
-    this.log = [];
-    this.commit(this.begin(null));
+  /** As early as can be: what was committed just now is old enough. */
+  purge(most: number): void {
+    const finished = this.log.filter(({ xid }) => xid < this.horizon).sort((one, other) => Number(one.xid - other.xid));
+    const gone = new Set(finished.slice(0, -1).slice(0, most));
+    this.log = this.log.filter((entry) => !gone.has(entry));
+  }
+
+  private get horizon(): bigint {
+    return [...this.open].reduce((least, xid) => (xid < least ? xid : least), this.nextXid);
   }
 
   changes(since: bigint | undefined, mistake: Mistake): Changes {
@@ -68,8 +76,14 @@ class Database {
       const last = this.log.reduce((most, { seq }) => (BigInt(seq) > most ? BigInt(seq) : most), 0n);
       return { horizon: last, changes: this.log.filter(({ seq }) => since !== undefined && BigInt(seq) > since) };
     }
-    const horizon = [...this.open].reduce((least, xid) => (xid < least ? xid : least), this.nextXid);
-    return { horizon, changes: this.log.filter(({ xid }) => since !== undefined && xid >= since) };
+    const { horizon } = this;
+    const changes = this.log.filter(({ xid }) => since !== undefined && xid >= since);
+    if (mistake === 'purge unnoticed') return { horizon, changes };
+    const oldest = this.log.reduce<bigint | undefined>(
+      (least, { xid }) => (least === undefined || xid < least ? xid : least),
+      undefined,
+    );
+    return { horizon, changes, oldest };
   }
 }
 
@@ -163,7 +177,8 @@ export class World {
         replica.start();
         this.poll(replica, replica.life);
       },
-      purge: () => this.database.purge(),
+      // With the other mistake it would be found for this reason.
+      purge: () => this.mistake !== 'seq instead of horizon' && this.database.purge(step.holdMs),
       jump: () => void (replica.wallOffsetMs += (step.holdMs - 20) * 1e6),
     };
     acts[step.act]();

@@ -63,6 +63,8 @@ describe('a database that refuses writes', () => {
     await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
     await reconnect();
     await expectValidationsOnly();
+    await callers.app.validateNode(rotatedHeader).expect(200);
+    expect(callers.app.log.lines.filter(({ message }) => message === 'overlap_not_ended')).toHaveLength(1);
     await database.query(`BEGIN READ WRITE; ALTER DATABASE ${name} RESET default_transaction_read_only; COMMIT`);
     await reconnect();
     await callers.expectRecovered();

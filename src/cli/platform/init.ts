@@ -5,6 +5,7 @@ import { COMMAND_LINE } from '../../audit/actor.js';
 import { secret } from '../../config/variable-kinds.js';
 import { randomSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
+import { LOCKS } from '../../database/locks.js';
 import { migrate, schemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { planOf, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
@@ -12,8 +13,6 @@ import { databaseVariables, messageOf, needsAdminKey, needsSecretKey, readFile, 
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { CommandFailed, during, say } from '../terminal.js';
 
-/** Arbitrary, and the same for every run over one database. */
-const INIT_LOCK = 7_701_003;
 const FOLDER_MODE = 0o700;
 const TO_BE_MADE = 'to-be-made';
 
@@ -63,12 +62,13 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await during('Bringing the schema up to date', migrate(databaseUrl));
-  const run = async (): Promise<InitReport> =>
+  const run = async (lost: AbortSignal): Promise<InitReport> =>
     withAppKeys(variables, clock, async ({ credentials, environment }) => {
       const plan = planOf(map, readFiles(map, envDir), await credentials.live());
-      return carryOut(request, plan, issuerOver(credentials, environment.keyOverlapHours), migrations, databaseUrl);
+      const issuer = issuerOver(credentials, environment.keyOverlapHours, lost);
+      return carryOut(request, plan, issuer, migrations, databaseUrl);
     });
-  return withAdvisoryLock(databaseUrl, INIT_LOCK, run, () => say('Another init is running; waiting for it to end …'));
+  return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
 }
 
 async function carryOut(
@@ -157,13 +157,18 @@ async function takeBack(minted: readonly (PlannedPair & { appId: string })[], is
   }
 }
 
-function issuerOver(credentials: AppCredentialsService, overlapHours: number): Issuer {
+/** Without the lock it makes no more keys; what nobody will have it still revokes. */
+function issuerOver(credentials: AppCredentialsService, overlapHours: number, lost: AbortSignal): Issuer {
   return {
     mint: async (caller, target) => {
+      lost.throwIfAborted();
       const { credential, key } = await credentials.mint(caller, target, null, COMMAND_LINE);
       return { id: credential.id, key };
     },
-    rotate: (id) => credentials.keys.rotate(id, overlapHours, COMMAND_LINE),
+    rotate: async (id) => {
+      lost.throwIfAborted();
+      return credentials.keys.rotate(id, overlapHours, COMMAND_LINE);
+    },
     revoke: (id) => credentials.keys.revoke(id, COMMAND_LINE),
   };
 }
