@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { init } from '../../src/cli/platform/init.js';
+import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 
@@ -191,7 +191,7 @@ describe('platform-auth init', () => {
   describe('when something is in the way', () => {
     it.each([
       ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
-      ['a directory', (path: string) => mkdirSync(path), /no regular file/],
+      ['a directory', (path: string) => mkdirSync(path), /is a directory/],
     ])('refuses %s before it mints anything', async (_, obstruct, expected) => {
       mkdirSync(platform.envDir);
       obstruct(platform.path('ocr'));
@@ -208,14 +208,18 @@ describe('platform-auth init', () => {
     });
 
     it('revokes what it minted for a file that cannot be written, and the rerun completes', async () => {
-      mkdirSync(join(platform.envDir, '.recipes.env.tmp'), { recursive: true });
-      await expect(platform.init()).rejects.toThrow(
-        /recipes\.env could not be written[^]*revoked again: recipes → auth, rec/,
+      await migrate(platform.database.url);
+      const barrier = await platform.barrierAt('recipes', 'ocr');
+      const failed = expect(platform.init()).rejects.toThrow(
+        /recipes\.env could not be written: .* is a directory\.\n.*revoked again: recipes → auth, recipes → ocr/,
       );
+      await barrier.reached();
+      mkdirSync(platform.path('recipes'));
+      await barrier.remove();
+      await failed;
       const delivered = SPECIFIED_PAIRS.filter((pair) => /^(command-orchestration|ocr) /.test(pair));
       expect(await platform.livePairs()).toEqual(delivered);
-      expect(existsSync(platform.path('recipes'))).toBe(false);
-      rmdirSync(join(platform.envDir, '.recipes.env.tmp'));
+      rmdirSync(platform.path('recipes'));
       const kept = platform.variables('ocr');
       await platform.init();
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
