@@ -32,7 +32,7 @@ export function readFile(envDir: string, service: string): EnvFile {
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production no file is read for the service, but this file is what the command was pointed at.
   const given = readVariables(own?.path);
-  const chosen = (name: string): string | undefined => given[name] || own?.get(name);
+  const chosen = (name: string): string | undefined => given[name] ?? own?.get(name);
   const databaseUrl = databaseUrlOf({ DATABASE_URL: chosen('DATABASE_URL') });
   return { DATABASE_URL: databaseUrl, KEY_OVERLAP_HOURS: chosen('KEY_OVERLAP_HOURS') };
 }
