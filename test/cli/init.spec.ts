@@ -1,5 +1,7 @@
+import { jest } from '@jest/globals';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { init } from '../../src/cli/platform/init.js';
+import { RevocationLease } from '../../src/credentials/revocation-lease.js';
 import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
@@ -163,6 +165,19 @@ describe('platform-auth init', () => {
       expect((await platform.init({ prune: true })).strays).toMatchObject([{ revoked: true }]);
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS.filter((pair) => pair !== 'recipes → ocr'));
       expect((await platform.init({ prune: true })).strays).toEqual([]);
+    });
+
+    it.each([
+      ['of the environment', '4321', '1234', 4_321],
+      ['of auth.env', '', '1234', 1_234],
+    ])('ends only when no replica remembers it: after the lease %s', async (_, given, onFile, leaseMs) => {
+      platform.edit('auth', (text) => `${text}REVOCATION_LEASE_MS=${onFile}\n`);
+      process.env.REVOCATION_LEASE_MS = given;
+      const waitOut = jest.spyOn(RevocationLease.prototype, 'waitOut').mockResolvedValue();
+      await platform.init({ prune: true });
+      expect(waitOut.mock.contexts).toMatchObject([{ terms: { leaseMs } }]);
+      waitOut.mockRestore();
+      delete process.env.REVOCATION_LEASE_MS;
     });
   });
 

@@ -15,6 +15,7 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 // What the commands take from the environment must be what a test gives them.
 delete process.env.DATABASE_URL;
 delete process.env.KEY_OVERLAP_HOURS;
+delete process.env.REVOCATION_LEASE_MS;
 
 const BARRIER = 4_711;
 export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
