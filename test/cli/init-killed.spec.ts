@@ -82,6 +82,17 @@ describe('platform-auth init as a process', () => {
     await isWhole();
   });
 
+  it('--dry-run says in words that it compares no keys before the migrations', async () => {
+    await platform.init();
+    await platform.revertToFirstSchema();
+    expect(await run(parameters('--dry-run'))).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(
+        /recipes +│ ocr +│ unknown[^]*cannot be compared[^]*Migrations to apply: AddKeyHistory/,
+      ),
+    });
+  });
+
   it('answers 0 when done, 1 when refused, 2 when called wrongly', async () => {
     const done = await run(parameters());
     expect(done).toMatchObject({ code: 0, stderr: '' });

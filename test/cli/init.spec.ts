@@ -203,6 +203,29 @@ describe('platform-auth init', () => {
     });
   });
 
+  describe('on a database that an earlier version left', () => {
+    it('--dry-run names the migrations and the pairs, and says that keys cannot be compared yet', async () => {
+      await platform.init();
+      const reverted = await platform.revertToFirstSchema();
+      const [files, rows] = [platform.snapshot(), await platform.rows()];
+      const plan = await platform.init({ dryRun: true, prune: true });
+      expect(plan).toMatchObject({ migrations: reverted, strays: [] });
+      expect(plan.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
+      expect(actions(plan)).toEqual(['unknown']);
+      expect(plan.files.filter(({ changed }) => changed)).toEqual([]);
+      expect(platform.snapshot()).toEqual(files);
+      expect(await platform.rows()).toEqual(rows);
+    });
+
+    it('migrates, then compares', async () => {
+      await platform.init();
+      const reverted = await platform.revertToFirstSchema();
+      const report = await platform.init();
+      expect(report.migrations).toEqual(reverted);
+      expect(actions(report)).toEqual(['keep']);
+    });
+  });
+
   describe('when something is in the way', () => {
     it.each([
       ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],

@@ -3,11 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse as parseVariables } from 'dotenv';
 import { Client } from 'pg';
+import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
+import { migrationOptions } from '../../src/database/database-options.js';
 import { eventually } from '../support/eventually.js';
 import { TestClock } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -132,6 +134,15 @@ export class OwnPlatform {
         await this.database.query('DROP TRIGGER barrier ON app_credentials; DROP FUNCTION wait()');
       },
     };
+  }
+
+  /** Takes every migration back but the first: the tables are there, and lack columns. @returns what was taken back */
+  async revertToFirstSchema(): Promise<string[]> {
+    const dataSource = await new DataSource(migrationOptions(this.database.url)).initialize();
+    const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);
+    for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
+    await dataSource.destroy();
+    return reverted;
   }
 
   async livePairs(): Promise<string[]> {
