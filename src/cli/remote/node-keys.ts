@@ -1,11 +1,9 @@
+import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
 import type { NodePair } from './config-format.js';
 import { segment } from './remote-command.js';
 import { CommandFailed, say } from '../terminal.js';
-
-/** A key that was made and lost with the power must not cost the node its old one before somebody runs this again. */
-const LONGEST_OVERLAP_HOURS = 8_760;
 
 export interface NodeView {
   readonly [field: string]: string | null;
@@ -89,7 +87,8 @@ export async function rotateInto(
     throw new CommandFailed(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
   await settle(client, path, nodeId, pair);
   const { api_key: apiKey, ...node } = await client.post<IssuedNode>(`/nodes/${segment(nodeId)}/rotate`, {
-    overlap_hours: LONGEST_OVERLAP_HOURS,
+    // A key that was made and lost with the power must not cost the node its old one before somebody runs this again.
+    overlap_hours: MOST_OVERLAP_HOURS,
   });
   try {
     file.write({ nodeId: node.node_id, apiKey });
