@@ -1,6 +1,7 @@
 import { Option, type Command } from 'commander';
 import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
 import { clientOf, numberFrom, outputOf, remote, segment } from './remote-command.js';
+import { orAdvise } from '../service-call.js';
 import { fields, print, type Cell } from '../terminal.js';
 
 /** A kind of credential that the admin door looks after: what its commands differ by. */
@@ -48,5 +49,8 @@ export async function rotate<View>(
   overlapHours: number | undefined,
 ): Promise<View> {
   const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
-  return clientOf(command).post<View>(`${path}/${segment(id)}/rotate`, body);
+  return orAdvise(
+    clientOf(command).post<View>(`${path}/${segment(id)}/rotate`, body),
+    'Run this again for a key that you see. Until then the old one is good, unless the overlap ends or is 0 hours.',
+  );
 }

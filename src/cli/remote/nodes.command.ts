@@ -2,7 +2,7 @@ import { Command, Option } from 'commander';
 import { ConfigFile } from './config-file.js';
 import { CONFIG_FORMATS, withPair, type ConfigFormat } from './config-format.js';
 import { addRevoke, addShow, EXAMPLE_ID, overlapOption, rotate } from './credential-commands.js';
-import { refuseToOverwrite, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
+import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
 import { clientOf, outputOf, remote, uuid } from './remote-command.js';
 import { fields, print, table } from '../terminal.js';
 
@@ -70,7 +70,7 @@ function addRegister(nodes: Command): void {
       if (file && !options.replace) await refuseToOverwrite(client, file);
       const registration = { household_id: household, room, name };
       if (!file) {
-        show(command, await client.post<IssuedNode>(NODES.path, registration), format);
+        show(command, await register(client, registration), format);
         return;
       }
       const { node_id } = await registerInto(client, file, registration);
