@@ -1,11 +1,11 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
 import { IfSent } from '../common/fields.js';
+import { MOST_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../credentials/key-columns.js';
 
 const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
 const MAYBE = { ...MOMENT, nullable: true, example: null } as const;
-const MOST_OVERLAP_HOURS = 8_760;
 
 /** What every credential tells about its key, and nothing that could be used as one. */
 export abstract class KeyResponse {

@@ -2,6 +2,8 @@ import { CommandFailed, say } from './terminal.js';
 
 const TIMEOUT_MS = 15_000;
 const PATIENCE_MS = 1_000;
+const DISTRUST = /CERT|SIGNED|SSL|TLS/;
+const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${DISTRUST.source}`);
 
 /** What may stand in a header; fetch would quote anything else in its error. */
 export const HEADER_VALUE = /^[\x21-\x7e]+$/;
@@ -31,10 +33,25 @@ export class Refused extends CommandFailed {
   }
 }
 
+/** What was asked for may have been done, and nobody will say. */
+export class NoAnswer extends CommandFailed {}
+
+/**
+ * Says what to do when a call may have been done and was not answered.
+ * @param advice what is right in both cases
+ */
+export async function orAdvise<Result>(call: Promise<Result>, advice: string): Promise<Result> {
+  try {
+    return await call;
+  } catch (error) {
+    throw error instanceof NoAnswer ? new CommandFailed(`${error.message}\n  ${advice}`) : error;
+  }
+}
+
 /**
  * One HTTP call that ends in time.
  * @returns whatever was answered, also when it is a refusal
- * @throws {CommandFailed} when nothing was
+ * @throws {CommandFailed} when nothing was; {@link NoAnswer} when it may have changed something all the same
  */
 export async function callService(
   url: string,
@@ -58,21 +75,27 @@ export async function callService(
     const retryAfter = response.headers.get('retry-after');
     return { status: response.status, retryAfter, body: isJson ? JSON.parse(text) : undefined };
   } catch (error) {
-    throw new CommandFailed(whyNoAnswer(url, error) + (method === 'GET' ? '' : ' Whether it was done is not known.'));
+    const why = whyNoAnswer(url, error);
+    if (method === 'GET' || NEVER_SENT.test(codeOf(error))) throw new CommandFailed(why);
+    throw new NoAnswer(`${why} Whether it was done is not known.`);
   } finally {
     clearTimeout(patience);
   }
 }
 
+function codeOf(error: unknown): string {
+  return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code ?? '';
+}
+
 function whyNoAnswer(url: string, error: unknown): string {
-  const { name, cause } = error as Error;
-  const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? '';
+  const { name } = error as Error;
+  const code = codeOf(error);
   if (name === 'TimeoutError') return `${url} did not answer within ${TIMEOUT_MS / 1_000} seconds.`;
   if (name === 'SyntaxError') return `${url} answered with something that is no JSON.`;
   if (code === 'ECONNREFUSED')
     return `Nobody listens at ${url} (connection refused). Is the service up, and is --url or AUTH_URL right?`;
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `The host of ${url} has no address. Is it spelt right?`;
-  if (/CERT|SIGNED|SSL|TLS/.test(code)) return `The certificate of ${url} is not trusted (${code}).`;
+  if (DISTRUST.test(code)) return `The certificate of ${url} is not trusted (${code}).`;
   return `The connection to ${url} failed${code && ` (${code})`}.`;
 }
 

@@ -142,8 +142,7 @@ function retentionOf(value: Values) {
 }
 
 function validated(variables: Variables): Values {
-  const isSet = ([, value]: [string, string | undefined]): boolean => value !== undefined && value !== '';
-  const parsed = schema.safeParse(Object.fromEntries(Object.entries(variables).filter(isSet)));
+  const parsed = schema.safeParse(withoutEmpty(variables));
   if (parsed.success) return parsed.data;
   throw new InvalidEnvironment(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
 }
@@ -184,16 +183,22 @@ export function wantsTracing(variables: Variables = process.env): boolean {
 }
 
 /**
- * The variables of this process, and below them those of the environment file.
+ * The variables of this process, and below them those of the environment file. What is empty counts as unset, so that
+ * it hides nothing.
  * Production reads no file: what it runs with is what it was given.
  * @param file path of the environment file; it need not exist
  */
 export function readVariables(file = '.env'): Variables {
-  if (process.env.NODE_ENV === 'production') return { ...process.env };
+  const given = withoutEmpty(process.env);
+  if (given.NODE_ENV === 'production') return given;
   try {
-    return { ...parse(readFileSync(file)), ...process.env };
+    return { ...withoutEmpty(parse(readFileSync(file))), ...given };
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { ...process.env };
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return given;
     throw error;
   }
+}
+
+function withoutEmpty(variables: Variables): Variables {
+  return Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined && value !== ''));
 }

@@ -1,5 +1,8 @@
 import { rate, redisUrl, wholeNumber } from './variable-kinds.js';
 
+/** How long two keys of one credential may be good at once: a year. */
+export const MOST_OVERLAP_HOURS = 8_760;
+
 /** So many tries in a window; the window starts with the first of them. */
 export interface Limit {
   readonly points: number;

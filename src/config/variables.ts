@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { limitVariables } from './limits.js';
+import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
 import {
   flag,
   headerSecret,
@@ -50,7 +50,7 @@ export const schema = z
     HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).optional(),
     PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
-    KEY_OVERLAP_HOURS: wholeNumber(0, 8_760).default(24),
+    KEY_OVERLAP_HOURS: wholeNumber(0, MOST_OVERLAP_HOURS).default(24),
     REVOCATION_LEASE_MS: leaseMs.default(500),
     OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
     CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),

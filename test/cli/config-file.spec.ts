@@ -156,7 +156,7 @@ describe('a configuration file', () => {
       ['link.json', /symbolic link/],
       ['dangling.json', /symbolic link/],
       ['folder.json', /directory/],
-      ['pipe.json', /ordinary file/],
+      ['pipe.json', /regular file/],
       ['none/a.json', /folder does not exist/],
       ['real.json/a.json', /no folder/],
       ['bytes.json', /UTF-8/],
@@ -182,15 +182,6 @@ describe('a configuration file', () => {
     writeFileSync(path('a.json'), '{"a": 2}');
     file.write(PAIR);
     expect(JSON.parse(readFileSync(path('a.json'), 'utf8'))).toMatchObject({ a: 2, node_id: PAIR.nodeId });
-  });
-
-  it('takes away what a killed process left beside it, and nothing else', () => {
-    const dead = spawnSync('true').pid;
-    writeFileSync(path(`.a.json.${dead}.new`), 'half');
-    writeFileSync(path(`.b.json.${dead}.new`), 'of another file');
-    writeFileSync(path(`.a.json.${process.ppid}.new`), 'of a process that runs');
-    ConfigFile.open(path('a.json')).write(PAIR);
-    expect(readdirSync(folder).sort()).toEqual([`.a.json.${process.ppid}.new`, `.b.json.${dead}.new`, 'a.json'].sort());
   });
 
   (isRoot ? it.skip : it)('is refused when it, or its folder, may not be written', () => {

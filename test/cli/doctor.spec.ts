@@ -146,7 +146,7 @@ describe('platform-auth doctor', () => {
     set('command-orchestration', 'SECRET_KEY', 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u');
     set('recipes', 'OCR_APP_KEY', 'pa_app_wrong');
     set('configuration', 'AUTH_URL', 'http://127.0.0.1:1');
-    await platform.database.query('DELETE FROM migrations');
+    await platform.database.query(`INSERT INTO migrations (timestamp, name) VALUES (1, 'FromTheFuture')`);
     await platform.database.query(`UPDATE app_credentials SET last_used_at = now() - interval '1 year' ${ofOcr}`);
     await app.service('ocr', 'settings');
     platform.edit('auth', (text) => `${text}LOGGING_SERVICE_URL=http://127.0.0.1:9/logs\n`);
@@ -176,6 +176,16 @@ describe('platform-auth doctor', () => {
     expect(await platform.diagnose(url)).toMatchObject([
       { severity: 'broken', where: 'database', what: expect.not.stringMatching(/wrong@/) },
       { severity: 'broken', where: 'ocr.env: ocr → auth' },
+    ]);
+  });
+
+  it('finds a database that an earlier version left: says what is missing, and compares and tries no key', async () => {
+    set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
+    chmodSync(platform.path('mcp'), 0o640);
+    const reverted = await platform.revertToFirstSchema();
+    expect(await platform.diagnose(url)).toMatchObject([
+      { where: 'mcp.env' },
+      { severity: 'broken', where: 'database', what: `Migrations are missing: ${reverted.join(', ')}.` },
     ]);
   });
 

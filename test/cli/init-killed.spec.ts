@@ -2,13 +2,10 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { Client } from 'pg';
-import { eventually } from '../support/eventually.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 
 const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
-const BARRIER = 4_711;
 
 describe('platform-auth init as a process', () => {
   let platform: OwnPlatform;
@@ -36,28 +33,8 @@ describe('platform-auth init as a process', () => {
       );
     });
 
-  /** Makes whoever changes the credential of a pair wait. */
-  const barrierAt = async (caller: string, target: string) => {
-    const holder = new Client({ connectionString: platform.database.url });
-    await holder.connect();
-    await holder.query('SELECT pg_advisory_lock($1)', [BARRIER]);
-    await holder.query(`
-      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
-      CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON app_credentials FOR EACH ROW
-        WHEN (NEW.caller = '${caller}' AND NEW.target = '${target}') EXECUTE FUNCTION wait()`);
-    const waiting = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
-    return {
-      reached: async () => eventually('init waits', async () => (await platform.database.query(waiting)).length > 0),
-      remove: async () => {
-        await holder.end();
-        await platform.database.query('DROP TRIGGER barrier ON app_credentials; DROP FUNCTION wait()');
-      },
-    };
-  };
-
   const killAt = async (caller: string, target: string): Promise<void> => {
-    const barrier = await barrierAt(caller, target);
+    const barrier = await platform.barrierAt(caller, target);
     const child = spawn(process.execPath, parameters(), { ...environment(), stdio: 'ignore' });
     await barrier.reached();
     child.kill('SIGKILL');
@@ -103,6 +80,17 @@ describe('platform-auth init as a process', () => {
     await app.validateApp(old, { target: 'auth' }).expect(200);
     await app.stop();
     await isWhole();
+  });
+
+  it('--dry-run says in words that it compares no keys before the migrations', async () => {
+    await platform.init();
+    await platform.revertToFirstSchema();
+    expect(await run(parameters('--dry-run'))).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(
+        /recipes +│ ocr +│ unknown[^]*cannot be compared[^]*Migrations to apply: AddKeyHistory/,
+      ),
+    });
   });
 
   it('answers 0 when done, 1 when refused, 2 when called wrongly', async () => {

@@ -1,6 +1,8 @@
+import { jest } from '@jest/globals';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { init } from '../../src/cli/platform/init.js';
+import { RevocationLease } from '../../src/credentials/revocation-lease.js';
+import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 
@@ -164,6 +166,19 @@ describe('platform-auth init', () => {
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS.filter((pair) => pair !== 'recipes → ocr'));
       expect((await platform.init({ prune: true })).strays).toEqual([]);
     });
+
+    it.each([
+      ['of the environment', '4321', '1234', 4_321],
+      ['of auth.env', '', '1234', 1_234],
+    ])('ends only when no replica remembers it: after the lease %s', async (_, given, onFile, leaseMs) => {
+      platform.edit('auth', (text) => `${text}REVOCATION_LEASE_MS=${onFile}\n`);
+      process.env.REVOCATION_LEASE_MS = given;
+      const waitOut = jest.spyOn(RevocationLease.prototype, 'waitOut').mockResolvedValue();
+      await platform.init({ prune: true });
+      expect(waitOut.mock.contexts).toMatchObject([{ terms: { leaseMs } }]);
+      waitOut.mockRestore();
+      delete process.env.REVOCATION_LEASE_MS;
+    });
   });
 
   describe('--dry-run', () => {
@@ -188,10 +203,33 @@ describe('platform-auth init', () => {
     });
   });
 
+  describe('on a database that an earlier version left', () => {
+    it('--dry-run names the migrations and the pairs, and says that keys cannot be compared yet', async () => {
+      await platform.init();
+      const reverted = await platform.revertToFirstSchema();
+      const [files, rows] = [platform.snapshot(), await platform.rows()];
+      const plan = await platform.init({ dryRun: true, prune: true });
+      expect(plan).toMatchObject({ migrations: reverted, strays: [] });
+      expect(plan.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
+      expect(actions(plan)).toEqual(['unknown']);
+      expect(plan.files.filter(({ changed }) => changed)).toEqual([]);
+      expect(platform.snapshot()).toEqual(files);
+      expect(await platform.rows()).toEqual(rows);
+    });
+
+    it('migrates, then compares', async () => {
+      await platform.init();
+      const reverted = await platform.revertToFirstSchema();
+      const report = await platform.init();
+      expect(report.migrations).toEqual(reverted);
+      expect(actions(report)).toEqual(['keep']);
+    });
+  });
+
   describe('when something is in the way', () => {
     it.each([
       ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
-      ['a directory', (path: string) => mkdirSync(path), /no regular file/],
+      ['a directory', (path: string) => mkdirSync(path), /is a directory/],
     ])('refuses %s before it mints anything', async (_, obstruct, expected) => {
       mkdirSync(platform.envDir);
       obstruct(platform.path('ocr'));
@@ -208,14 +246,18 @@ describe('platform-auth init', () => {
     });
 
     it('revokes what it minted for a file that cannot be written, and the rerun completes', async () => {
-      mkdirSync(join(platform.envDir, '.recipes.env.tmp'), { recursive: true });
-      await expect(platform.init()).rejects.toThrow(
-        /recipes\.env could not be written[^]*revoked again: recipes → auth, rec/,
+      await migrate(platform.database.url);
+      const barrier = await platform.barrierAt('recipes', 'ocr');
+      const failed = expect(platform.init()).rejects.toThrow(
+        /recipes\.env could not be written: .* is a directory\.\n.*revoked again: recipes → auth, recipes → ocr/,
       );
+      await barrier.reached();
+      mkdirSync(platform.path('recipes'));
+      await barrier.remove();
+      await failed;
       const delivered = SPECIFIED_PAIRS.filter((pair) => /^(command-orchestration|ocr) /.test(pair));
       expect(await platform.livePairs()).toEqual(delivered);
-      expect(existsSync(platform.path('recipes'))).toBe(false);
-      rmdirSync(join(platform.envDir, '.recipes.env.tmp'));
+      rmdirSync(platform.path('recipes'));
       const kept = platform.variables('ocr');
       await platform.init();
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);

@@ -2,18 +2,24 @@ import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse as parseVariables } from 'dotenv';
+import { Client } from 'pg';
+import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
+import { migrationOptions } from '../../src/database/database-options.js';
+import { eventually } from '../support/eventually.js';
 import { TestClock } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 // What the commands take from the environment must be what a test gives them.
 delete process.env.DATABASE_URL;
 delete process.env.KEY_OVERLAP_HOURS;
+delete process.env.REVOCATION_LEASE_MS;
 
+const BARRIER = 4_711;
 export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
 
 interface RawService {
@@ -108,6 +114,35 @@ export class OwnPlatform {
   /** Every row of the table, to see that none changed. */
   async rows(): Promise<Record<string, unknown>[]> {
     return this.database.query('SELECT * FROM app_credentials ORDER BY id');
+  }
+
+  /** Makes whoever changes the credential of a pair wait. */
+  async barrierAt(caller: string, target: string) {
+    const holder = new Client({ connectionString: this.database.url });
+    await holder.connect();
+    await holder.query('SELECT pg_advisory_lock($1)', [BARRIER]);
+    await holder.query(`
+      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
+      CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON app_credentials FOR EACH ROW
+        WHEN (NEW.caller = '${caller}' AND NEW.target = '${target}') EXECUTE FUNCTION wait()`);
+    const waiting = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
+    return {
+      reached: async () => eventually('init waits', async () => (await this.database.query(waiting)).length > 0),
+      remove: async () => {
+        await holder.end();
+        await this.database.query('DROP TRIGGER barrier ON app_credentials; DROP FUNCTION wait()');
+      },
+    };
+  }
+
+  /** Takes every migration back but the first: the tables are there, and lack columns. @returns what was taken back */
+  async revertToFirstSchema(): Promise<string[]> {
+    const dataSource = await new DataSource(migrationOptions(this.database.url)).initialize();
+    const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);
+    for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
+    await dataSource.destroy();
+    return reverted;
   }
 
   async livePairs(): Promise<string[]> {

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { InvalidEnvironment, parseEnvironment, type Variables } from '../../src/config/environment.js';
+import { InvalidEnvironment, parseEnvironment, readVariables, type Variables } from '../../src/config/environment.js';
 import { SECRET_KEY } from '../support/test-app.js';
 
 const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
@@ -116,6 +116,38 @@ describe('the configuration', () => {
     ['fd00::/8', 'fd00::/8'],
   ])('reads TRUST_PROXY=%s', (value, expected) => {
     expect(parseEnvironment({ ...GOOD, TRUST_PROXY: value }).trustProxy).toBe(expected);
+  });
+
+  describe('of a process with an environment file', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'platform-auth-variables-'));
+    const file = join(folder, '.env');
+    const given = { ...process.env };
+
+    beforeAll(() => writeFileSync(file, `SECRET_KEY=${SECRET_KEY}\nHOST=\nPORT=1\nJWT_ISSUER=file\n`));
+
+    afterEach(() => {
+      process.env = { ...given };
+    });
+
+    afterAll(() => rmSync(folder, { recursive: true }));
+
+    it('is what the process was given, and below that what the file holds', () => {
+      process.env.PORT = '2';
+      expect(readVariables(file)).toMatchObject({ PORT: '2', JWT_ISSUER: 'file' });
+    });
+
+    it('has nothing hidden by a variable that is empty, in the process or in the file', () => {
+      Object.assign(process.env, { SECRET_KEY: '', PORT: '', HOST: '' });
+      const variables = readVariables(file);
+      expect(variables).toMatchObject({ SECRET_KEY, PORT: '1' });
+      expect(variables).not.toHaveProperty('HOST');
+    });
+
+    it('takes nothing from the file in production', () => {
+      Object.assign(process.env, { NODE_ENV: 'production', PORT: '' });
+      expect(readVariables(file)).not.toHaveProperty('PORT');
+      expect(readVariables(file)).not.toHaveProperty('JWT_ISSUER');
+    });
   });
 
   it('is explained, variable by variable, in .env.example and in the README', () => {

@@ -13,6 +13,7 @@ const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z
 export async function refusedPairs(checkup: Checkup): Promise<Finding[]> {
   const away = await serviceAway(checkup.url);
   if (away) return [away];
+  if (isUncomparable(checkup)) return [];
   const findings: Finding[] = [];
   for (const pair of pairsOnFile(checkup)) {
     if (pair.appId === undefined || pair.appKey === undefined || mustNotBeUsed(pair, checkup)) continue;
@@ -30,6 +31,11 @@ function mustNotBeUsed({ caller, target, file, appId }: PairOnFile, { database, 
   const credential = liveOf(database?.live ?? [], caller, target);
   if (credential?.id !== appId || !credential || !holdsKey(file, credential)) return false;
   return isOverlapOpen(credential, now) || isLongUnused(credential, now);
+}
+
+/** Which key may be used cannot be told, and the next thing to do is known. */
+function isUncomparable({ database }: Checkup): boolean {
+  return database !== undefined && database.live === undefined;
 }
 
 async function serviceAway(url: string): Promise<Finding | undefined> {

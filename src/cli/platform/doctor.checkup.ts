@@ -17,7 +17,8 @@ export interface Finding {
 /** What the database says. */
 export interface DatabaseView {
   readonly schema: SchemaState;
-  readonly live: readonly AppCredential[];
+  /** undefined while migrations are missing: what this program would ask for may not be there. */
+  readonly live: readonly AppCredential[] | undefined;
   /** How far this machine's clock is ahead of the database's; negative when it is behind. */
   readonly aheadMs: number;
 }

@@ -25,7 +25,7 @@ export async function viewDatabase(
       const before = clock.now().getTime();
       const [row] = await dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.isEmpty ? [] : await credentials.live();
+      const live = schema.pending.length > 0 ? undefined : await credentials.live();
       return { schema, live, aheadMs: middle - (row?.now.getTime() ?? middle) };
     });
     return { view, findings: [] };
@@ -45,7 +45,7 @@ export function outdatedSchema({ database }: Checkup): Finding[] {
       severity: 'broken',
       where,
       what: `Migrations are missing: ${pending.join(', ')}.`,
-      do: 'Run migrate.',
+      do: 'Run migrate, then doctor again. Keys were neither compared nor tried.',
     });
   if (unknown.length > 0)
     findings.push({

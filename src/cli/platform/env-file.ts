@@ -1,19 +1,6 @@
-import {
-  closeSync,
-  constants,
-  fchownSync,
-  fstatSync,
-  fsyncSync,
-  lstatSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-  type Stats,
-} from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import type { Stats } from 'node:fs';
 import { parse } from 'dotenv';
+import { readRegular, replaceFile, type FoundFile } from '../durable-file.js';
 
 const PRIVATE_MODE = 0o600;
 const OF_OTHERS = 0o077;
@@ -22,7 +9,7 @@ const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
-/** Something that is not a file stands where an environment file belongs, or the file changed under our hands. */
+/** A variable cannot be written into the file, or the file changed under our hands. */
 export class UnusableFile extends Error {}
 
 /**
@@ -44,12 +31,11 @@ export class EnvFile {
 
   /**
    * @param path of a file that need not exist
-   * @throws {UnusableFile} for a symbolic link, a directory or anything else that is no regular file
+   * @throws {NoRegularFile} for a symbolic link, a directory or anything else that is no regular file
    */
   static read(path: string): EnvFile {
-    if (!lstatSync(path, { throwIfNoEntry: false })) return new EnvFile(path, undefined, undefined);
-    const { bytes, stats } = readRegular(path);
-    return new EnvFile(path, bytes, stats);
+    const found = readRegular(path);
+    return new EnvFile(path, found?.bytes, found?.stats);
   }
 
   get exists(): boolean {
@@ -100,19 +86,11 @@ export class EnvFile {
    * @throws {UnusableFile} when somebody else changed it since it was read
    */
   write(heading: string): void {
-    this.refuseForeignChange();
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
-    // Always the same name, so that what a killed run left behind is found and overwritten.
-    const temporary = join(dirname(this.path), `.${basename(this.path)}.tmp`);
-    rmSync(temporary, { force: true });
-    try {
-      writeDurably(temporary, Buffer.from(text, 'latin1'), this.stats);
-      renameSync(temporary, this.path);
-    } catch (error) {
-      rmSync(temporary, { force: true });
-      throw error;
-    }
-    syncFolder(dirname(this.path));
+    replaceFile(this.path, (found) => {
+      this.refuseForeignChange(found);
+      return Buffer.from(text, 'latin1');
+    });
   }
 
   private withValue(name: string, value: string): string {
@@ -129,49 +107,14 @@ export class EnvFile {
     return `${this.text}${isComplete ? '' : lineEnd}${name}=${value}${lineEnd}`;
   }
 
-  private refuseForeignChange(): void {
-    const now = lstatSync(this.path, { throwIfNoEntry: false }) ? readRegular(this.path).bytes : undefined;
-    const isSame = now === undefined ? this.original === undefined : this.original?.equals(now) === true;
+  private refuseForeignChange(now: FoundFile | undefined): void {
+    const isSame = now === undefined ? this.original === undefined : this.original?.equals(now.bytes) === true;
     if (!isSame) throw new UnusableFile(`${this.path} was changed by somebody else in the meantime`);
   }
 }
 
 function valuesOf(text: string): Record<string, string | undefined> {
   return parse(text);
-}
-
-function readRegular(path: string): { bytes: Buffer; stats: Stats } {
-  const found = lstatSync(path);
-  if (found.isSymbolicLink()) throw new UnusableFile(`${path} is a symbolic link`);
-  if (!found.isFile()) throw new UnusableFile(`${path} is no regular file`);
-  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-  try {
-    return { bytes: readFileSync(descriptor), stats: fstatSync(descriptor) };
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-/** @param like whose owner the file gets, when there was one before */
-function writeDurably(path: string, bytes: Buffer, like: Stats | undefined): void {
-  const descriptor = openSync(path, 'wx', PRIVATE_MODE);
-  try {
-    const made = fstatSync(descriptor);
-    if (like && (like.uid !== made.uid || like.gid !== made.gid)) fchownSync(descriptor, like.uid, like.gid);
-    writeFileSync(descriptor, bytes);
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function syncFolder(path: string): void {
-  const descriptor = openSync(path, constants.O_RDONLY);
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 function quoted(value: string): string {

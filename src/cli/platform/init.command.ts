@@ -41,6 +41,10 @@ function asText(report: InitReport): string {
   const changed = files.filter((file) => file.changed);
   const isWhole = changed.length === 0 && migrations.length === 0 && !strays.some(({ revoked }) => revoked);
   const parts = [table(['caller', 'target', 'action', 'app_id'], pairs)];
+  if (pairs.some(({ action }) => action === 'unknown'))
+    parts.push(
+      'Keys cannot be compared before the schema is up to date. Run migrate, then this again, to see their part.',
+    );
   if (migrations.length > 0) parts.push(`Migrations ${isPlan ? 'to apply' : 'applied'}: ${migrations.join(', ')}`);
   if (changed.length > 0) parts.push([`Files ${isPlan ? 'to write' : 'written'}:`, ...changed.map(lineOf)].join('\n'));
   if (strays.length > 0) parts.push(`${headingOf(strays, isPlan)}\n${table(['caller', 'target', 'app_id'], strays)}`);

@@ -4,8 +4,11 @@ import type { EnvFile } from './env-file.js';
 import type { EnvFiles } from './platform-files.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 
-/** keep: the file holds what the database knows. mint: there is no credential. rotate: there is, but its key is lost. */
-export type PairAction = 'keep' | 'mint' | 'rotate';
+/**
+ * keep: the file holds what the database knows. mint: there is no credential. rotate: there is, but its key is lost.
+ * unknown: the database cannot be asked before it is migrated.
+ */
+export type PairAction = 'keep' | 'mint' | 'rotate' | 'unknown';
 
 export interface PlannedPair {
   readonly caller: string;
@@ -27,8 +30,11 @@ export interface Plan {
   readonly strays: readonly AppCredential[];
 }
 
-/** Compares the map, the files and the live credentials. Changes nothing. */
-export function planOf(map: PlatformMap, files: EnvFiles, live: readonly AppCredential[]): Plan {
+/**
+ * Compares the map, the files and the live credentials. Changes nothing.
+ * @param live undefined: they cannot be read yet
+ */
+export function planOf(map: PlatformMap, files: EnvFiles, live: readonly AppCredential[] | undefined): Plan {
   const mapped = (credential: AppCredential): boolean =>
     map.services.some(({ name, calls }) => name === credential.caller && calls.includes(credential.target));
   return {
@@ -36,7 +42,7 @@ export function planOf(map: PlatformMap, files: EnvFiles, live: readonly AppCred
       const file = files.get(service.name);
       return file ? [{ service, file, pairs: pairsOf(service, file, live) }] : [];
     }),
-    strays: live.filter((credential) => !mapped(credential)),
+    strays: live?.filter((credential) => !mapped(credential)) ?? [],
   };
 }
 
@@ -50,8 +56,13 @@ export function liveOf(live: readonly AppCredential[], caller: string, target: s
   return live.find((credential) => credential.caller === caller && credential.target === target);
 }
 
-function pairsOf({ name, calls }: MappedService, file: EnvFile, live: readonly AppCredential[]): PlannedPair[] {
+function pairsOf(
+  { name, calls }: MappedService,
+  file: EnvFile,
+  live: readonly AppCredential[] | undefined,
+): PlannedPair[] {
   return calls.map((target) => {
+    if (!live) return { caller: name, target, appId: undefined, action: 'unknown' };
     const credential = liveOf(live, name, target);
     const pair = { caller: name, target, appId: credential?.id };
     if (!credential) return { ...pair, action: 'mint' };

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import type { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
 import { COMMAND_LINE } from '../../audit/actor.js';
+import type { Variables } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
 import { randomSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
@@ -55,10 +56,8 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   readFiles(map, envDir);
   if (dryRun) {
     const { pending, isEmpty } = await schemaState(databaseUrl);
-    return withAppKeys(variables, clock, async ({ credentials }) => {
-      const plan = planOf(map, readFiles(map, envDir), isEmpty ? [] : await credentials.live());
-      return carryOut(request, plan, rehearsal, pending, databaseUrl);
-    });
+    const live = isEmpty ? [] : await liveOnce(pending, variables, clock);
+    return carryOut(request, planOf(map, readFiles(map, envDir), live), rehearsal, pending, databaseUrl);
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await during('Bringing the schema up to date', migrate(databaseUrl));
@@ -69,6 +68,12 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
       return carryOut(request, plan, issuer, migrations, databaseUrl);
     });
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
+}
+
+/** @returns undefined while migrations are missing: columns that are asked for may be among what they make */
+async function liveOnce(pending: string[], variables: Variables, clock: Clock) {
+  if (pending.length > 0) return undefined;
+  return withAppKeys(variables, clock, async ({ credentials }) => credentials.live());
 }
 
 async function carryOut(
@@ -122,6 +127,10 @@ async function deliver(
     for (const { variable, url } of service.urls) file.set(variable, url);
     for (const pair of pairs) {
       const { caller, target, action } = pair;
+      if (action === 'unknown') {
+        done.push({ caller, target, action, app_id: null });
+        continue;
+      }
       const issued = await issue(pair, issuer);
       if (action === 'mint') minted.push({ ...pair, appId: issued.id });
       const names = credentialVariables(target);

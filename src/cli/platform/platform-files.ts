@@ -6,6 +6,14 @@ import { EnvFile } from './env-file.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailed } from '../terminal.js';
 
+/** In what commands and service must agree: how long a key is good after its end, and how long the database may take. */
+const LIKE_THE_SERVICE = [
+  'KEY_OVERLAP_HOURS',
+  'REVOCATION_LEASE_MS',
+  'DATABASE_CONNECT_TIMEOUT_MS',
+  'DATABASE_STATEMENT_TIMEOUT_MS',
+] as const;
+
 export type EnvFiles = ReadonlyMap<string, EnvFile>;
 
 export function pathOf(envDir: string, service: string): string {
@@ -32,9 +40,9 @@ export function readFile(envDir: string, service: string): EnvFile {
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production no file is read for the service, but this file is what the command was pointed at.
   const given = readVariables(own?.path);
-  const chosen = (name: string): string | undefined => given[name] || own?.get(name);
+  const chosen = (name: string): string | undefined => given[name] ?? own?.get(name);
   const databaseUrl = databaseUrlOf({ DATABASE_URL: chosen('DATABASE_URL') });
-  return { DATABASE_URL: databaseUrl, KEY_OVERLAP_HOURS: chosen('KEY_OVERLAP_HOURS') };
+  return { ...Object.fromEntries(LIKE_THE_SERVICE.map((name) => [name, chosen(name)])), DATABASE_URL: databaseUrl };
 }
 
 /** Whether the service's file has to hold the key that signs access tokens. */

@@ -1,11 +1,12 @@
 import type { Variables } from '../../config/environment.js';
 import type { NodePair } from './config-format.js';
-import { baseUrl, callService, HEADER_VALUE, problemIn, Refused, refusalOf } from '../service-call.js';
+import { baseUrl, callService, HEADER_VALUE, orAdvise, problemIn, Refused, refusalOf } from '../service-call.js';
 import { CommandFailed, say } from '../terminal.js';
 
 const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PATIENCE_MS = 1_000;
 const PAGE_LIMIT = 100;
+const AGAIN = 'To ask for it again does no harm.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
 
@@ -57,11 +58,11 @@ export class AdminClient {
   }
 
   async patch<Body>(path: string, body: object): Promise<Body> {
-    return (await this.asAdmin('PATCH', path, body)) as Body;
+    return (await orAdvise(this.asAdmin('PATCH', path, body), AGAIN)) as Body;
   }
 
   async delete(path: string): Promise<void> {
-    await this.asAdmin('DELETE', path);
+    await orAdvise(this.asAdmin('DELETE', path), AGAIN);
   }
 
   /**

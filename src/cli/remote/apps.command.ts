@@ -1,10 +1,10 @@
 import { Command } from 'commander';
-import { clientOf, numberFrom, outputOf, remote, segment } from './remote-command.js';
+import { addRevoke, addShow, EXAMPLE_ID, overlapOption, rotate } from './credential-commands.js';
+import { clientOf, outputOf, remote } from './remote-command.js';
 import { fields, print, table, type Cell } from '../terminal.js';
 
 const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'revoked_at'] as const;
-const EXAMPLE_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
-const MOST_OVERLAP_HOURS = 8_760;
+const APPS = { group: 'apps', name: 'App credential', idField: 'app_id', path: '/app-credentials' };
 
 type AppView = Readonly<Record<(typeof COLUMNS)[number], string | null>> & Readonly<Record<string, Cell>>;
 
@@ -17,24 +17,20 @@ export function appsCommand(): Command {
     .option('--caller <service>', 'only those that this service presents')
     .option('--target <service>', 'only those that are presented to this service')
     .action(async ({ caller, target }: { caller?: string; target?: string }, command: Command) => {
-      const items = await clientOf(command).list<AppView>('/app-credentials', { caller, target });
+      const items = await clientOf(command).list<AppView>(APPS.path, { caller, target });
       print(outputOf(command), { items }, () => table(COLUMNS, items));
     });
-  remote(apps.command('show <app_id>'), 'Show one app credential.', `apps show ${EXAMPLE_ID}`).action(
-    async (appId: string, _options, command: Command) => {
-      const app = await clientOf(command).get<AppView>(`/app-credentials/${segment(appId)}`);
-      print(outputOf(command), app, fields);
-    },
-  );
+  addShow(apps, APPS);
+  addRotate(apps);
+  addRevoke(apps, APPS);
+  return apps;
+}
+
+function addRotate(apps: Command): void {
   remote(apps.command('rotate <app_id>'), 'Make a new key and show it once.', `apps rotate ${EXAMPLE_ID}`)
-    .option(
-      '--overlap-hours <hours>',
-      'how long the old key is good if the new one is not used (default: KEY_OVERLAP_HOURS of the service)',
-      numberFrom(0, MOST_OVERLAP_HOURS),
-    )
+    .addOption(overlapOption())
     .action(async (appId: string, { overlapHours }: { overlapHours?: number }, command: Command) => {
-      const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
-      const app = await clientOf(command).post<AppView>(`/app-credentials/${segment(appId)}/rotate`, body);
+      const app = await rotate<AppView>(command, APPS, appId, overlapHours);
       print(outputOf(command), app, ({ app_id, app_key, caller, target, previous_key_expires_at }) =>
         [
           fields({ app_id, app_key, caller, target }),
@@ -44,11 +40,4 @@ export function appsCommand(): Command {
         ].join('\n'),
       );
     });
-  remote(apps.command('revoke <app_id>'), 'Refuse it from now on, for good.', `apps revoke ${EXAMPLE_ID}`).action(
-    async (appId: string, _options, command: Command) => {
-      await clientOf(command).delete(`/app-credentials/${segment(appId)}`);
-      print(outputOf(command), { app_id: appId, revoked: true }, () => `App credential ${appId} is revoked.`);
-    },
-  );
-  return apps;
 }

@@ -1,7 +1,7 @@
-import { accessSync, constants, lstatSync, readFileSync, type Stats } from 'node:fs';
+import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
 import { formatOf, readPair, UnreadableConfig, withPair, type ConfigFormat, type NodePair } from './config-format.js';
-import { rehearseWrite, writeDurably } from '../durable-file.js';
+import { NoRegularFile, readRegular, rehearseReplacement, replaceFile, type FoundFile } from '../durable-file.js';
 import { CommandFailed } from '../terminal.js';
 
 /** As long as a real pair, so that a rehearsal needs the room that the pair will. */
@@ -25,10 +25,10 @@ export class ConfigFile {
       throw new CommandFailed(`The name of ${path} does not tell its format. Add --format json, env or yaml.`);
     const absolute = resolve(path);
     try {
-      const { text, stats } = contentOf(absolute);
-      if (stats) accessSync(absolute, constants.W_OK);
-      rehearseWrite(absolute, withPair(text, format, SAMPLE), stats);
-      return new ConfigFile(absolute, format, readPair(text, format));
+      const found = readRegular(absolute);
+      if (found) accessSync(absolute, constants.W_OK);
+      rehearseReplacement(absolute, (standing) => Buffer.from(withPair(textOf(standing), format, SAMPLE)));
+      return new ConfigFile(absolute, format, readPair(textOf(found), format));
     } catch (error) {
       throw new CommandFailed(`${path} cannot be used: ${reasonOf(error)}. Nothing was changed.`);
     }
@@ -40,24 +40,18 @@ export class ConfigFile {
    */
   write(pair: NodePair): void {
     try {
-      const { text, stats } = contentOf(this.path);
-      writeDurably(this.path, withPair(text, this.format, pair), stats);
+      replaceFile(this.path, (found) => Buffer.from(withPair(textOf(found), this.format, pair)));
     } catch (error) {
       throw new CommandFailed(`${this.path} could not be written: ${reasonOf(error)}. It is as it was.`);
     }
   }
 }
 
-function contentOf(path: string): { text: string; stats?: Stats } {
-  const stats = lstatSync(path, { throwIfNoEntry: false });
-  if (!stats) return { text: '' };
-  if (stats.isSymbolicLink()) throw new UnreadableConfig('it is a symbolic link; name the file that it leads to');
-  if (stats.isDirectory()) throw new UnreadableConfig('it is a directory');
-  if (!stats.isFile()) throw new UnreadableConfig('it is no ordinary file');
-  const bytes = readFileSync(path);
-  const text = bytes.toString('utf8');
-  if (!Buffer.from(text).equals(bytes)) throw new UnreadableConfig('it is no UTF-8');
-  return { text, stats };
+function textOf(found: FoundFile | undefined): string {
+  if (!found) return '';
+  const text = found.bytes.toString('utf8');
+  if (!Buffer.from(text).equals(found.bytes)) throw new UnreadableConfig('it is no UTF-8');
+  return text;
 }
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -73,6 +67,8 @@ const REASONS: Readonly<Record<string, string>> = {
 /** The message of anything else may quote what the file holds. */
 function reasonOf(error: unknown): string {
   if (error instanceof UnreadableConfig) return error.message;
+  if (error instanceof NoRegularFile)
+    return `it is ${error.kind}${error.kind === 'a symbolic link' ? '; name the file that it leads to' : ''}`;
   const { code } = error as NodeJS.ErrnoException;
   return REASONS[code ?? ''] ?? `the operating system says ${code ?? 'no'}`;
 }

@@ -1,11 +1,10 @@
+import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
 import type { NodePair } from './config-format.js';
 import { segment } from './remote-command.js';
+import { orAdvise } from '../service-call.js';
 import { CommandFailed, say } from '../terminal.js';
-
-/** A key that was made and lost with the power must not cost the node its old one before somebody runs this again. */
-const LONGEST_OVERLAP_HOURS = 8_760;
 
 export interface NodeView {
   readonly [field: string]: string | null;
@@ -34,13 +33,20 @@ export async function registerInto(
   file: ConfigFile,
   registration: Registration,
 ): Promise<IssuedNode> {
-  const node = await client.post<IssuedNode>('/nodes', registration);
+  const node = await register(client, registration);
   try {
     file.write({ nodeId: node.node_id, apiKey: node.api_key });
   } catch (error) {
     throw new CommandFailed(`${(error as Error).message} ${await takenBack(client, node.node_id)}`);
   }
   return node;
+}
+
+export async function register(client: AdminClient, registration: Registration): Promise<IssuedNode> {
+  return orAdvise(
+    client.post<IssuedNode>('/nodes', registration),
+    `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, nobody has its key: revoke it. Then run this again.`,
+  );
 }
 
 async function takenBack(client: AdminClient, nodeId: string): Promise<string> {
@@ -87,10 +93,12 @@ export async function rotateInto(
   const { path, pair } = file;
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
     throw new CommandFailed(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
-  await settle(client, path, nodeId, pair);
-  const { api_key: apiKey, ...node } = await client.post<IssuedNode>(`/nodes/${segment(nodeId)}/rotate`, {
-    overlap_hours: LONGEST_OVERLAP_HOURS,
-  });
+  const advice = `Run this again: the key in ${path} is as good as it was.`;
+  await orAdvise(settle(client, path, nodeId, pair), advice);
+  // A key that was made and lost with the power must not cost the node its old one before somebody runs this again.
+  const rotation = { overlap_hours: MOST_OVERLAP_HOURS };
+  const rotated = client.post<IssuedNode>(`/nodes/${segment(nodeId)}/rotate`, rotation);
+  const { api_key: apiKey, ...node } = await orAdvise(rotated, advice);
   try {
     file.write({ nodeId: node.node_id, apiKey });
   } catch (error) {
@@ -122,7 +130,7 @@ async function confirm(client: AdminClient, path: string, pair: NodePair): Promi
   const rest = `${path} holds the new key.`;
   const verdict = await client.validateNode(pair).catch((error: unknown) => {
     throw new CommandFailed(
-      `${rest} It could not be confirmed: ${(error as Error).message} Both keys are good; the old one ends when the node first uses the new one.`,
+      `${rest} It could not be confirmed: ${(error as Error).message} The new key is good, and the old one too until the new one is first used.`,
     );
   });
   if (verdict === 'refused')

@@ -1,12 +1,13 @@
 import { Command, Option } from 'commander';
 import { ConfigFile } from './config-file.js';
 import { CONFIG_FORMATS, withPair, type ConfigFormat } from './config-format.js';
-import { refuseToOverwrite, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
-import { clientOf, numberFrom, outputOf, remote, segment, uuid } from './remote-command.js';
+import { addRevoke, addShow, EXAMPLE_ID, overlapOption, rotate } from './credential-commands.js';
+import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
+import { clientOf, outputOf, remote, uuid } from './remote-command.js';
 import { fields, print, table } from '../terminal.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'revoked_at'] as const;
-const MOST_OVERLAP_HOURS = 8_760;
+const NODES = { group: 'nodes', name: 'Node', idField: 'node_id', path: '/nodes' };
 
 interface RegisterOptions {
   readonly household: string;
@@ -37,24 +38,12 @@ export function nodesCommand(): Command {
   )
     .option('--household <uuid>', 'only nodes of this household', uuid)
     .action(async ({ household }: { household?: string }, command: Command) => {
-      const items = await clientOf(command).list<NodeView>('/nodes', { household_id: household });
+      const items = await clientOf(command).list<NodeView>(NODES.path, { household_id: household });
       print(outputOf(command), { items }, () => table(COLUMNS, items));
     });
-  remote(nodes.command('show <node_id>'), 'Show one node.', 'nodes show 01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11').action(
-    async (nodeId: string, _options, command: Command) => {
-      const node = await clientOf(command).get<NodeView>(`/nodes/${segment(nodeId)}`);
-      print(outputOf(command), node, fields);
-    },
-  );
+  addShow(nodes, NODES);
   addRotate(nodes);
-  remote(
-    nodes.command('revoke <node_id>'),
-    'Refuse a node from now on, for good.',
-    'nodes revoke 01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
-  ).action(async (nodeId: string, _options, command: Command) => {
-    await clientOf(command).delete(`/nodes/${segment(nodeId)}`);
-    print(outputOf(command), { node_id: nodeId, revoked: true }, () => `Node ${nodeId} is revoked.`);
-  });
+  addRevoke(nodes, NODES);
   return nodes;
 }
 
@@ -81,7 +70,7 @@ function addRegister(nodes: Command): void {
       if (file && !options.replace) await refuseToOverwrite(client, file);
       const registration = { household_id: household, room, name };
       if (!file) {
-        show(command, await client.post<IssuedNode>('/nodes', registration), format);
+        show(command, await register(client, registration), format);
         return;
       }
       const { node_id } = await registerInto(client, file, registration);
@@ -94,28 +83,22 @@ function addRotate(nodes: Command): void {
   remote(
     nodes.command('rotate <node_id>'),
     'Give a node a new key, and put it into its configuration file or show it once.',
-    'nodes rotate 01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11 --config /etc/node/config.json',
+    `nodes rotate ${EXAMPLE_ID} --config /etc/node/config.json`,
   )
     .option('--config <file>', 'that holds the pair: the node works whenever this is interrupted; run it again then')
     .addOption(formatOption('of the file (default: by its name), or of what is shown'))
     .option('--no-confirm', 'with --config: let the node use the new key first; until then both are good')
-    .option(
-      '--overlap-hours <hours>',
-      'without --config: how long the old key is good if the new one is not used (default: KEY_OVERLAP_HOURS of the service)',
-      numberFrom(0, MOST_OVERLAP_HOURS),
-    )
+    .addOption(overlapOption('without --config: '))
     .action(async (nodeId: string, options: RotateOptions, command: Command) => {
       const { config, format, confirm, overlapHours } = options;
       if (config !== undefined && overlapHours !== undefined)
         command.error('error: --overlap-hours and --config do not go together: the file decides when the old key ends');
-      const client = clientOf(command);
       if (config === undefined) {
-        const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
-        show(command, await client.post<IssuedNode>(`/nodes/${segment(nodeId)}/rotate`, body), format);
+        show(command, await rotate<IssuedNode>(command, NODES, nodeId, overlapHours), format);
         return;
       }
       const file = ConfigFile.open(config, format);
-      const result = await rotateInto(client, file, nodeId, confirm);
+      const result = await rotateInto(clientOf(command), file, nodeId, confirm);
       const text = `Node ${nodeId} has a new key; ${file.path} holds it. ${OLD_KEY[result]}`;
       print(outputOf(command), { node_id: nodeId, config: file.path, old_key: result }, () => text);
     });

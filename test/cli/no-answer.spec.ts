@@ -1,0 +1,63 @@
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Cli } from '../support/cli.js';
+
+const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+const REGISTRATION = ['--household', HOUSEHOLD, '--room', 'kitchen', '--name', 'speaker'];
+
+describe('platform-auth, when the answer to a change never arrives', () => {
+  let service: Server;
+  let cli: Cli;
+
+  beforeAll(async () => {
+    service = createServer((request, response) => {
+      if (request.url === '/internal/validate-node') response.writeHead(200).end();
+      else request.socket.destroy();
+    });
+    await once(service.listen(0, '127.0.0.1'), 'listening');
+    cli = new Cli(`http://127.0.0.1:${(service.address() as AddressInfo).port}`);
+  });
+
+  afterAll(() => {
+    cli.remove();
+    service.close();
+  });
+
+  it.each<[string[], RegExp]>([
+    [['apps', 'rotate', ID], /Run this again for a key that you see\. Until then the old one is good, unless/],
+    [['nodes', 'rotate', ID], /Run this again for a key that you see\. Until then the old one is good, unless/],
+    [['apps', 'revoke', ID], /To ask for it again does no harm/],
+    [['nodes', 'revoke', ID], /To ask for it again does no harm/],
+    [['users', 'disable', ID], /To ask for it again does no harm/],
+    [['nodes', 'register', ...REGISTRATION], new RegExp(`nodes list --household ${HOUSEHOLD}.*revoke it\\. Then run`)],
+  ])('%j says what to do next', async (parameters, advice) => {
+    const said = await cli.fails(...parameters);
+    expect(said).toMatch(/Whether it was done is not known\./);
+    expect(said).toMatch(advice);
+  });
+
+  it('nodes rotate --config says to run it again, and leaves the file as it was', async () => {
+    const path = cli.path('node.json');
+    const text = JSON.stringify({ node_id: ID, api_key: 'pa_node_old' });
+    writeFileSync(path, text);
+    expect(await cli.fails('nodes', 'rotate', ID, '--config', path)).toMatch(
+      /not known\.\n.*Run this again: the key in .*node\.json is as good as it was\./,
+    );
+    expect(readFileSync(path, 'utf8')).toBe(text);
+  });
+
+  it('does not wonder whether it was done when nobody listens', async () => {
+    const closed = createServer().listen(0, '127.0.0.1');
+    await once(closed, 'listening');
+    const { port } = closed.address() as AddressInfo;
+    await once(closed.close(), 'close');
+    const nobody = new Cli(`http://127.0.0.1:${port}`);
+    const said = await nobody.fails('apps', 'rotate', ID);
+    expect(said).toMatch(/Nobody listens/);
+    expect(said).not.toMatch(/not known|again/);
+    nobody.remove();
+  });
+});
