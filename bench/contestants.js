@@ -33,7 +33,7 @@ export const NAMES = {
 };
 
 /** Starts a PostgreSQL, and what runs beside it as it is asked for. */
-export async function startPlace() {
+export async function startPlace(profiles) {
   const database = await EmbeddedPostgres.start({
     folder: mkdtempSync(join(tmpdir(), 'platform-auth-bench-')),
     makePassword: () => randomBytes(16).toString('hex'),
@@ -42,17 +42,18 @@ export async function startPlace() {
   });
   const processes = new Processes();
   const stop = async () => {
-    processes.stop();
+    await processes.stop();
     await database.remove();
   };
-  return { database, processes, stop };
+  return { database, processes, profiles, stop };
 }
 
 /** The service as shipped. */
-export async function startService({ database, processes }, variables = {}, databaseName = 'postgres') {
+export async function startService({ database, processes, profiles }, variables = {}, databaseName = 'postgres') {
   const metricsPort = await freePort();
-  const service = await processes.serve('dist/src/main.js', [], (port) => ({
+  const environment = (port) => ({
     NODE_ENV: 'production',
+    SHUTDOWN_DELAY_MS: '0',
     HOST: '127.0.0.1',
     PORT: String(port),
     METRICS_PORT: String(metricsPort),
@@ -61,7 +62,8 @@ export async function startService({ database, processes }, variables = {}, data
     // One address does it all. The counting is measured; the refusal is not.
     REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
     ...variables,
-  }));
+  });
+  const service = await processes.serve('dist/src/main.js', [], environment, profiles);
   return { ...service, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
 }
 

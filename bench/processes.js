@@ -12,20 +12,23 @@ const FLAGS = ['--max-semi-space-size=64'];
 /** The processes of one run, each alone with its task. */
 export class Processes {
   #children = [];
+  #profiled = [];
 
   /**
    * @param variables the environment, given the port
+   * @param profiles folder for its CPU profile, if one is wanted
    * @returns {Promise<{ url: string, pid: number }>} once it answers
    */
-  async serve(script, words = [], variables = () => ({})) {
+  async serve(script, words = [], variables = () => ({}), profiles = undefined) {
     const port = await freePort();
-    const child = spawn(process.execPath, [...FLAGS, script, ...words, String(port)], {
+    const profiling = profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`];
+    const child = spawn(process.execPath, [...FLAGS, ...profiling, script, ...words, String(port)], {
       env: { PATH: process.env.PATH, ...variables(port) },
       // The log goes into a pipe that is read, as it would be in production.
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     child.stdout.resume();
-    this.#children.push(child);
+    (profiles === undefined ? this.#children : this.#profiled).push(child);
     const url = `http://127.0.0.1:${port}`;
     for (let waited = 0; waited < START_MS && child.exitCode === null; waited += 100) {
       if (await fetch(url).then(Boolean, () => false)) return { url, pid: child.pid };
@@ -50,8 +53,12 @@ export class Processes {
     return (seconds) => ask({ seconds });
   }
 
-  stop() {
+  /** What is profiled ends by itself, and writes its profile then. */
+  async stop() {
+    const ends = this.#profiled.map((child) => new Promise((ended) => child.once('exit', ended)));
+    for (const child of this.#profiled) child.kill('SIGTERM');
     for (const child of this.#children) child.kill('SIGKILL');
+    await Promise.all(ends);
   }
 }
 

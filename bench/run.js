@@ -8,13 +8,15 @@ import { figure, printResults, printTable, printTargets } from './tables.js';
 import { judged } from './targets.js';
 import { measureWorkers } from './workers.js';
 
-const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale] [--json]
+const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
+                          [--profile FOLDER] [--json]
 
   --seconds N   length of one measurement (default 4)
   --rounds N    how often each is measured, in turn; the median counts (default 3)
   --only NAME   measure only what has NAME in its name; may be repeated
   --workers     also validate-node with WORKERS=1, 2 and 4
   --scale       also each hot route at 1,000 and at 1,000,000 rows a table, and the query plans
+  --profile F   write a CPU profile of each service process into the folder F; best with --only
   --json        print everything as one JSON object
   --help        this text
 
@@ -29,6 +31,7 @@ function options() {
         only: { type: 'string', multiple: true, default: [] },
         workers: { type: 'boolean', default: false },
         scale: { type: 'boolean', default: false },
+        profile: { type: 'string' },
         json: { type: 'boolean', default: false },
         help: { type: 'boolean', default: false },
       },
@@ -49,7 +52,7 @@ if (given.help) {
   process.exit(0);
 }
 const isWanted = (name) => given.only.length === 0 || given.only.some((part) => name.includes(part));
-const place = await startPlace();
+const place = await startPlace(given.profile);
 try {
   const { contestants, known } = await contestantsOf(place, isWanted);
   const results = await measure(contestants, given);
