@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import type { RateLimiterStoreAbstract } from 'rate-limiter-flexible';
+import type { RateLimiterRes, RateLimiterStoreAbstract } from 'rate-limiter-flexible';
 import type { Limit } from '../config/limits.js';
 import { counted, type CounterStore } from './counter-store.js';
+import { Gathering } from './gathering.js';
 
 const MOST_REMEMBERED = 10_000;
 /** Between the clocks of two replicas, at most. */
@@ -26,6 +27,7 @@ export class Budget {
   private readonly reserved: RateLimiterStoreAbstract;
   /** Of the reserved points those that will not come back. What is full but not lost is only in use, and worth waiting for. */
   private readonly lost: RateLimiterStoreAbstract;
+  private readonly reservations = new Gathering((key, points) => this.take(key, points));
   /** Keys that have lost everything until their window ends: refused without asking the store. */
   private readonly exhausted = new LRUCache<string, true>({ max: MOST_REMEMBERED });
 
@@ -44,15 +46,11 @@ export class Budget {
   }
 
   async reserve(key: string): Promise<Reservation> {
-    let count = await counted(this.reserved.penalty(key));
-    if (count.msBeforeNext > this.limit.seconds * MS_PER_SECOND + MOST_SKEW_MS) {
-      // A replica whose clock was far ahead wrote it. Nobody shall wait for that time to come.
-      await counted(Promise.all([this.reserved.delete(key), this.lost.delete(key)]));
-      count = await counted(this.reserved.penalty(key));
-    }
-    const { consumedPoints, remainingPoints, msBeforeNext } = count;
-    const isWithin = consumedPoints <= this.limit.points;
-    return { key, isWithin, remaining: remainingPoints, endsAtMs: performance.now() + msBeforeNext };
+    const { answer, behind } = await this.reservations.join(key);
+    const taken = answer.consumedPoints - behind;
+    const { points } = this.limit;
+    const endsAtMs = performance.now() + answer.msBeforeNext;
+    return { key, isWithin: taken <= points, remaining: Math.max(0, points - taken), endsAtMs };
   }
 
   /** A point of a window that is over is gone with it: given back to the next one, it would be one too many there. */
@@ -75,5 +73,13 @@ export class Budget {
 
   rememberExhausted(key: string, endsAtMs: number): void {
     this.exhausted.set(key, true, { ttl: Math.max(1, Math.ceil(endsAtMs - performance.now())) });
+  }
+
+  private async take(key: string, points: number): Promise<RateLimiterRes> {
+    const count = await counted(this.reserved.penalty(key, points));
+    if (count.msBeforeNext <= this.limit.seconds * MS_PER_SECOND + MOST_SKEW_MS) return count;
+    // A replica whose clock was far ahead wrote it. Nobody shall wait for that time to come.
+    await counted(Promise.all([this.reserved.delete(key), this.lost.delete(key)]));
+    return counted(this.reserved.penalty(key, points));
   }
 }
