@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -34,8 +34,9 @@ export const NAMES = {
 
 /** Starts a PostgreSQL, and what runs beside it as it is asked for. */
 export async function startPlace(profiles) {
+  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-bench-'));
   const database = await EmbeddedPostgres.start({
-    folder: mkdtempSync(join(tmpdir(), 'platform-auth-bench-')),
+    folder,
     makePassword: () => randomBytes(16).toString('hex'),
     // Several services and baselines are connected at once.
     settings: { max_connections: '300' },
@@ -44,6 +45,7 @@ export async function startPlace(profiles) {
   const stop = async () => {
     await processes.stop();
     await database.remove();
+    rmSync(folder, { recursive: true, force: true });
   };
   return { database, processes, profiles, stop };
 }

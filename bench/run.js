@@ -53,6 +53,9 @@ if (given.help) {
 }
 const isWanted = (name) => given.only.length === 0 || given.only.some((part) => name.includes(part));
 const place = await startPlace(given.profile);
+// An interruption leaves nothing running either.
+for (const signal of ['SIGINT', 'SIGTERM'])
+  process.once(signal, () => void place.stop().finally(() => process.exit(1)));
 try {
   const { contestants, known } = await contestantsOf(place, isWanted);
   const results = await measure(contestants, given);
@@ -70,22 +73,31 @@ function print(everything) {
 }
 
 function printAll(results, targets, workers, scale) {
+  if (results.size > 0) printMain(results, targets);
+  if (workers) printWorkers(workers);
+  if (scale) printScale(scale);
+}
+
+function printMain(results, targets) {
   console.log(`\nNode ${process.version}, one process, ${given.rounds} rounds of ${given.seconds} s, medians\n`);
   printResults(results);
   console.log('\nTargets\n');
   printTargets(targets);
-  if (workers) {
-    console.log('\nvalidate-node by WORKERS, two load generators\n');
-    const rows = workers.map(({ name, throughput, p99, cpu }) => [
-      name,
-      figure(throughput),
-      figure(p99, 1),
-      figure(cpu),
-      figure(throughput / workers[0].throughput, 2),
-    ]);
-    printTable(['workers', 'requests/s', 'p99 ms', 'CPU µs', '× one'], rows);
-  }
-  if (!scale) return;
+}
+
+function printWorkers(workers) {
+  console.log('\nvalidate-node by WORKERS, two load generators\n');
+  const rows = workers.map(({ name, throughput, p99, cpu }) => [
+    name,
+    figure(throughput),
+    figure(p99, 1),
+    figure(cpu),
+    figure(throughput / workers[0].throughput, 2),
+  ]);
+  printTable(['workers', 'requests/s', 'p99 ms', 'CPU µs', '× one'], rows);
+}
+
+function printScale(scale) {
   console.log('\nThe same at 1,000 and at 1,000,000 rows a table\n');
   printTable(
     ['what', 'CPU µs, few', 'CPU µs, many', 'many ÷ few', 'requests/s, few', 'requests/s, many', 'few ÷ many', '≤ 1.2'],

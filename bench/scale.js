@@ -8,8 +8,8 @@ import { CONNECTIONS, READ_APP, READ_NODE, READ_USER } from './shared.js';
 
 const SIZES = { few: 1_000, many: 1_000_000 };
 const MOST = 1.2;
-/** Each connection presents so many different credentials in turn, wherever in the tables they are. */
-const PER_CONNECTION = 500;
+/** So many different credentials are presented on either, wherever in the tables they are. */
+const CREDENTIALS = 1_000;
 
 /** An id that SQL and this file make alike. */
 const uuid = (text) => `overlay(overlay(md5(${text}) placing '4' from 13) placing '8' from 17)::uuid`;
@@ -59,6 +59,7 @@ async function routesAt(place, size, rows) {
       await client.query(statement, [rows]);
     }
     await client.query('VACUUM ANALYZE');
+    await client.query('CHECKPOINT');
   });
   const off = await startService(place, { ...variables, REVOCATION_LEASE_MS: '0' }, size);
   const many = (name, { url, pid }, requestOf) => {
@@ -82,8 +83,7 @@ async function routesAt(place, size, rows) {
 
 /** Numbers of rows, evenly spread over the table. */
 function chosen(rows) {
-  const count = Math.min(rows, CONNECTIONS * PER_CONNECTION);
-  return Array.from({ length: count }, (_, index) => 1 + Math.floor((index * rows) / count));
+  return Array.from({ length: CREDENTIALS }, (_, index) => 1 + Math.floor((index * rows) / CREDENTIALS));
 }
 
 function idOf(text) {
