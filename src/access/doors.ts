@@ -75,8 +75,7 @@ interface Asked {
 
 /**
  * Lets a strategy look at one request, as `passport.authenticate` would. That one puts function literals into
- * properties, which the engine takes for lasting and makes in its old space: with them each request lives on until the next
- * full collection (docs/performance.md).
+ * properties, and with them requests were kept alive until the next full collection (docs/performance.md).
  * @returns false when the strategy found no credential, or one that it does not accept
  */
 function authenticate(strategy: Strategy, request: Request): Promise<Principal | false> {
