@@ -1,149 +1,191 @@
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
 import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
+import { loginFlood, overHttp } from './loads.js';
+import { freePort, post, Processes } from './processes.js';
+import { CONNECTIONS } from './shared.js';
 
-const ADMIN_API_KEY = randomBytes(32).toString('hex');
-const PERSON = { email: 'bench@example.org', password: 'a perfectly fine passphrase' };
-const CONNECTIONS = 64;
-const START_MS = 30_000;
+/** Several, as life has it: each account is within its limits. */
+const ACCOUNTS = 16;
+const PASSWORD = 'a perfectly fine passphrase';
+const JSON_BODY = { 'Content-Type': 'application/json' };
+export const SECRETS = { SECRET_KEY: randomBytes(32).toString('hex'), ADMIN_API_KEY: randomBytes(32).toString('hex') };
 
-/** Starts a PostgreSQL, the service as shipped, and the baselines. */
-export async function startEverything() {
+export const NAMES = {
+  http: 'bare node:http',
+  nest: 'bare Nest + Express',
+  stock: 'stock Nest + Express + passport-headerapikey + nestjs-pino',
+  node: 'validate-node',
+  app: 'validate-app',
+  nodeOff: 'validate-node, memory off',
+  pgHttp: 'its query through pg, behind node:http',
+  pg: 'its query through pg alone',
+  users: 'users/{id} (bearer)',
+  usersAlone: 'its statements and signature alone',
+  refresh: 'refresh',
+  refreshAlone: 'its statements and signatures alone',
+  login: 'login (bcrypt, cost 12)',
+  bcrypt: 'raw bcrypt on all cores',
+  live: 'health/live',
+};
+
+/** Starts a PostgreSQL, and what runs beside it as it is asked for. */
+export async function startPlace(profiles) {
+  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-bench-'));
   const database = await EmbeddedPostgres.start({
-    folder: mkdtempSync(join(tmpdir(), 'platform-auth-bench-')),
+    folder,
     makePassword: () => randomBytes(16).toString('hex'),
+    // Several services and baselines are connected at once.
+    settings: { max_connections: '300' },
   });
-  const children = [];
+  const processes = new Processes();
   const stop = async () => {
-    for (const child of children) child.kill('SIGKILL');
+    await processes.stop();
     await database.remove();
+    rmSync(folder, { recursive: true, force: true });
   };
-  try {
-    const service = await start(children, ['--max-semi-space-size=64', 'dist/src/main.js'], (port) => ({
-      NODE_ENV: 'production',
-      HOST: '127.0.0.1',
-      PORT: String(port),
-      DATABASE_URL: database.url(),
-      SECRET_KEY: randomBytes(32).toString('hex'),
-      ADMIN_API_KEY,
-      // One address does it all. The counting is measured; the refusals are not.
-      REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
-      LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000/900',
-      LOGIN_LIMIT_PER_ACCOUNT: '1000/900',
-      LOGIN_LIMIT_PER_ADDRESS: '1000/900',
-    }));
-    const baseline = (kind) => start(children, ['bench/baselines.js', kind]);
-    const [http, nest, guarded] = [await baseline('http'), await baseline('nest'), await baseline('guarded')];
-    const contestants = [
-      { name: 'bare node:http', url: http, method: 'POST' },
-      { name: 'bare Nest + Express', url: nest, method: 'POST' },
-      { name: 'Nest + Express + passport-headerapikey', url: guarded, method: 'POST', headers: { 'X-API-Key': 'a:b' } },
-      ...(await hotRoutes(service)),
-    ];
-    return { contestants, database, stop };
-  } catch (error) {
-    await stop();
-    throw error;
-  }
+  return { database, processes, profiles, stop };
 }
 
-async function hotRoutes(service) {
-  const admin = { 'X-Admin-Key': ADMIN_API_KEY };
-  const household = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
-  const node = await post(`${service}/api/v0/admin/nodes`, household, admin);
-  const app = await post(`${service}/api/v0/admin/app-credentials`, { caller: 'ocr', target: 'auth' }, admin);
-  const user = await post(`${service}/api/v0/auth/register`, PERSON);
-  const { access_token } = await post(`${service}/api/v0/auth/login`, PERSON);
-  const json = { 'Content-Type': 'application/json' };
+/** The service as shipped. */
+export async function startService({ database, processes, profiles }, variables = {}, databaseName = 'postgres') {
+  const metricsPort = await freePort();
+  const environment = (port) => ({
+    NODE_ENV: 'production',
+    SHUTDOWN_DELAY_MS: '0',
+    HOST: '127.0.0.1',
+    PORT: String(port),
+    METRICS_PORT: String(metricsPort),
+    DATABASE_URL: database.url(databaseName),
+    ...SECRETS,
+    // One address does it all. The counting is measured; the refusal is not.
+    REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
+    ...variables,
+  });
+  const service = await processes.serve('dist/src/main.js', [], environment, profiles);
+  return { ...service, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
+}
+
+/** Everything that is compared; processes that are not wanted are not started. */
+export async function contestantsOf(place, isWanted) {
+  const service = await startService(place);
+  const known = await populate(service.url);
+  const makers = [...servers(place, service, known), ...routes(place, service, known)];
+  const contestants = [];
+  for (const [name, make] of makers) if (isWanted(name)) contestants.push({ ...(await make(name)), name });
+  return { contestants, known };
+}
+
+function servers(place, service, known) {
+  const baseline = (kind) => async (name) => {
+    const variables = () => ({ DATABASE_URL: place.database.url() });
+    const server = await place.processes.serve('bench/baselines.js', [kind], variables);
+    return overHttp({ name, ...server, method: 'POST', headers: { 'X-API-Key': known.nodeKey } });
+  };
   return [
-    {
-      name: 'validate-node',
-      url: `${service}/internal/validate-node`,
-      method: 'POST',
-      headers: { 'X-API-Key': `${node.node_id}:${node.api_key}` },
-    },
-    {
-      name: 'validate-app',
-      url: `${service}/internal/validate-app`,
-      method: 'POST',
-      headers: { 'X-Platform-App-Id': app.app_id, 'X-Platform-App-Key': app.app_key },
-    },
-    {
-      name: 'users/{id} (bearer)',
-      url: `${service}/api/v0/users/${user.id}`,
-      headers: { Authorization: `Bearer ${access_token}` },
-    },
-    refreshing(service, json),
-    {
-      name: 'login (bcrypt, cost 12)',
-      url: `${service}/api/v0/auth/login`,
-      method: 'POST',
-      connections: 2 * availableParallelism(),
-      headers: json,
-      body: JSON.stringify(PERSON),
-    },
-    { name: 'health/live', url: `${service}/health/live` },
+    [NAMES.http, baseline('http')],
+    [NAMES.nest, baseline('nest')],
+    [NAMES.stock, baseline('stock')],
+    [NAMES.node, (name) => overHttp({ name, pid: service.pid, ...validateNode(service, known) })],
+    [NAMES.app, (name) => overHttp({ name, pid: service.pid, ...validateApp(service, known) })],
+    [
+      NAMES.nodeOff,
+      async (name) => {
+        const off = await startService(place, { REVOCATION_LEASE_MS: '0' });
+        return overHttp({ name, pid: off.pid, ...validateNode(off, known) });
+      },
+    ],
+    [NAMES.pgHttp, baseline('pg')],
   ];
 }
 
+function routes(place, service, known) {
+  const { pid, url } = service;
+  const task = { databaseUrl: place.database.url(), ...known };
+  const alone = (kind) => async (name) => ({ name, load: await place.processes.work(kind, task) });
+  const connections = 2 * availableParallelism();
+  return [
+    [NAMES.pg, alone('pg')],
+    [NAMES.users, (name) => overHttp({ name, pid, ...readUser(service, known) })],
+    [NAMES.usersAlone, alone('users')],
+    [NAMES.refresh, (name) => refreshing(name, service, known)],
+    [NAMES.refreshAlone, alone('refresh')],
+    [
+      NAMES.login,
+      (name) => {
+        const logins = known.people.map((person) => ({ ...logIn(service, person) }));
+        return loginFlood({ name, ...service, logins, connections, validation: validateNode(service, known) });
+      },
+    ],
+    [
+      NAMES.bcrypt,
+      async (name) => {
+        const client = new pg.Client({ connectionString: place.database.url() });
+        await client.connect();
+        const { rows } = await client.query('SELECT password_hash FROM users LIMIT 1');
+        await client.end();
+        const bcrypt = { passwordHash: rows[0].password_hash, threads: availableParallelism() };
+        return { name, load: await place.processes.work('bcrypt', bcrypt) };
+      },
+    ],
+    [NAMES.live, (name) => overHttp({ name, pid, url: `${url}/health/live` })],
+  ];
+}
+
+/** A node, an app and people who log in, through the service's own doors. */
+export async function populate(url) {
+  const admin = { 'X-Admin-Key': SECRETS.ADMIN_API_KEY };
+  const household = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
+  const node = await post(`${url}/api/v0/admin/nodes`, household, admin);
+  const app = await post(`${url}/api/v0/admin/app-credentials`, { caller: 'ocr', target: 'auth' }, admin);
+  const people = Array.from({ length: ACCOUNTS }, (_, i) => ({ email: `bench${i}@example.org`, password: PASSWORD }));
+  const users = await Promise.all(people.map((person) => post(`${url}/api/v0/auth/register`, person)));
+  const { access_token: token } = await post(`${url}/api/v0/auth/login`, people[0]);
+  const { sid: sessionId } = JSON.parse(Buffer.from(token.split('.')[1], 'base64url').toString());
+  const nodeKey = `${node.node_id}:${node.api_key}`;
+  return { nodeId: node.node_id, nodeKey, app, people, userId: users[0].id, sessionId, token };
+}
+
+export function validateNode({ url }, { nodeKey }) {
+  return { url: `${url}/internal/validate-node`, method: 'POST', headers: { 'X-API-Key': nodeKey } };
+}
+
+export function validateApp({ url }, { app }) {
+  const headers = { 'X-Platform-App-Id': app.app_id, 'X-Platform-App-Key': app.app_key };
+  return { url: `${url}/internal/validate-app`, method: 'POST', headers };
+}
+
+export function readUser({ url }, { userId, token }) {
+  return { url: `${url}/api/v0/users/${userId}`, headers: { Authorization: `Bearer ${token}` } };
+}
+
+export function logIn({ url }, person) {
+  return { url: `${url}/api/v0/auth/login`, method: 'POST', headers: JSON_BODY, body: JSON.stringify(person) };
+}
+
 /** Each connection rotates a session of its own: it presents what it was given last. */
-function refreshing(service, headers) {
+export function refreshing(name, { url, pid }, { people }) {
   let bodies = [];
   const bodyOf = ({ refresh_token }) => JSON.stringify({ refresh_token });
-  const logIn = () => post(`${service}/api/v0/auth/login`, PERSON);
-  return {
-    name: 'refresh',
-    url: `${service}/api/v0/auth/refresh`,
+  return overHttp({
+    name,
+    pid,
+    url: `${url}/api/v0/auth/refresh`,
     method: 'POST',
-    headers,
+    headers: JSON_BODY,
     // The last answers of a measurement are lost, and with them, after the grace, their sessions.
     prepare: async () => {
-      bodies = (await Promise.all(Array.from({ length: CONNECTIONS }, logIn))).map(bodyOf);
+      const logins = Array.from({ length: CONNECTIONS }, (_, i) =>
+        post(`${url}/api/v0/auth/login`, people[i % people.length]),
+      );
+      bodies = (await Promise.all(logins)).map(bodyOf);
     },
     setupClient: (client) => {
       client.setBody(bodies.pop());
       client.on('body', (answer) => client.setBody(bodyOf(JSON.parse(answer.toString()))));
     },
-  };
-}
-
-async function start(children, [script, ...words], variables = () => ({})) {
-  const port = await freePort();
-  const env = { PATH: process.env.PATH, ...variables(port) };
-  // The log goes into a pipe that is read, as it would be in production.
-  const child = spawn(process.execPath, [script, ...words, String(port)], {
-    env,
-    stdio: ['ignore', 'pipe', 'inherit'],
   });
-  child.stdout.resume();
-  children.push(child);
-  const url = `http://127.0.0.1:${port}`;
-  for (let waited = 0; waited < START_MS; waited += 100) {
-    if (await fetch(url).then(Boolean, () => false)) return url;
-    await sleep(100);
-  }
-  throw new Error(`${script} ${words.join(' ')} did not start`);
-}
-
-async function post(url, body, headers = {}) {
-  const answer = await fetch(url, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', ...headers },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(`${url} answered ${answer.status}`);
-  return answer.json();
-}
-
-async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await new Promise((listening) => probe.once('listening', listening));
-  const { port } = probe.address();
-  await new Promise((closed) => probe.close(closed));
-  return port;
 }

@@ -1,32 +1,30 @@
-import autocannon from 'autocannon';
-
 const WARM_UP_SECONDS = 2;
 
 /**
  * Measures every contestant in turn, round after round, so that a machine that slows down slows all of them down.
- * @returns {Promise<Map<string, { throughput: number, p50: number, p99: number }>>} medians over the rounds
+ * @returns {Promise<Map<string, Record<string, number>>>} medians over the rounds; of a delay the worst
  */
 export async function measure(contestants, { seconds, rounds }) {
   const samples = new Map(contestants.map(({ name }) => [name, []]));
-  for (const contestant of contestants) await load(contestant, WARM_UP_SECONDS);
+  for (const { name, load } of contestants) {
+    process.stderr.write(`warm-up: ${name}\n`);
+    await load(WARM_UP_SECONDS);
+  }
   for (let round = 1; round <= rounds; round += 1) {
-    for (const contestant of contestants) {
-      process.stderr.write(`round ${round}/${rounds}: ${contestant.name}\n`);
-      samples.get(contestant.name).push(await load(contestant, seconds));
+    for (const { name, load } of contestants) {
+      process.stderr.write(`round ${round}/${rounds}: ${name}\n`);
+      samples.get(name).push(await load(seconds));
     }
   }
-  return new Map([...samples].map(([name, all]) => [name, medians(all)]));
+  return new Map([...samples].map(([name, all]) => [name, summary(all)]));
 }
 
-async function load({ name, url, connections = 64, setupClient, prepare, ...request }, duration) {
-  await prepare?.();
-  const result = await autocannon({ url, connections, duration, setupClient, ...request });
-  const bad = result.non2xx + result.errors + result.timeouts;
-  if (bad > 0) throw new Error(`${name}: ${bad} answers were not what was measured`);
-  return { throughput: result['2xx'] / result.duration, p50: result.latency.p50, p99: result.latency.p99 };
-}
-
-function medians(samples) {
-  const median = (key) => samples.map((sample) => sample[key]).sort((a, b) => a - b)[Math.floor(samples.length / 2)];
-  return { throughput: median('throughput'), p50: median('p50'), p99: median('p99') };
+function summary(samples) {
+  const keys = Object.keys(samples[0] ?? {});
+  return Object.fromEntries(
+    keys.map((key) => {
+      const sorted = samples.map((sample) => sample[key]).sort((a, b) => a - b);
+      return [key, key === 'delayMs' ? sorted.at(-1) : sorted[Math.floor(sorted.length / 2)]];
+    }),
+  );
 }

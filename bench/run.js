@@ -1,16 +1,26 @@
-// Throughput and latency of the hot routes beside a bare answer of node:http and beside bare Nest + Express, measured
-// in turn in the same run. Loopback only; stops by itself.
+// Throughput, latency and CPU of the hot routes beside what they could cost at best, measured in turn in the same run.
+// Loopback only; stops by itself.
 import { parseArgs } from 'node:util';
-import { startEverything } from './contestants.js';
+import { contestantsOf, startPlace } from './contestants.js';
 import { measure } from './measure.js';
-import { printScale } from './scale.js';
+import { measureScale } from './scale.js';
+import { figure, printResults, printTable, printTargets } from './tables.js';
+import { judged } from './targets.js';
+import { measureWorkers } from './workers.js';
 
-const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--scale]
+const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
+                          [--profile FOLDER] [--json]
 
   --seconds N   length of one measurement (default 4)
   --rounds N    how often each is measured, in turn; the median counts (default 3)
-  --scale       also compare 1,000 with 1,000,000 rows, and print the query plans
-  --help        this text`;
+  --only NAME   measure only what has NAME in its name; may be repeated
+  --workers     also validate-node with WORKERS=1, 2 and 4
+  --scale       also each hot route at 1,000 and at 1,000,000 rows a table, and the query plans
+  --profile F   write a CPU profile of each service process into the folder F; best with --only
+  --json        print everything as one JSON object
+  --help        this text
+
+Timings are printed beside their targets and never fail the run.`;
 
 function options() {
   try {
@@ -18,7 +28,11 @@ function options() {
       options: {
         seconds: { type: 'string', default: '4' },
         rounds: { type: 'string', default: '3' },
+        only: { type: 'string', multiple: true, default: [] },
+        workers: { type: 'boolean', default: false },
         scale: { type: 'boolean', default: false },
+        profile: { type: 'string' },
+        json: { type: 'boolean', default: false },
         help: { type: 'boolean', default: false },
       },
     });
@@ -32,31 +46,71 @@ function options() {
   }
 }
 
-const { seconds, rounds, scale, help } = options();
-if (help) {
+const given = options();
+if (given.help) {
   console.log(USAGE);
   process.exit(0);
 }
-const { contestants, database, stop } = await startEverything();
+const isWanted = (name) => given.only.length === 0 || given.only.some((part) => name.includes(part));
+const place = await startPlace(given.profile);
+// An interruption leaves nothing running either.
+for (const signal of ['SIGINT', 'SIGTERM'])
+  process.once(signal, () => void place.stop().finally(() => process.exit(1)));
 try {
-  const results = await measure(contestants, { seconds, rounds });
-  const bare = results.get('bare node:http').throughput;
-  const nest = results.get('bare Nest + Express').throughput;
-  console.log(`\nNode ${process.version}, one process, ${rounds} rounds of ${seconds} s, medians\n`);
-  console.log('| what | requests/s | p50 ms | p99 ms | × node:http | × bare Nest |');
-  console.log('| --- | ---: | ---: | ---: | ---: | ---: |');
-  for (const [name, { throughput, p50, p99 }] of results) {
-    const cells = [
-      name,
-      throughput.toFixed(0),
-      p50,
-      p99,
-      (throughput / bare).toFixed(3),
-      (throughput / nest).toFixed(3),
-    ];
-    console.log(`| ${cells.join(' | ')} |`);
-  }
-  if (scale) await printScale(database, contestants, { seconds, rounds });
+  const { contestants, known } = await contestantsOf(place, isWanted);
+  const results = await measure(contestants, given);
+  const targets = judged(results);
+  const workers = given.workers ? await measureWorkers(place, known, given) : undefined;
+  const scale = given.scale ? await measureScale(place, given) : undefined;
+  if (given.json) print({ node: process.version, results: Object.fromEntries(results), targets, workers, scale });
+  else printAll(results, targets, workers, scale);
 } finally {
-  await stop();
+  await place.stop();
+}
+
+function print(everything) {
+  console.log(JSON.stringify(everything, undefined, 2));
+}
+
+function printAll(results, targets, workers, scale) {
+  if (results.size > 0) printMain(results, targets);
+  if (workers) printWorkers(workers);
+  if (scale) printScale(scale);
+}
+
+function printMain(results, targets) {
+  console.log(`\nNode ${process.version}, one process, ${given.rounds} rounds of ${given.seconds} s, medians\n`);
+  printResults(results);
+  console.log('\nTargets\n');
+  printTargets(targets);
+}
+
+function printWorkers(workers) {
+  console.log('\nvalidate-node by WORKERS, two load generators\n');
+  const rows = workers.map(({ name, throughput, p99, cpu }) => [
+    name,
+    figure(throughput),
+    figure(p99, 1),
+    figure(cpu),
+    figure(throughput / workers[0].throughput, 2),
+  ]);
+  printTable(['workers', 'requests/s', 'p99 ms', 'CPU µs', '× one'], rows);
+}
+
+function printScale(scale) {
+  console.log('\nThe same at 1,000 and at 1,000,000 rows a table\n');
+  printTable(
+    ['what', 'CPU µs, few', 'CPU µs, many', 'many ÷ few', 'requests/s, few', 'requests/s, many', 'few ÷ many', '≤ 1.2'],
+    scale.routes.map(({ name, few, many, cost, slowdown, isHeld }) => [
+      name,
+      figure(few.cpu),
+      figure(many.cpu),
+      figure(cost, 2),
+      figure(few.throughput),
+      figure(many.throughput),
+      figure(slowdown, 2),
+      isHeld ? 'held' : 'missed',
+    ]),
+  );
+  for (const { name, plan } of scale.plans) console.log(`\n${name}\n${plan.map((line) => `  ${line}`).join('\n')}`);
 }

@@ -1,63 +1,151 @@
+import { createHash, createHmac, randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { keyStatements } from '../dist/src/credentials/key-statements.js';
-import * as sessions from '../dist/src/tokens/session-statements.js';
+import { IS_LIVE, PURGE_SESSIONS, ROTATE } from '../dist/src/tokens/session-statements.js';
+import { logIn, populate, refreshing, SECRETS, startService } from './contestants.js';
+import { overHttp } from './loads.js';
 import { measure } from './measure.js';
+import { CONNECTIONS, READ_APP, READ_NODE, READ_USER } from './shared.js';
 
-const ROWS = 1_000_000;
-const NODES = keyStatements({ name: 'nodes', identityColumns: ['household_id'], keyPrefix: '' });
-const APPS = keyStatements({ name: 'app_credentials', identityColumns: ['caller', 'target'], keyPrefix: '' });
+const SIZES = { few: 1_000, many: 1_000_000 };
+const MOST = 1.2;
+/** So many different credentials are presented on either, wherever in the tables they are. */
+const CREDENTIALS = 1_000;
 
-/** Every table grows to a million rows of which none is used. */
+/** An id that SQL and this file make alike. */
+const uuid = (text) => `overlay(overlay(md5(${text}) placing '4' from 13) placing '8' from 17)::uuid`;
 const FILL = [
-  `INSERT INTO users SELECT gen_random_uuid(), 'u' || i || '@example.org', '$2b$04$', true, now(), now() FROM generate_series(1, ${ROWS}) i`,
+  `INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
+   SELECT ${uuid(`'u' || i`)}, 'u' || i || '@example.org', '$2b$04$', true, now(), now() FROM generate_series(1, $1::int) i`,
   `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, expires_at, absolute_expires_at, created_at)
-   SELECT gen_random_uuid(), (SELECT id FROM users WHERE email = 'bench@example.org'), sha256(i::text::bytea), 0, now(),
-          now() + interval '1 day', now() + interval '1 day', now() FROM generate_series(1, ${ROWS}) i`,
+   SELECT ${uuid(`'s' || i`)}, ${uuid(`'u' || i`)}, sha256(i::text::bytea), 0, now(), now() + interval '1 day',
+          now() + interval '1 day', now() FROM generate_series(1, $1::int) i`,
   `INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
-   SELECT gen_random_uuid(), gen_random_uuid(), 'hall', 'lamp', sha256(i::text::bytea), now(), now() FROM generate_series(1, ${ROWS}) i`,
+   SELECT ${uuid(`'n' || i`)}, gen_random_uuid(), 'hall', 'lamp', sha256(('k' || i)::bytea), now(), now()
+   FROM generate_series(1, $1::int) i`,
   `INSERT INTO app_credentials (id, caller, target, key_digest, created_at, updated_at)
-   SELECT gen_random_uuid(), 'c' || i, 't', sha256(i::text::bytea), now(), now() FROM generate_series(1, ${ROWS}) i`,
-  'VACUUM ANALYZE',
+   SELECT ${uuid(`'a' || i`)}, 'c' || i, 't', sha256(('k' || i)::bytea), now(), now() FROM generate_series(1, $1::int) i`,
+  `INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, count, details)
+   SELECT gen_random_uuid(), now() - i * interval '1 second', 'user.login.succeeded', 'user', ${uuid(`'u' || i`)},
+          ${uuid(`'u' || i`)}, 1, '{}' FROM generate_series(1, $1::int) i`,
+  `INSERT INTO throttle_counters (key, points, expire)
+   SELECT 'login-account:' || md5(i::text), 1, 4102444800000 FROM generate_series(1, $1::int) i`,
 ];
+
+/**
+ * The hot routes on two databases, in turn: one with a thousand rows in each table, one with a million.
+ * Passwords cost next to nothing here, so that the rest of a login can be seen.
+ */
+export async function measureScale(place, options) {
+  const contestants = [];
+  for (const [size, rows] of Object.entries(SIZES)) contestants.push(...(await routesAt(place, size, rows)));
+  const results = await measure(contestants, options);
+  const names = contestants.slice(0, contestants.length / 2).map(({ name }) => name.replace('few: ', ''));
+  const routes = names.map((name) => {
+    const [few, many] = Object.keys(SIZES).map((size) => results.get(`${size}: ${name}`));
+    const [cost, slowdown] = [many.cpu / few.cpu, few.throughput / many.throughput];
+    return { name, few, many, cost, slowdown, isHeld: Math.max(cost, slowdown) <= MOST };
+  });
+  return { routes, plans: await plansIn(place.database.url('many')) };
+}
+
+async function routesAt(place, size, rows) {
+  await inDatabase(place.database.url(), (client) => client.query(`CREATE DATABASE ${size}`));
+  const variables = { BCRYPT_COST: '4' };
+  const service = await startService(place, variables, size);
+  const known = await populate(service.url);
+  await inDatabase(place.database.url(size), async (client) => {
+    for (const statement of FILL) {
+      process.stderr.write(`${rows} rows: ${statement.slice(0, 30)}…\n`);
+      await client.query(statement, [rows]);
+    }
+    await client.query('VACUUM ANALYZE');
+    await client.query('CHECKPOINT');
+  });
+  const off = await startService(place, { ...variables, REVOCATION_LEASE_MS: '0' }, size);
+  const many = (name, { url, pid }, requestOf) => {
+    const requests = chosen(rows).map(requestOf);
+    const slice = (index) => requests.filter((_, i) => i % CONNECTIONS === index % CONNECTIONS);
+    let connection = 0;
+    const setupClient = (client) => client.setRequests(slice(connection++));
+    return overHttp({ name: `${size}: ${name}`, url, pid, setupClient });
+  };
+  const logins = logIn(service, known.people[0]);
+  return [
+    many('validate-node', service, nodeRequest),
+    many('validate-app', service, appRequest),
+    many('validate-node, memory off', off, nodeRequest),
+    many('validate-app, memory off', off, appRequest),
+    many('users/{id} (bearer)', service, userRequest),
+    refreshing(`${size}: refresh`, service, known),
+    overHttp({ name: `${size}: login (bcrypt, cost 4)`, pid: service.pid, connections: 8, ...logins }),
+  ];
+}
+
+/** Numbers of rows, evenly spread over the table. */
+function chosen(rows) {
+  return Array.from({ length: CREDENTIALS }, (_, index) => 1 + Math.floor((index * rows) / CREDENTIALS));
+}
+
+function idOf(text) {
+  const hex = createHash('md5').update(text).digest('hex');
+  const fixed = `${hex.slice(0, 12)}4${hex.slice(13, 16)}8${hex.slice(17)}`;
+  return fixed.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+function nodeRequest(i) {
+  return { method: 'POST', path: '/internal/validate-node', headers: { 'X-API-Key': `${idOf(`n${i}`)}:k${i}` } };
+}
+
+function appRequest(i) {
+  const headers = { 'X-Platform-App-Id': idOf(`a${i}`), 'X-Platform-App-Key': `k${i}` };
+  return { method: 'POST', path: '/internal/validate-app', headers };
+}
+
+function userRequest(i) {
+  const iat = Math.floor(Date.now() / 1_000);
+  const [sub, sid] = [idOf(`u${i}`), idOf(`s${i}`)];
+  const claims = { iss: 'platform-auth', sub, sid, jti: randomUUID(), iat, exp: iat + 86_400 };
+  const encoded = [
+    { alg: 'HS256', typ: 'JWT' },
+    { ...claims, email: `u${i}@example.org` },
+  ]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+    .join('.');
+  const signature = createHmac('sha256', SECRETS.SECRET_KEY).update(encoded).digest('base64url');
+  return { method: 'GET', path: `/api/v0/users/${sub}`, headers: { Authorization: `Bearer ${encoded}.${signature}` } };
+}
 
 const ID = `'01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11'::uuid`;
+const filled = ({ text }, ...values) =>
+  values.reduce((sql, value, index) => sql.replaceAll(`$${index + 1}`, () => value), text);
 const PLANS = [
-  ['validate-node', NODES.read.text.replace('$1', ID)],
-  ['validate-app', APPS.read.text.replace('$1', ID)],
-  ['bearer', sessions.IS_LIVE.text.replace('$1', ID).replace('$2', ID).replace('$3', 'now()')],
-  ['login', `SELECT id, password_hash, is_active FROM users WHERE email = 'u500000@example.org'`],
-  [
-    'refresh',
-    sessions.ROTATE.text
-      .replace('$1', ID)
-      .replace('$2', `'\\x00'::bytea`)
-      .replace('$3', `'\\x00'::bytea`)
-      .replaceAll(/\$[45]/g, 'now()'),
-  ],
-  ['purge', `SELECT id FROM sessions WHERE LEAST(expires_at, ended_at) < now() - interval '30 days' LIMIT 1000`],
+  ['validate-node', filled(READ_NODE, ID)],
+  ['validate-app', filled(READ_APP, ID)],
+  ['bearer', filled(IS_LIVE, ID, ID, 'now()')],
+  ['user', filled(READ_USER, ID)],
+  ['refresh', filled(ROTATE, ID, `'\\x00'::bytea`, `'\\x00'::bytea`, 'now()', 'now()')],
+  ['login', `SELECT id, email, password_hash, is_active FROM users WHERE email = 'u500000@example.org'`],
+  ['throttle', `SELECT points, expire FROM throttle_counters WHERE key = 'a' AND (expire > 1 OR expire IS NULL)`],
+  ['purge', filled({ text: PURGE_SESSIONS }, `now() - interval '30 days'`, '1000')],
 ];
 
-/** Fills the tables, measures the hot routes again, and prints the plans of their statements. */
-export async function printScale(database, contestants, options) {
-  const routes = contestants.slice(3).filter(({ name }) => !name.startsWith('login') && !name.startsWith('health'));
-  const few = await measure(routes, options);
-  const client = new pg.Client({ connectionString: database.url() });
+async function plansIn(url) {
+  return inDatabase(url, async (client) => {
+    const plans = [];
+    for (const [name, statement] of PLANS) {
+      const { rows } = await client.query(`EXPLAIN ${statement}`);
+      plans.push({ name, plan: rows.map((row) => row['QUERY PLAN']) });
+    }
+    return plans;
+  });
+}
+
+async function inDatabase(url, task) {
+  const client = new pg.Client({ connectionString: url });
   await client.connect();
-  for (const statement of FILL) {
-    process.stderr.write(`${statement.slice(0, 40)}…\n`);
-    await client.query(statement);
+  try {
+    return await task(client);
+  } finally {
+    await client.end();
   }
-  const many = await measure(routes, options);
-  console.log(`\nA few rows beside ${ROWS.toLocaleString('en')} more in every table\n`);
-  console.log('| what | requests/s, few | requests/s, many | cost, many ÷ few |');
-  console.log('| --- | ---: | ---: | ---: |');
-  for (const [name, { throughput }] of few) {
-    const full = many.get(name).throughput;
-    console.log(`| ${name} | ${throughput.toFixed(0)} | ${full.toFixed(0)} | ${(throughput / full).toFixed(2)} |`);
-  }
-  for (const [name, statement] of PLANS) {
-    const { rows } = await client.query(`EXPLAIN ${statement}`);
-    console.log(`\n${name}\n${rows.map((row) => `  ${row['QUERY PLAN']}`).join('\n')}`);
-  }
-  await client.end();
 }

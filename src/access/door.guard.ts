@@ -22,7 +22,7 @@ export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivat
       const door =
         accepted.length === 1 ? accepted[0] : accepted.find((candidate) => this.doors.isKnockedAt(candidate, request));
       if (!door) throw new ProblemException(problems.unauthenticated);
-      request.user = await this.doors.open(door, request, http.getResponse<Response>());
+      request.user = await this.doors.open(door, request);
       return true;
     }
   }
@@ -47,7 +47,7 @@ export class ForwardingAppGuard implements CanActivate {
     const request = http.getRequest<Request>();
     if (this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request)) {
       const response = http.getResponse<Response>();
-      const { caller } = (await this.doors.open('app', request, response)) as AppPrincipal;
+      const { caller } = (await this.doors.open('app', request)) as AppPrincipal;
       (response.locals as RequestOutcome).forwardedBy = caller;
     }
     return true;

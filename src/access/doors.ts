@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { Request, Response } from 'express';
-import passport, { type Strategy } from 'passport';
+import type { Request } from 'express';
+import type { Strategy } from 'passport';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems, type Problem } from '../common/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
@@ -54,29 +54,41 @@ export class Doors {
    * @returns whom the door's strategy recognised
    * @throws {ProblemException} the door's 401; anything else that the strategy could not look up
    */
-  async open(door: Door, request: Request, response: Response): Promise<Principal> {
+  async open(door: Door, request: Request): Promise<Principal> {
     const strategy = this.strategies.get(door);
     if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
-    const principal = await authenticate(strategy, request, response);
+    const principal = await authenticate(strategy, request);
     if (principal) return principal;
     if (door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '')) throw missingAccessToken();
     throw refusal(door, 'not_accepted');
   }
 }
 
-type Middleware = (request: Request, response: Response, next: (error?: unknown) => void) => void;
+/** A strategy for one request, with the actions by which each says what it found (the package passport-strategy). */
+interface Asked {
+  success: (principal: Principal) => void;
+  fail: () => void;
+  pass: () => void;
+  error: (error: Error) => void;
+  authenticate(request: Request, options: object): void;
+}
 
-/** @returns false when the strategy found no credential, or one that it does not accept */
-function authenticate(strategy: Strategy, request: Request, response: Response): Promise<Principal | false> {
+/**
+ * Lets a strategy look at one request, as `passport.authenticate` would. That one puts function literals into
+ * properties, and with them requests were kept alive until the next full collection (docs/performance.md).
+ * @returns false when the strategy found no credential, or one that it does not accept
+ */
+function authenticate(strategy: Strategy, request: Request): Promise<Principal | false> {
   return new Promise((resolve, reject) => {
-    const settle = (error: Error | null, principal?: Principal | false): void => {
-      if (error) reject(error);
-      else resolve(principal ?? false);
-    };
-    // Passport writes its callbacks onto the strategy it is given: each request needs one of its own, or the
-    // principal of one would be handed to another.
-    const ofThisRequest = Object.create(strategy) as Strategy;
-    (passport.authenticate(ofThisRequest, { session: false }, settle) as Middleware)(request, response, reject);
+    const refuse = (): void => resolve(false);
+    // The verdicts are written onto the strategy: each request needs one of its own, or the principal of one would be
+    // handed to another.
+    const ofThisRequest = Object.create(strategy) as Asked;
+    ofThisRequest.success = resolve;
+    ofThisRequest.fail = refuse;
+    ofThisRequest.pass = refuse;
+    ofThisRequest.error = reject;
+    ofThisRequest.authenticate(request, {});
   });
 }
 

@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import type { RateLimiterStoreAbstract } from 'rate-limiter-flexible';
+import type { RateLimiterRes, RateLimiterStoreAbstract } from 'rate-limiter-flexible';
 import type { Limit } from '../config/limits.js';
 import { counted, type CounterStore } from './counter-store.js';
+import { Gathering } from './gathering.js';
 
 const MOST_REMEMBERED = 10_000;
 /** Between the clocks of two replicas, at most. */
@@ -20,6 +21,7 @@ export interface Reservation {
 /** The points that a key may spend in a window, one for each try, in one atomic step of the store. */
 export class Budget {
   protected readonly reserved: RateLimiterStoreAbstract;
+  private readonly reservations = new Gathering((key, points) => this.take(key, points));
   /** Keys that have lost everything until their window ends: refused without asking the store. */
   private readonly exhausted = new LRUCache<string, true>({ max: MOST_REMEMBERED });
 
@@ -37,15 +39,11 @@ export class Budget {
   }
 
   async reserve(key: string): Promise<Reservation> {
-    let count = await counted(this.reserved.penalty(key));
-    if (count.msBeforeNext > this.limit.seconds * MS_PER_SECOND + MOST_SKEW_MS) {
-      // A replica whose clock was far ahead wrote it. Nobody shall wait for that time to come.
-      await counted(this.startAnew(key));
-      count = await counted(this.reserved.penalty(key));
-    }
-    const { consumedPoints, remainingPoints, msBeforeNext } = count;
-    const isWithin = consumedPoints <= this.limit.points;
-    return { key, isWithin, remaining: remainingPoints, endsAtMs: performance.now() + msBeforeNext };
+    const { answer, behind } = await this.reservations.join(key);
+    const taken = answer.consumedPoints - behind;
+    const { points } = this.limit;
+    const endsAtMs = performance.now() + answer.msBeforeNext;
+    return { key, isWithin: taken <= points, remaining: Math.max(0, points - taken), endsAtMs };
   }
 
   rememberExhausted(key: string, endsAtMs: number): void {
@@ -54,6 +52,14 @@ export class Budget {
 
   protected async startAnew(key: string): Promise<void> {
     await this.reserved.delete(key);
+  }
+
+  private async take(key: string, points: number): Promise<RateLimiterRes> {
+    const count = await counted(this.reserved.penalty(key, points));
+    if (count.msBeforeNext <= this.limit.seconds * MS_PER_SECOND + MOST_SKEW_MS) return count;
+    // A replica whose clock was far ahead wrote it. Nobody shall wait for that time to come.
+    await counted(this.startAnew(key));
+    return counted(this.reserved.penalty(key, points));
   }
 }
 

@@ -1,6 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { pageResponse } from '../common/page.js';
 import type { User } from './user.entity.js';
+import type { Account } from './users.service.js';
 
 export class UserResponse {
   @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
@@ -18,7 +19,7 @@ export class UserResponse {
   @ApiProperty({ type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' })
   updated_at!: string;
 
-  static from(user: User): UserResponse {
+  static from(user: Account): UserResponse {
     return {
       id: user.id,
       email: user.email,

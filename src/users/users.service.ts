@@ -14,11 +14,18 @@ import { Database } from '../database/database.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 
+const READ = {
+  name: 'users_read',
+  text: `SELECT id, email, is_active AS "isActive", created_at AS "createdAt", updated_at AS "updatedAt"
+         FROM users WHERE id = $1`,
+};
 const READ_BY_EMAIL = {
   name: 'users_read_by_email',
   text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
 };
 
+/** Everybody may know it who may see the account. */
+export type Account = Omit<User, 'passwordHash'>;
 export type VerifiedUser = Pick<User, 'id' | 'email'>;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
@@ -87,8 +94,8 @@ export class UsersService {
   }
 
   /** @throws {ProblemException} not_found, also for an id that is no UUID */
-  async find(id: string): Promise<User> {
-    const user = isId(id) ? await this.users.findOneBy({ id }) : null;
+  async find(id: string): Promise<Account> {
+    const user = isId(id) ? await this.database.row<Account>(READ, [id]) : undefined;
     if (!user) throw new ProblemException(problems.notFound);
     return user;
   }
