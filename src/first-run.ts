@@ -29,16 +29,19 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => randomSecret() });
 }
 
-/** What somebody who has just started the service wants to type next. */
-export function welcome({ host, port }: Environment): string {
-  const url = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}:${port}`;
+/** What somebody who has just started the service wants to know, and to type next. */
+export function welcome({ host, port, metricsPort }: Environment, isEmbedded: boolean): string {
+  const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
+  const url = `${origin}:${port}`;
+  const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
   const json = `-H 'Content-Type: application/json'`;
   const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
   return `
   The authentication service is ready.
 
     docs     ${url}/docs
-    health   ${url}/health
+    health   ${url}/health${metrics}
+    data     ${isEmbedded ? `an embedded PostgreSQL, in ${DATA_FOLDER}` : 'the PostgreSQL of DATABASE_URL'}
 
   A user registers and logs in:
     curl ${url}/api/v0/auth/register ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
@@ -50,7 +53,7 @@ export function welcome({ host, port }: Environment): string {
     curl ${url}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
 
   A service validates what was presented to it:
-    curl -X POST ${url}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>'
+    curl -X POST ${url}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${json} -d '{"target":"recipes"}'
     curl -X POST ${url}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
 `;
 }

@@ -1,6 +1,7 @@
 import type { Environment } from './config/environment.js';
 import { createApp } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
+import { Log } from './logging/log.js';
 import type { StopTracing } from './tracing.js';
 
 /** Most of the time between the stop's delay and its deadline belongs to requests; so much of it to their traces. */
@@ -21,5 +22,7 @@ export async function serveApp(
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
     await afterClose?.();
   });
-  await app.listen(environment.port, environment.host);
+  const { port, host } = environment;
+  await app.listen(port, host);
+  app.get(Log).info('listening', { host, port });
 }

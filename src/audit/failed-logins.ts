@@ -22,7 +22,8 @@ const COUNT = {
 
 /** The columns of a row of failed_logins as those of audit_events, in the same order. */
 export const FAILED_LOGIN_AS_EVENT = `id, time, 'user.login.failed' AS event, 'open' AS actor_door, NULL::text AS actor_id,
-  subject, request_id, address, count, jsonb_build_object('reasons', reasons, 'last_at', last_at) AS details`;
+  subject, request_id, address, count, jsonb_build_object('reasons', reasons,
+    'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) AS details`;
 
 const BATCH_SIZE = 1_000;
 const MOVE_CLOSED = {

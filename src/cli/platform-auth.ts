@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { InvalidEnvironment } from '../config/environment.js';
 import { appsCommand } from './remote/apps.command.js';
@@ -11,12 +12,16 @@ import { nodesCommand } from './remote/nodes.command.js';
 import { CommandFailed, say } from './terminal.js';
 import { usersCommand } from './remote/users.command.js';
 
+const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+  readonly version: string;
+};
 const FAILED = 1;
 const WRONG_USAGE = 2;
 
 function program(): Command {
   const root = new Command('platform-auth')
     .description("The operator's side of the authentication service.")
+    .version(version, '--version', 'print the version')
     .option('--json', 'print the result as JSON, for scripts')
     .configureHelp({ showGlobalOptions: true })
     .showHelpAfterError('(--help tells more)')

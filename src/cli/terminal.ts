@@ -8,6 +8,8 @@ export interface Output {
 const PATIENCE_MS = 1_000;
 
 export type Cell = string | number | boolean | null | undefined;
+/** Several lines in one cell. */
+export type Lines = readonly Cell[];
 
 /** The command understood and says no, or what it needed failed: exit code 1. The message says what to do next. */
 export class CommandFailed extends Error {}
@@ -23,14 +25,17 @@ export function say(message: string): void {
 }
 
 /** @param rows objects with the same fields; the fields of `columns` are shown, in that order */
-export function table<Name extends string>(columns: readonly Name[], rows: readonly Record<Name, Cell>[]): string {
+export function table<Name extends string>(
+  columns: readonly Name[],
+  rows: readonly Record<Name, Cell | Lines>[],
+): string {
   if (rows.length === 0) return 'none';
   const grid = new Table({
     head: [...columns],
     style: { head: [], border: [], compact: true },
     chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
   });
-  for (const row of rows) grid.push(columns.map((name) => visible(row[name])));
+  for (const row of rows) grid.push(columns.map((name) => [row[name]].flat().map(visible).join('\n')));
   return grid.toString();
 }
 

@@ -20,6 +20,8 @@ export interface LogFields {
   readonly called_service?: string | undefined;
   readonly node_id?: string | undefined;
   readonly household_id?: string | undefined;
+  readonly host?: string | undefined;
+  readonly port?: number | undefined;
   readonly count?: number | undefined;
   readonly worker_pid?: number | undefined;
   readonly exit_code?: number | undefined;

@@ -22,7 +22,7 @@ export function doctorCommand(): Command {
     .addHelpText(
       'after',
       `
-Changes nothing. The database is that of DATABASE_URL, or else of <dir>/auth.env.
+Changes nothing, but presents every key, which counts as its use. The database is that of DATABASE_URL, or else of <dir>/auth.env.
 
 Example:
   platform-auth doctor --map platform.yaml --env-dir env --url http://127.0.0.1:7701`,
@@ -43,13 +43,13 @@ function asText({ findings }: { findings: Finding[] }): string {
   if (findings.length === 0) return 'All is well.';
   const rows = findings.map((finding) => ({
     severity: finding.severity,
-    'what is wrong, and what to do': [finding.where, wrapped(finding.what), wrapped(`→ ${finding.do}`)].join('\n'),
+    'what is wrong, and what to do': [finding.where, ...wrapped(finding.what), ...wrapped(`→ ${finding.do}`)],
   }));
   return table(['severity', 'what is wrong, and what to do'], rows);
 }
 
-function wrapped(text: string): string {
-  return text.replace(new RegExp(`(.{1,${TEXT_WIDTH}})(?: |$)`, 'g'), '$1\n').trimEnd();
+function wrapped(text: string): string[] {
+  return text.match(new RegExp(`.{1,${TEXT_WIDTH}}(?= |$)`, 'g'))?.map((line) => line.trim()) ?? [text];
 }
 
 function parseUrl(text: string): string {

@@ -93,12 +93,14 @@ export function otherAddresses(checkup: Checkup): Finding[] {
 export function leftCredentials(checkup: Checkup): Finding[] {
   return servicesOnFile(checkup).flatMap(({ service, file, where }) =>
     checkup.map.services
-      .filter(({ name }) => !service.calls.includes(name) && file.get(credentialVariables(name).key) !== undefined)
-      .map(({ name }) => ({
+      .filter(({ name }) => !service.calls.includes(name))
+      .map(({ name }) => ({ name, left: Object.values(credentialVariables(name)).filter((left) => file.get(left)) }))
+      .filter(({ left }) => left.length > 0)
+      .map(({ name, left }) => ({
         severity: 'warning',
         where,
-        what: `It holds ${credentialVariables(name).key}, and the map has no call to ${name}.`,
-        do: 'Take the line out, or add the call to the map.',
+        what: `It holds ${left.join(' and ')}, and the map has no call to ${name}.`,
+        do: 'Take that out, or add the call to the map.',
       })),
   );
 }

@@ -35,8 +35,10 @@ function addRotate(apps: Command): void {
         [
           fields({ app_id, app_key, caller, target }),
           '',
-          'The key is shown this once. The old one is good until the new one is first used,',
-          `and until ${String(previous_key_expires_at)} at the latest.`,
+          'The key is shown this once.',
+          previous_key_expires_at === null
+            ? 'The old one is refused from now on.'
+            : `The old one is good until the new one is first used, and until ${previous_key_expires_at} at the latest.`,
         ].join('\n'),
       );
     });

@@ -82,14 +82,14 @@ export async function refuseToOverwrite(client: AdminClient, { path, pair }: Con
  * 3. The new key is put into the file, which holds one or the other, and both are good.
  * 4. The new key is used, which ends the old one, unless that is left to the node.
  *
- * @returns whether the old key has ended
+ * @returns whether the old key has ended, and when it will at the latest
  */
 export async function rotateInto(
   client: AdminClient,
   file: ConfigFile,
   nodeId: string,
   confirms: boolean,
-): Promise<'ended' | 'open'> {
+): Promise<{ oldKey: 'ended' | 'open'; openUntil: string | null }> {
   const { path, pair } = file;
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
     throw new CommandFailed(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
@@ -106,13 +106,14 @@ export async function rotateInto(
       `${(error as Error).message} The new key is lost; the old one stays good until ${String(node.previous_key_expires_at)}. Run this again.`,
     );
   }
-  return confirms && (await confirm(client, path, { nodeId: node.node_id, apiKey })) ? 'ended' : 'open';
+  const isEnded = confirms && (await confirm(client, path, { nodeId: node.node_id, apiKey }));
+  return isEnded ? { oldKey: 'ended', openUntil: null } : { oldKey: 'open', openUntil: node.previous_key_expires_at };
 }
 
 async function settle(client: AdminClient, path: string, nodeId: string, { apiKey }: Partial<NodePair>): Promise<void> {
   if (apiKey === undefined) return;
   const verdict = await client.validateNode({ nodeId, apiKey });
-  if (verdict === 'refused') say(`The key in ${path} is not good any more, or never was. It is replaced.`);
+  if (verdict === 'refused') say(`The key in ${path} is not good any more, or never was.`);
   if (verdict !== 'needs_app') return;
   const { previous_key_accepted_until: openUntil } = await client.get<{ previous_key_accepted_until: string | null }>(
     `/nodes/${segment(nodeId)}/explain`,

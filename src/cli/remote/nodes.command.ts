@@ -98,16 +98,15 @@ function addRotate(nodes: Command): void {
         return;
       }
       const file = ConfigFile.open(config, format);
-      const result = await rotateInto(clientOf(command), file, nodeId, confirm);
-      const text = `Node ${nodeId} has a new key; ${file.path} holds it. ${OLD_KEY[result]}`;
-      print(outputOf(command), { node_id: nodeId, config: file.path, old_key: result }, () => text);
+      const { oldKey, openUntil } = await rotateInto(clientOf(command), file, nodeId, confirm);
+      const fate =
+        oldKey === 'ended'
+          ? 'The old one is refused from now on: a node that is running must read the file again.'
+          : `The old one is good until the node first uses the new one, and until ${String(openUntil)} at the latest.`;
+      const result = { node_id: nodeId, config: file.path, old_key: oldKey, old_key_accepted_until: openUntil };
+      print(outputOf(command), result, () => `Node ${nodeId} has a new key; ${file.path} holds it. ${fate}`);
     });
 }
-
-const OLD_KEY = {
-  ended: 'The old one is refused from now on: a node that is running must read the file again.',
-  open: 'The old one is good until the node first uses the new one.',
-} as const;
 
 /** The one place where a key is shown. */
 function show(command: Command, node: IssuedNode, format?: ConfigFormat): void {

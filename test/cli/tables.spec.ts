@@ -1,0 +1,26 @@
+import { join } from 'node:path';
+import { table } from '../../src/cli/terminal.js';
+import { Cli } from '../support/cli.js';
+
+describe('a table', () => {
+  it('shows the lines of a cell below each other, and lets nothing that came from outside make a line', () => {
+    const rows = table(['what'], [{ what: ['first', 'second\nforged', 'red \u001b[31m'] }]).split('\n');
+    expect(rows.slice(2, -1).map((row) => row.replaceAll('│', '').trim())).toEqual([
+      'first',
+      'second\ufffdforged',
+      'red \ufffd[31m',
+    ]);
+  });
+});
+
+describe('the findings of doctor', () => {
+  it('are shown with the cure below the fault', async () => {
+    const cli = new Cli('http://127.0.0.1:9', {});
+    const map = join(import.meta.dirname, '../../platform.yaml');
+    const { code, stdout } = await cli.run('doctor', '--map', map, '--env-dir', cli.folder);
+    cli.remove();
+    expect(code).toBe(1);
+    expect(stdout).not.toContain('\ufffd');
+    expect(stdout).toMatch(/│ broken +│ auth\.env +│\n│ +│ The file is missing\. +│\n│ +│ → Run init/);
+  });
+});
