@@ -15,7 +15,14 @@ async function logOutByBearer(load, user, session) {
 }
 
 async function endByAdmin(load, user) {
-  await end(load, load.ledger.sessionsOf(user), 'admin', () => load.admin('DELETE', `/users/${user.id}/sessions`));
+  let attempts = 0;
+  const attempt = () => {
+    attempts += 1;
+    return load.admin('DELETE', `/users/${user.id}/sessions`);
+  };
+  await end(load, load.ledger.sessionsOf(user), 'admin', attempt);
+  // An attempt whose answer was lost may be done later, and end what begins meanwhile: this user begins nothing more.
+  if (attempts > 1) user.isDoubtful = true;
 }
 
 async function disable(load, user) {
