@@ -13,7 +13,7 @@ import { tooManyRequests, type Exhausted } from './too-many-requests.js';
 const SECONDS_PER_DAY = 86_400;
 const RETRY_MS = 20;
 /** How long a login waits for others in flight that may yet turn out to be good. Then it is 503. */
-const LONGEST_WAIT_MS = 10_000;
+const LONGEST_WAIT_MS = 20_000;
 
 /** One budget and whom it is about, for one login. */
 interface Share {
