@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
 import { loginFlood, overHttp } from './loads.js';
-import { freePort, post, Processes } from './processes.js';
+import { freePort } from '../dist/src/database/free-port.js';
+import { post, Processes } from './processes.js';
 import { CONNECTIONS } from './shared.js';
 
 /** Several, as life has it: each account is within its limits. */

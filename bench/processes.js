@@ -1,7 +1,7 @@
 import { fork, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../dist/src/database/free-port.js';
 
 const START_MS = 30_000;
 /** Of `utime` and `stime` in /proc: USER_HZ, which is 100 wherever Linux runs. */
@@ -84,12 +84,4 @@ export async function post(url, body, headers = {}) {
   });
   if (!answer.ok) throw new Error(`${url} answered ${answer.status}`);
   return answer.json();
-}
-
-export async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await new Promise((listening) => probe.once('listening', listening));
-  const { port } = probe.address();
-  await new Promise((closed) => probe.close(closed));
-  return port;
 }

@@ -19,7 +19,7 @@ import { findPlace } from '../dist/src/database/embedded-place.js';
 import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
 import { later, mayStart } from './cleanup.js';
 import { sleep } from './client.js';
-import { freePort } from './ports.js';
+import { freePort } from '../dist/src/database/free-port.js';
 
 const run = promisify(execFile);
 const START_TRIES = 20;

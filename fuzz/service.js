@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
+import { freePort } from '../dist/src/database/free-port.js';
 
 const START_MS = 30_000;
 const LAST_LINES = 20;
@@ -91,13 +91,4 @@ function residentMegabytes(pid) {
   } catch {
     return undefined;
   }
-}
-
-function freePort() {
-  return new Promise((resolve) => {
-    const probe = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
-  });
 }

@@ -1,10 +1,10 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { findPlace, type Place } from './embedded-place.js';
+import { freePort } from './free-port.js';
 
 const USER = 'platform_auth';
 
@@ -122,12 +122,4 @@ async function run(place: Place, program: string, flags: string[]): Promise<void
 
 function spawnOptions({ folder, user }: Place) {
   return { cwd: folder, env: { LC_ALL: 'C' }, ...user };
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await new Promise((listening) => probe.once('listening', listening));
-  const { port } = probe.address() as AddressInfo;
-  await new Promise((closed) => probe.close(closed));
-  return port;
 }

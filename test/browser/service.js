@@ -1,10 +1,10 @@
 // The built service, on a free port, in a folder of its own with a database of its own: a first run.
 import { spawn } from 'node:child_process';
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../dist/src/database/free-port.js';
 
 const START_MS = 60_000;
 const STOP_MS = 20_000;
@@ -76,12 +76,4 @@ async function isReady(url) {
 
 function adminKeyOf(folder) {
   return /^ADMIN_API_KEY=(.+)$/m.exec(readFileSync(join(folder, '.env'), 'utf8'))[1];
-}
-
-async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await new Promise((listening) => probe.once('listening', listening));
-  const { port } = probe.address();
-  await new Promise((closed) => probe.close(closed));
-  return port;
 }

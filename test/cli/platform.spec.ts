@@ -1,4 +1,5 @@
-import { freePort, ServiceProcess } from '../support/service-process.js';
+import { freePort } from '../../src/database/free-port.js';
+import { ServiceProcess } from '../support/service-process.js';
 import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 import { StandIn } from './stand-in.js';
 

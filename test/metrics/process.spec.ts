@@ -4,7 +4,8 @@ import { connect } from 'node:net';
 import { InvalidEnvironment, parseEnvironment } from '../../src/config/environment.js';
 import { eventually } from '../support/eventually.js';
 import { Scrape } from '../support/scrape.js';
-import { freePort, ServiceProcess } from '../support/service-process.js';
+import { freePort } from '../../src/database/free-port.js';
+import { ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 

@@ -1,9 +1,9 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
+import { freePort } from '../../src/database/free-port.js';
 import { eventually } from './eventually.js';
 
 const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
@@ -98,12 +98,3 @@ export async function endAll(): Promise<void> {
 }
 
 afterAll(endAll);
-
-export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
