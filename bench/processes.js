@@ -6,8 +6,8 @@ import { freePort } from '../dist/src/database/free-port.js';
 const START_MS = 30_000;
 /** Of `utime` and `stime` in /proc: USER_HZ, which is 100 wherever Linux runs. */
 const MICROSECONDS_PER_TICK = 10_000;
-/** As `npm start` runs the service. Everyone gets it, so that the code is compared and not the garbage collector's room. */
-const FLAGS = ['--max-semi-space-size=64'];
+/** As `npm start` runs the service. Everyone gets them, so that the code is compared and not the garbage collector. */
+const FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
 
 /** The processes of one run, each alone with its task. */
 export class Processes {
