@@ -42,14 +42,15 @@ export class ForwardingAppGuard implements CanActivate {
     private readonly environment: Environment,
   ) {}
 
-  async canActivate(context: ExecutionContext): Promise<boolean> {
-    const http = context.switchToHttp();
-    const request = http.getRequest<Request>();
-    if (this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request)) {
-      const response = http.getResponse<Response>();
-      const { caller } = (await this.doors.open('app', request)) as AppPrincipal;
-      (response.locals as RequestOutcome).forwardedBy = caller;
-    }
+  canActivate(context: ExecutionContext): boolean | Promise<boolean> {
+    const request = context.switchToHttp().getRequest<Request>();
+    const isNeeded = this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request);
+    return isNeeded ? this.letIn(request, context.switchToHttp().getResponse()) : true;
+  }
+
+  private async letIn(request: Request, response: Response): Promise<boolean> {
+    const { caller } = (await this.doors.open('app', request)) as AppPrincipal;
+    (response.locals as RequestOutcome).forwardedBy = caller;
     return true;
   }
 }

@@ -51,16 +51,25 @@ export class Doors {
   }
 
   /**
-   * @returns whom the door's strategy recognised
+   * Lets the door's strategy look at the request, as `passport.authenticate` would. That one puts function literals into
+   * properties, and with them requests were kept alive until the next full collection (docs/performance.md).
+   * @returns whom the strategy recognised
    * @throws {ProblemException} the door's 401; anything else that the strategy could not look up
    */
-  async open(door: Door, request: Request): Promise<Principal> {
-    const strategy = this.strategies.get(door);
-    if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
-    const principal = await authenticate(strategy, request);
-    if (principal) return principal;
-    if (door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '')) throw missingAccessToken();
-    throw refusal(door, 'not_accepted');
+  open(door: Door, request: Request): Promise<Principal> {
+    return new Promise((resolve, reject) => {
+      const refuse = (): void => reject(notAccepted(door, request));
+      const strategy = this.strategies.get(door);
+      if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
+      // The verdicts are written onto the strategy: each request needs one of its own, or the principal of one would be
+      // handed to another.
+      const ofThisRequest = Object.create(strategy) as Asked;
+      ofThisRequest.success = resolve;
+      ofThisRequest.fail = refuse;
+      ofThisRequest.pass = refuse;
+      ofThisRequest.error = reject;
+      ofThisRequest.authenticate(request, {});
+    });
   }
 }
 
@@ -73,23 +82,10 @@ interface Asked {
   authenticate(request: Request, options: object): void;
 }
 
-/**
- * Lets a strategy look at one request, as `passport.authenticate` would. That one puts function literals into
- * properties, and with them requests were kept alive until the next full collection (docs/performance.md).
- * @returns false when the strategy found no credential, or one that it does not accept
- */
-function authenticate(strategy: Strategy, request: Request): Promise<Principal | false> {
-  return new Promise((resolve, reject) => {
-    const refuse = (): void => resolve(false);
-    // The verdicts are written onto the strategy: each request needs one of its own, or the principal of one would be
-    // handed to another.
-    const ofThisRequest = Object.create(strategy) as Asked;
-    ofThisRequest.success = resolve;
-    ofThisRequest.fail = refuse;
-    ofThisRequest.pass = refuse;
-    ofThisRequest.error = reject;
-    ofThisRequest.authenticate(request, {});
-  });
+/** The strategy found no credential, or one that it does not accept. */
+function notAccepted(door: Door, request: Request): ProblemException {
+  const isWithoutToken = door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '');
+  return isWithoutToken ? missingAccessToken() : refusal(door, 'not_accepted');
 }
 
 /** RFC 6750 §3.1: without any token the challenge carries no error. */

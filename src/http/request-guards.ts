@@ -33,8 +33,8 @@ export function guardHead(request: Request, response: Response, next: NextFuncti
 /** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
 function setAnswerHeaders(request: Request, response: Response): void {
   // Nothing here is cached, so that nothing can be "not modified".
-  delete request.headers['if-none-match'];
-  delete request.headers['if-modified-since'];
+  if (request.headers['if-none-match'] !== undefined) delete request.headers['if-none-match'];
+  if (request.headers['if-modified-since'] !== undefined) delete request.headers['if-modified-since'];
   response.setHeader('X-Request-Id', requestIdOf(request));
   response.setHeader('X-Content-Type-Options', 'nosniff');
   response.setHeader('Cache-Control', 'no-store');
@@ -44,7 +44,9 @@ function setAnswerHeaders(request: Request, response: Response): void {
  * Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. A request of
  * HTTP/1.1 names exactly one host (RFC 9112 §3.2).
  */
-function refuseAmbiguousHeaders({ rawHeaders, httpVersion }: Request): void {
+function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request): void {
+  const isAnyRepeated = Object.keys(headers).length < rawHeaders.length / 2;
+  if (!isAnyRepeated && headers.host !== undefined) return;
   let seen = '';
   let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
