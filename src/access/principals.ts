@@ -1,4 +1,3 @@
-import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import type { Request } from 'express';
 
 /** Who came through a door (contract of the four doors). */
@@ -28,9 +27,13 @@ export interface AdminPrincipal {
 export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrincipal;
 export type Door = Principal['door'];
 
-/** The principal that the route's door let in. */
-export const CurrentPrincipal = createParamDecorator((_: unknown, context: ExecutionContext): Principal => {
-  const { user } = context.switchToHttp().getRequest<Request>();
-  if (!user) throw new Error('This route has no door');
-  return user as Principal;
-});
+/**
+ * Whom the route's door let in. A function and no parameter decorator: what those give goes through the validation
+ * pipe, of each request.
+ * @param doors the ones that the route declares
+ */
+export function principalOf<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {
+  const principal = user as Extract<Principal, { door: D }> | undefined;
+  if (!principal || !doors.includes(principal.door)) throw new Error('This route has another door');
+  return principal;
+}

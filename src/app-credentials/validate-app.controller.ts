@@ -1,7 +1,8 @@
-import { Body, Controller, HttpCode, Post } from '@nestjs/common';
+import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
 import { refusal } from '../access/doors.js';
-import { CurrentPrincipal, type AppPrincipal } from '../access/principals.js';
+import { principalOf } from '../access/principals.js';
 import { RequireApp } from '../access/require.js';
 import { ServiceNameField } from '../common/fields.js';
 
@@ -37,7 +38,8 @@ export class ValidateAppController {
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
-  validate(@CurrentPrincipal() app: AppPrincipal, @Body() { target }: ValidateAppRequest): ValidAppResponse {
+  validate(@Req() request: Request, @Body() { target }: ValidateAppRequest): ValidAppResponse {
+    const app = principalOf(request, 'app');
     if (target !== undefined && target !== app.target) {
       throw refusal('app', 'other_target', {
         app_id: app.appId,

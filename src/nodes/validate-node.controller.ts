@@ -1,6 +1,7 @@
-import { Controller, HttpCode, Post } from '@nestjs/common';
+import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
-import { CurrentPrincipal, type NodePrincipal } from '../access/principals.js';
+import type { Request } from 'express';
+import { principalOf } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 
 export class ValidNodeResponse {
@@ -25,7 +26,8 @@ export class ValidateNodeController {
     description: 'Forward the X-API-Key that a node sent. Send your own app credential too: then both must hold.',
   })
   @ApiOkResponse({ type: ValidNodeResponse })
-  validate(@CurrentPrincipal() node: NodePrincipal): ValidNodeResponse {
-    return { valid: true, node_id: node.nodeId, household_id: node.householdId };
+  validate(@Req() request: Request): ValidNodeResponse {
+    const { nodeId, householdId } = principalOf(request, 'node');
+    return { valid: true, node_id: nodeId, household_id: householdId };
   }
 }

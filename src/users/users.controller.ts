@@ -1,7 +1,8 @@
-import { Controller, Get, Param } from '@nestjs/common';
+import { Controller, Get, Param, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
-import { CurrentPrincipal, type Principal, type UserPrincipal } from '../access/principals.js';
+import { principalOf } from '../access/principals.js';
 import { RequireAnyOf, RequireUser } from '../access/require.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
@@ -18,8 +19,9 @@ export class UsersController {
   @ApiProblems(problems.notFound)
   @ApiOperation({ summary: 'The user who is logged in' })
   @ApiOkResponse({ type: UserResponse })
-  async me(@CurrentPrincipal() principal: UserPrincipal): Promise<UserResponse> {
-    return UserResponse.from(await this.users.find(principal.userId));
+  async me(@Req() request: Request): Promise<UserResponse> {
+    const { userId } = principalOf(request, 'user');
+    return UserResponse.from(await this.users.find(userId));
   }
 
   @Get(':id')
@@ -31,7 +33,8 @@ export class UsersController {
   })
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOkResponse({ type: UserResponse })
-  async one(@Param('id') id: string, @CurrentPrincipal() principal: Principal): Promise<UserResponse> {
+  async one(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
+    const principal = principalOf(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())
       throw new ProblemException(problems.notFound);
     return UserResponse.from(await this.users.find(id));
