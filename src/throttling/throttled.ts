@@ -2,14 +2,12 @@ import {
   applyDecorators,
   Injectable,
   mixin,
-  UseInterceptors,
-  type CallHandler,
+  UseGuards,
+  type CanActivate,
   type ExecutionContext,
-  type NestInterceptor,
   type Type,
 } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import type { Observable } from 'rxjs';
 import { ApiProblems } from '../access/api-problems.js';
 import { addressOf } from '../common/client-address.js';
 import { problems } from '../common/problems.js';
@@ -18,26 +16,24 @@ import { networkOf } from './network-of.js';
 import { rateLimitHeaders } from './too-many-requests.js';
 
 /**
- * Limits how often one address may call a route, whatever comes of it, and documents the 429. No guard: those are the
- * doors. It comes after them, and before the body is validated.
+ * Limits how often one address may call a route, whatever comes of it, and documents the 429. It comes before the body
+ * is validated.
  */
 export const Throttled = (route: ThrottledRoute) =>
-  applyDecorators(UseInterceptors(throttleOf(route)), ApiProblems(problems.tooManyRequests));
+  applyDecorators(UseGuards(throttleGuard(route)), ApiProblems(problems.tooManyRequests));
 
-function throttleOf(route: ThrottledRoute): Type<NestInterceptor> {
+function throttleGuard(route: ThrottledRoute): Type<CanActivate> {
   @Injectable()
-  class Throttle implements NestInterceptor {
+  class ThrottleGuard implements CanActivate {
     constructor(private readonly throttle: AddressThrottle) {}
 
-    async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
+    async canActivate(context: ExecutionContext): Promise<true> {
       const http = context.switchToHttp();
-      const { budget, remaining, forMs } = await this.throttle.spend(
-        route,
-        networkOf(addressOf(http.getRequest<Request>())),
-      );
+      const network = networkOf(addressOf(http.getRequest<Request>()));
+      const { budget, remaining, forMs } = await this.throttle.spend(route, network);
       http.getResponse<Response>().set(rateLimitHeaders(budget, remaining, forMs));
-      return next.handle();
+      return true;
     }
   }
-  return mixin(Throttle);
+  return mixin(ThrottleGuard);
 }
