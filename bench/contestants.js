@@ -19,6 +19,7 @@ export const NAMES = {
   http: 'bare node:http',
   nest: 'bare Nest + Express',
   stock: 'stock Nest + Express + passport-headerapikey + nestjs-pino',
+  stockFlags: "stock, with the service's flags of Node.js",
   node: 'validate-node',
   app: 'validate-app',
   nodeOff: 'validate-node, memory off',
@@ -66,7 +67,7 @@ export async function startService({ database, processes, profiles }, variables 
     REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
     ...variables,
   });
-  const service = await processes.serve('dist/src/main.js', [], environment, profiles);
+  const service = await processes.serve('dist/src/main.js', [], environment, { profiles });
   return { ...service, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
 }
 
@@ -81,15 +82,16 @@ export async function contestantsOf(place, isWanted) {
 }
 
 function servers(place, service, known) {
-  const baseline = (kind) => async (name) => {
+  const baseline = (kind, options) => async (name) => {
     const variables = () => ({ DATABASE_URL: place.database.url() });
-    const server = await place.processes.serve('bench/baselines.js', [kind], variables);
+    const server = await place.processes.serve('bench/baselines.js', [kind], variables, options);
     return overHttp({ name, ...server, method: 'POST', headers: { 'X-API-Key': known.nodeKey } });
   };
   return [
     [NAMES.http, baseline('http')],
     [NAMES.nest, baseline('nest')],
-    [NAMES.stock, baseline('stock')],
+    [NAMES.stock, baseline('stock', { flags: [] })],
+    [NAMES.stockFlags, baseline('stock')],
     [NAMES.node, (name) => overHttp({ name, pid: service.pid, ...validateNode(service, known) })],
     [NAMES.app, (name) => overHttp({ name, pid: service.pid, ...validateApp(service, known) })],
     [

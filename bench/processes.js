@@ -6,7 +6,7 @@ import { freePort } from '../dist/src/database/free-port.js';
 const START_MS = 30_000;
 /** Of `utime` and `stime` in /proc: USER_HZ, which is 100 wherever Linux runs. */
 const MICROSECONDS_PER_TICK = 10_000;
-/** As `npm start` runs the service. Everyone gets them, so that the code is compared and not the garbage collector. */
+/** As `npm start` runs the service. Who else gets them is compared by its code, not by its garbage collector. */
 const FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
 
 /** The processes of one run, each alone with its task. */
@@ -17,12 +17,13 @@ export class Processes {
   /**
    * @param variables the environment, given the port
    * @param profiles folder for its CPU profile, if one is wanted
+   * @param flags of Node.js
    * @returns {Promise<{ url: string, pid: number }>} once it answers
    */
-  async serve(script, words = [], variables = () => ({}), profiles = undefined) {
+  async serve(script, words = [], variables = () => ({}), { profiles, flags = FLAGS } = {}) {
     const port = await freePort();
     const profiling = profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profiles}`];
-    const child = spawn(process.execPath, [...FLAGS, ...profiling, script, ...words, String(port)], {
+    const child = spawn(process.execPath, [...flags, ...profiling, script, ...words, String(port)], {
       env: { PATH: process.env.PATH, ...variables(port) },
       // The log goes into a pipe that is read, as it would be in production.
       stdio: ['ignore', 'pipe', 'inherit'],

@@ -58,13 +58,14 @@ export class Doors {
    */
   open(door: Door, request: Request): Promise<Principal> {
     return new Promise((resolve, reject) => {
-      const refuse = (): void => reject(notAccepted(door, request));
       const strategy = this.strategies.get(door);
       if (!strategy) throw new Error(`No strategy is installed for the ${door} door`);
+      const refuse = (): void => reject(notAccepted(door, request));
+      const letIn = (principal?: Principal): void => (principal ? resolve(principal) : refuse());
       // The verdicts are written onto the strategy: each request needs one of its own, or the principal of one would be
       // handed to another.
       const ofThisRequest = Object.create(strategy) as Asked;
-      ofThisRequest.success = resolve;
+      ofThisRequest.success = letIn;
       ofThisRequest.fail = refuse;
       ofThisRequest.pass = refuse;
       ofThisRequest.error = reject;
@@ -75,7 +76,7 @@ export class Doors {
 
 /** A strategy for one request, with the actions by which each says what it found (the package passport-strategy). */
 interface Asked {
-  success: (principal: Principal) => void;
+  success: (principal?: Principal) => void;
   fail: () => void;
   pass: () => void;
   error: (error: Error) => void;

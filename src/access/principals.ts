@@ -28,12 +28,12 @@ export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrin
 export type Door = Principal['door'];
 
 /**
- * Whom the route's door let in. A function and no parameter decorator: what those give goes through the validation
- * pipe, of each request.
+ * Whom the route's door let in. Not a parameter decorator: Nest sends what those return through the validation pipe at
+ * each request.
  * @param doors the ones that the route declares
  */
 export function principalOf<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {
   const principal = user as Extract<Principal, { door: D }> | undefined;
-  if (!principal || !doors.includes(principal.door)) throw new Error('This route has another door');
+  if (!principal || !doors.includes(principal.door)) throw new Error('None of these doors let the request in');
   return principal;
 }

@@ -8,10 +8,10 @@ const ADDRESS = Symbol('address');
  * address counts for nothing, and the peer's own address stands in.
  */
 export function addressOf(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
-  return (request[ADDRESS] ??= forwardedAddress(request.ip ?? '') ?? request.socket.remoteAddress);
+  return (request[ADDRESS] ??= bareAddress(request.ip ?? '') ?? request.socket.remoteAddress);
 }
 
-function forwardedAddress(ip: string): string | undefined {
+function bareAddress(ip: string): string | undefined {
   const bare = /^\[(.+)\](?::\d+)?$/.exec(ip)?.[1] ?? /^([\d.]+):\d+$/.exec(ip)?.[1] ?? ip;
   return isIP(bare) === 0 ? undefined : bare;
 }

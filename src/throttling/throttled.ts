@@ -16,8 +16,8 @@ import { networkOf } from './network-of.js';
 import { rateLimitHeaders } from './too-many-requests.js';
 
 /**
- * Limits how often one address may call a route, whatever comes of it, and documents the 429. It comes before the body
- * is validated.
+ * For open routes: limits how often one address may call, whatever comes of it, and documents the 429. It comes before
+ * the body is validated.
  */
 export const Throttled = (route: ThrottledRoute) =>
   applyDecorators(UseGuards(throttleGuard(route)), ApiProblems(problems.tooManyRequests));

@@ -94,6 +94,22 @@ describe('HTTP hygiene', () => {
       },
     );
 
+    it.each([
+      ['headers that are dropped', ['If-None-Match: *', 'If-Modified-Since: 0']],
+      ['a header that is no field of an object', ['__proto__: a', 'constructor: b']],
+      ['headers that may come twice', ['Set-Cookie: a=b', 'Set-Cookie: c=d', 'Cookie: e=f', 'Cookie: g=h']],
+    ])('refuses a credential that comes twice beside %s', async (_name, others) => {
+      for (const headers of [
+        ['X-API-Key: a', ...others, 'x-api-key: b'],
+        [...others, 'X-API-Key: a', 'x-api-key: b'],
+      ]) {
+        const answer = await rawRequest(headers);
+        expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+        expect(answer).toContain(problems.duplicateHeader.code);
+      }
+      expect(await rawRequest([...others, 'X-API-Key: a'])).toMatch(/^HTTP\/1\.1 401 /);
+    });
+
     it('refuses bytes that are no text with a verdict, not a failure', async () => {
       expect(await rawRequest(['X-API-Key: \xff\xfe:\xc3\xa9'])).toMatch(/^HTTP\/1\.1 401 /);
       expect(await rawRequest(['X-API-Key:'])).toMatch(/^HTTP\/1\.1 401 /);

@@ -59,6 +59,16 @@ describe('registrations and refreshes', () => {
     expect(headers.ratelimit).toMatch(new RegExp(`^"registration";r=${LIMIT - 1};t=3(600|59\\d)$`));
   });
 
+  it('are counted before their body is looked at', async () => {
+    const invalid = () => one.post('/api/v0/auth/register', {}).set('X-Forwarded-For', '192.0.2.1');
+    for (let left = LIMIT - 1; left >= 0; left -= 1) {
+      const answer = await invalid();
+      expectProblem(answer, problems.validationFailed);
+      expect(answer.headers.ratelimit).toContain(`;r=${left};`);
+    }
+    expectThrottled(await invalid());
+  });
+
   it('leave a refused refresh token as good as it was', async () => {
     const alice = await register(one, '192.0.2.1', 'alice@example.org').expect(201);
     expect(alice.body).toMatchObject({ email: 'alice@example.org' });

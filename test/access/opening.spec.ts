@@ -1,4 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import type { Request } from 'express';
+import { Strategy } from 'passport';
+import { Doors } from '../../src/access/doors.js';
+import { problems } from '../../src/common/problems.js';
 import { TestApp } from '../support/test-app.js';
 
 describe('a door that many knock at together', () => {
@@ -35,5 +39,35 @@ describe('a door that many knock at together', () => {
         }),
       ]);
     }
+  });
+});
+
+describe('a door whose strategy lets nobody in', () => {
+  /** What a strategy may say of a request (the package passport-strategy). */
+  type Verdict = 'success' | 'fail' | 'pass';
+
+  class Nobody extends Strategy {
+    declare success: () => void;
+    declare fail: () => void;
+    declare pass: () => void;
+
+    constructor(private readonly verdict: Verdict) {
+      super();
+    }
+
+    override authenticate(): void {
+      this[this.verdict]();
+    }
+  }
+
+  it.each<Verdict>(['success', 'fail', 'pass'])('stays closed when all it says is %s', async (verdict) => {
+    const doors = new Doors();
+    doors.install('node', new Nobody(verdict));
+    const opened = doors.open('node', { headers: {} } as Request);
+    await expect(opened).rejects.toMatchObject({ problem: problems.invalidNodeCredentials });
+  });
+
+  it('cannot be asked without a strategy', async () => {
+    await expect(new Doors().open('node', { headers: {} } as Request)).rejects.toThrow('No strategy');
   });
 });

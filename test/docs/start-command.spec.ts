@@ -1,0 +1,20 @@
+import { readFileSync } from 'node:fs';
+
+const text = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+
+const { scripts } = JSON.parse(text('package.json')) as { scripts: Record<'start' | 'start:prod', string> };
+const FLAGS = scripts.start.match(/--\S+/g) ?? [];
+
+describe('the flags of Node.js with which the service is started', () => {
+  it('are some', () => {
+    expect(FLAGS.length).toBeGreaterThan(0);
+  });
+
+  it.each(['Dockerfile', 'README.md', 'docs/platform.md', 'bench/processes.js'])('are the same in %s', (path) => {
+    for (const flag of FLAGS) expect(text(path)).toContain(flag);
+  });
+
+  it('are the same in production', () => {
+    expect(scripts['start:prod'].match(/--\S+/g)).toEqual(FLAGS);
+  });
+});
