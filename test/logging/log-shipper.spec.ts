@@ -201,6 +201,8 @@ describe('a logging service that validates each delivery through this service', 
       variables: {
         LOG_LEVEL: 'info',
         LOG_VALIDATIONS: 'true',
+        // On a machine that halts for a moment, the lease's feed would have something of its own to say.
+        REVOCATION_LEASE_MS: '0',
         LOGGING_SERVICE_URL: standIn.url,
         LOGGING_APP_ID: own.appId,
         LOGGING_APP_KEY: own.appKey,
