@@ -30,7 +30,7 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
     read: statement(
       'read',
       `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
-       FROM ${name} WHERE id = $1`,
+       FROM ${name} WHERE id = ANY ($1::uuid[])`,
     ),
     endOverlap: statement(
       'end_overlap',

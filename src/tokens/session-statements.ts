@@ -43,10 +43,11 @@ export const END_SESSION = audited({
 export const END_ALL_SESSIONS =
   'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE user_id = $1 AND ended_at IS NULL';
 
-export const IS_LIVE = {
-  name: 'sessions_is_live',
-  text: `SELECT 1 FROM sessions JOIN users ON users.id = user_id
-         WHERE sessions.id = $1 AND user_id = $2 AND ended_at IS NULL AND absolute_expires_at > $3 AND is_active`,
+/** Of sessions, those that go on and whose user is active. */
+export const READ_LIVE = {
+  name: 'sessions_read_live',
+  text: `SELECT sessions.id, user_id FROM sessions JOIN users ON users.id = user_id
+         WHERE sessions.id = ANY ($1::uuid[]) AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
 };
 
 /** `$1`: dead before; `$2`: at most so many. */

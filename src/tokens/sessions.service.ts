@@ -9,6 +9,7 @@ import { pageOf, type Page, type PageRequest } from '../common/page.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
+import { RowsById } from '../database/rows-by-id.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session } from './session.entity.js';
@@ -34,6 +35,10 @@ export type RefreshOutcome =
 /** Sessions and the rotation of their refresh tokens (RFC 9700 §4.14.2). */
 @Injectable()
 export class SessionsService {
+  private readonly live = new RowsById<LiveSession>((ids) =>
+    this.database.rows(sql.READ_LIVE, [ids, this.clock.now()]),
+  );
+
   constructor(
     @InjectRepository(Session) private readonly sessions: Repository<Session>,
     private readonly database: Database,
@@ -132,7 +137,7 @@ export class SessionsService {
 
   /** Whether a session goes on and its user is active. */
   async isLive(sessionId: string, userId: string): Promise<boolean> {
-    return (await this.database.row(sql.IS_LIVE, [sessionId, userId, this.clock.now()])) !== undefined;
+    return (await this.live.find(sessionId))?.user_id === userId;
   }
 
   async list(userId: string, page: PageRequest): Promise<Page<Session>> {
@@ -169,6 +174,11 @@ export class SessionsService {
     await this.end(reused, 'reuse', actor);
     return { outcome: 'reused', ...reused };
   }
+}
+
+interface LiveSession {
+  readonly id: string;
+  readonly user_id: string;
 }
 
 type LogoutRow = Pick<ReplayRow, 'user_id' | 'token_digest' | 'generation'>;

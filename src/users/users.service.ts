@@ -11,13 +11,14 @@ import { problems } from '../common/problems.js';
 import { PasswordHasher } from '../crypto/password-hasher.js';
 import { violatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
+import { RowsById } from '../database/rows-by-id.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 
 const READ = {
   name: 'users_read',
   text: `SELECT id, email, is_active AS "isActive", created_at AS "createdAt", updated_at AS "updatedAt"
-         FROM users WHERE id = $1`,
+         FROM users WHERE id = ANY ($1::uuid[])`,
 };
 const READ_BY_EMAIL = {
   name: 'users_read_by_email',
@@ -34,6 +35,8 @@ export type PasswordVerdict =
 /** Accounts and their passwords. Sessions are not its business. */
 @Injectable()
 export class UsersService {
+  private readonly accounts = new RowsById<Account>((ids) => this.database.rows(READ, [ids]));
+
   constructor(
     @InjectRepository(User) private readonly users: Repository<User>,
     private readonly database: Database,
@@ -95,7 +98,7 @@ export class UsersService {
 
   /** @throws {ProblemException} not_found, also for an id that is no UUID */
   async find(id: string): Promise<Account> {
-    const user = isId(id) ? await this.database.row<Account>(READ, [id]) : undefined;
+    const user = await this.accounts.find(id);
     if (!user) throw new ProblemException(problems.notFound);
     return user;
   }

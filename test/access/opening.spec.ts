@@ -5,11 +5,14 @@ import { Doors } from '../../src/access/doors.js';
 import { problems } from '../../src/common/problems.js';
 import { TestApp } from '../support/test-app.js';
 
-describe('a door that many knock at together', () => {
+describe.each([
+  ['memory', {}],
+  ['the database', { REVOCATION_LEASE_MS: '0' }],
+])('a door that many knock at together, answered from %s', (_from, variables) => {
   let app: TestApp;
 
   beforeAll(async () => {
-    app = await TestApp.start();
+    app = await TestApp.start({ variables });
   });
 
   afterAll(async () => {
@@ -20,8 +23,14 @@ describe('a door that many knock at together', () => {
     const nodes = await Promise.all(Array.from({ length: 20 }, () => app.node()));
     const services = await Promise.all(Array.from({ length: 20 }, () => app.service(randomUUID())));
     const users = await Promise.all(Array.from({ length: 20 }, async () => (await app.user()).logsIn()));
+    const revoked = await app.node();
+    await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
+    const loggedOut = await (await app.user()).logsIn();
+    await app.logout(loggedOut.refresh_token).expect(204);
     for (let round = 0; round < 10; round++) {
       await Promise.all([
+        app.validateNode(revoked.header).expect(401),
+        app.me(loggedOut.access_token).expect(401),
         ...nodes.map(async ({ header, nodeId }) => {
           expect((await app.validateNode(header)).body).toMatchObject({ valid: true, node_id: nodeId });
         }),

@@ -1,0 +1,32 @@
+import DataLoader from 'dataloader';
+import { isId } from '../common/ids.js';
+
+/** Of one statement. More ids than these are read by several, side by side. */
+const MOST_IDS = 100;
+
+/**
+ * Reads rows by their primary key. Requests that ask in the same round of the event loop share one statement, sent
+ * after the last of them has asked. Nothing is kept: whoever asks later is told what holds then.
+ */
+export class RowsById<Row extends { readonly id: string }> {
+  private readonly loader: DataLoader<string, Row | undefined>;
+
+  /** @param read rows in any order, without those that are not there; when it fails, all who shared it fail with it */
+  constructor(read: (ids: readonly string[]) => Promise<Row[]>) {
+    this.loader = new DataLoader(async (ids) => inOrder(ids, await read(ids)), {
+      cache: false,
+      batchScheduleFn: setImmediate,
+      maxBatchSize: MOST_IDS,
+    });
+  }
+
+  /** @returns undefined when there is no such row, also for an id that is no UUID */
+  async find(id: string): Promise<Row | undefined> {
+    return isId(id) ? this.loader.load(id.toLowerCase()) : undefined;
+  }
+}
+
+function inOrder<Row extends { readonly id: string }>(ids: readonly string[], rows: Row[]): (Row | undefined)[] {
+  const known = new Map(rows.map((row) => [row.id, row]));
+  return ids.map((id) => known.get(id));
+}
