@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,8 +9,6 @@ import { freePort } from '../dist/src/database/free-port.js';
 import { post, Processes } from './processes.js';
 import { CONNECTIONS } from './shared.js';
 
-/** Several, as life has it: each account is within its limits. */
-const ACCOUNTS = 16;
 const PASSWORD = 'a perfectly fine passphrase';
 const JSON_BODY = { 'Content-Type': 'application/json' };
 export const SECRETS = { SECRET_KEY: randomBytes(32).toString('hex'), ADMIN_API_KEY: randomBytes(32).toString('hex') };
@@ -85,20 +83,20 @@ function servers(place, service, known) {
   const baseline = (kind, options) => async (name) => {
     const variables = () => ({ DATABASE_URL: place.database.url() });
     const server = await place.processes.serve('bench/baselines.js', [kind], variables, options);
-    return overHttp({ name, ...server, method: 'POST', headers: { 'X-API-Key': known.nodeKey } });
+    return overHttp({ name, ...server, requestsOf: (i) => [{ ...nodeRequest(known, i), path: '/' }] });
   };
   return [
     [NAMES.http, baseline('http')],
     [NAMES.nest, baseline('nest')],
     [NAMES.stock, baseline('stock', { flags: [] })],
     [NAMES.stockFlags, baseline('stock')],
-    [NAMES.node, (name) => overHttp({ name, pid: service.pid, ...validateNode(service, known) })],
-    [NAMES.app, (name) => overHttp({ name, pid: service.pid, ...validateApp(service, known) })],
+    [NAMES.node, (name) => overHttp({ name, ...service, requestsOf: (i) => [nodeRequest(known, i)] })],
+    [NAMES.app, (name) => overHttp({ name, ...service, requestsOf: (i) => [appRequest(known, i)] })],
     [
       NAMES.nodeOff,
       async (name) => {
         const off = await startService(place, { REVOCATION_LEASE_MS: '0' });
-        return overHttp({ name, pid: off.pid, ...validateNode(off, known) });
+        return overHttp({ name, ...off, requestsOf: (i) => [nodeRequest(known, i)] });
       },
     ],
     [NAMES.pgHttp, baseline('pg')],
@@ -106,20 +104,19 @@ function servers(place, service, known) {
 }
 
 function routes(place, service, known) {
-  const { pid, url } = service;
   const task = { databaseUrl: place.database.url(), ...known };
   const alone = (kind) => async (name) => ({ name, load: await place.processes.work(kind, task) });
   const connections = 2 * availableParallelism();
   return [
     [NAMES.pg, alone('pg')],
-    [NAMES.users, (name) => overHttp({ name, pid, ...readUser(service, known) })],
+    [NAMES.users, (name) => overHttp({ name, ...service, requestsOf: (i) => [userRequest(known, i)] })],
     [NAMES.usersAlone, alone('users')],
     [NAMES.refresh, (name) => refreshing(name, service, known)],
     [NAMES.refreshAlone, alone('refresh')],
     [
       NAMES.login,
       (name) => {
-        const logins = known.people.map((person) => ({ ...logIn(service, person) }));
+        const logins = known.people.map((person) => logIn(service, person));
         return loginFlood({ name, ...service, logins, connections, validation: validateNode(service, known) });
       },
     ],
@@ -134,35 +131,54 @@ function routes(place, service, known) {
         return { name, load: await place.processes.work('bcrypt', bcrypt) };
       },
     ],
-    [NAMES.live, (name) => overHttp({ name, pid, url: `${url}/health/live` })],
+    [NAMES.live, (name) => overHttp({ name, ...service, requestsOf: () => [{ path: '/health/live' }] })],
   ];
 }
 
-/** A node, an app and people who log in, through the service's own doors. */
+/** A node, an app and a person who is logged in for each connection, through the service's own doors. */
 export async function populate(url) {
   const admin = { 'X-Admin-Key': SECRETS.ADMIN_API_KEY };
-  const household = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
-  const node = await post(`${url}/api/v0/admin/nodes`, household, admin);
-  const app = await post(`${url}/api/v0/admin/app-credentials`, { caller: 'ocr', target: 'auth' }, admin);
-  const people = Array.from({ length: ACCOUNTS }, (_, i) => ({ email: `bench${i}@example.org`, password: PASSWORD }));
-  const users = await Promise.all(people.map((person) => post(`${url}/api/v0/auth/register`, person)));
-  const { access_token: token } = await post(`${url}/api/v0/auth/login`, people[0]);
-  const { sid: sessionId } = JSON.parse(Buffer.from(token.split('.')[1], 'base64url').toString());
-  const nodeKey = `${node.node_id}:${node.api_key}`;
-  return { nodeId: node.node_id, nodeKey, app, people, userId: users[0].id, sessionId, token };
+  const forEachConnection = (make) => Promise.all(Array.from({ length: CONNECTIONS }, (_, i) => make(i)));
+  const nodes = await forEachConnection((i) => {
+    const node = { household_id: randomUUID(), room: 'hall', name: `lamp ${i}` };
+    return post(`${url}/api/v0/admin/nodes`, node, admin);
+  });
+  const apps = await forEachConnection((i) => {
+    return post(`${url}/api/v0/admin/app-credentials`, { caller: `caller-${i}`, target: 'auth' }, admin);
+  });
+  const people = Array.from({ length: CONNECTIONS }, (_, i) => ({
+    email: `bench${i}@example.org`,
+    password: PASSWORD,
+  }));
+  const users = await forEachConnection((i) => post(`${url}/api/v0/auth/register`, people[i]));
+  const logins = await forEachConnection((i) => post(`${url}/api/v0/auth/login`, people[i]));
+  const bearers = logins.map(({ access_token: token }, i) => {
+    const { sid: sessionId } = JSON.parse(Buffer.from(token.split('.')[1], 'base64url').toString());
+    return { userId: users[i].id, sessionId, token };
+  });
+  return { nodes, apps, people, bearers };
 }
 
-export function validateNode({ url }, { nodeKey }) {
-  return { url: `${url}/internal/validate-node`, method: 'POST', headers: { 'X-API-Key': nodeKey } };
+function nodeRequest({ nodes }, i) {
+  const { node_id: id, api_key: key } = nodes[i];
+  return { method: 'POST', path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } };
 }
 
-export function validateApp({ url }, { app }) {
-  const headers = { 'X-Platform-App-Id': app.app_id, 'X-Platform-App-Key': app.app_key };
-  return { url: `${url}/internal/validate-app`, method: 'POST', headers };
+function appRequest({ apps }, i) {
+  const { app_id: id, app_key: key } = apps[i];
+  const headers = { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key };
+  return { method: 'POST', path: '/internal/validate-app', headers };
 }
 
-export function readUser({ url }, { userId, token }) {
-  return { url: `${url}/api/v0/users/${userId}`, headers: { Authorization: `Bearer ${token}` } };
+function userRequest({ bearers }, i) {
+  const { userId, token } = bearers[i];
+  return { method: 'GET', path: `/api/v0/users/${userId}`, headers: { Authorization: `Bearer ${token}` } };
+}
+
+/** One node's, with the address that it goes to. */
+export function validateNode({ url }, known) {
+  const { path, ...rest } = nodeRequest(known, 0);
+  return { url: url + path, ...rest };
 }
 
 export function logIn({ url }, person) {
@@ -181,9 +197,7 @@ export function refreshing(name, { url, pid }, { people }) {
     headers: JSON_BODY,
     // The last answers of a measurement are lost, and with them, after the grace, their sessions.
     prepare: async () => {
-      const logins = Array.from({ length: CONNECTIONS }, (_, i) =>
-        post(`${url}/api/v0/auth/login`, people[i % people.length]),
-      );
+      const logins = Array.from({ length: CONNECTIONS }, (_, i) => post(`${url}/api/v0/auth/login`, people[i]));
       bodies = (await Promise.all(logins)).map(bodyOf);
     },
     setupClient: (client) => {

@@ -11,12 +11,17 @@ const STREAM = { callers: 16, restMs: 20 };
 /** How often prom-client looks at the event loop. What it shows is the time between two looks. */
 const LOOK_MS = 10;
 
-/** As many requests as can be answered. */
-export function overHttp({ name, url, pid, prepare, connections = CONNECTIONS, ...rest }) {
+/**
+ * As many requests as can be answered.
+ * @param requestsOf what the connection with a number sends, in turn
+ */
+export function overHttp({ name, url, pid, prepare, requestsOf, connections = CONNECTIONS, ...rest }) {
   const load = async (duration) => {
     await prepare?.();
+    let connection = 0;
+    const setupClient = requestsOf && ((client) => client.setRequests(requestsOf(connection++)));
     const before = cpuOf(pid);
-    const result = await autocannon({ url, connections, duration, ...rest });
+    const result = await autocannon({ url, connections, duration, ...(setupClient && { setupClient }), ...rest });
     const cpu = (cpuOf(pid) - before) / result['2xx'];
     const bad = result.non2xx + result.errors + result.timeouts;
     if (bad > 0) throw new Error(`${name}: ${bad} answers were not what was measured`);

@@ -1,10 +1,11 @@
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { IS_LIVE, PURGE_SESSIONS, ROTATE } from '../dist/src/tokens/session-statements.js';
+import { keyStatements } from '../dist/src/credentials/key-statements.js';
+import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../dist/src/tokens/session-statements.js';
 import { logIn, populate, refreshing, SECRETS, startService } from './contestants.js';
 import { overHttp } from './loads.js';
 import { measure } from './measure.js';
-import { CONNECTIONS, READ_APP, READ_NODE, READ_USER } from './shared.js';
+import { CONNECTIONS, READ_USER } from './shared.js';
 
 const SIZES = { few: 1_000, many: 1_000_000 };
 const MOST = 1.2;
@@ -64,10 +65,8 @@ async function routesAt(place, size, rows) {
   const off = await startService(place, { ...variables, REVOCATION_LEASE_MS: '0' }, size);
   const many = (name, { url, pid }, requestOf) => {
     const requests = chosen(rows).map(requestOf);
-    const slice = (index) => requests.filter((_, i) => i % CONNECTIONS === index % CONNECTIONS);
-    let connection = 0;
-    const setupClient = (client) => client.setRequests(slice(connection++));
-    return overHttp({ name: `${size}: ${name}`, url, pid, setupClient });
+    const requestsOf = (connection) => requests.filter((_, i) => i % CONNECTIONS === connection);
+    return overHttp({ name: `${size}: ${name}`, url, pid, requestsOf });
   };
   const logins = logIn(service, known.people[0]);
   return [
@@ -118,10 +117,12 @@ function userRequest(i) {
 const ID = `'01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11'::uuid`;
 const filled = ({ text }, ...values) =>
   values.reduce((sql, value, index) => sql.replaceAll(`$${index + 1}`, () => value), text);
+const IDS = `ARRAY[${ID}]`;
+const readOf = (name) => keyStatements({ name, identityColumns: ['id'] }).read;
 const PLANS = [
-  ['validate-node', filled(READ_NODE, ID)],
-  ['validate-app', filled(READ_APP, ID)],
-  ['bearer', filled(IS_LIVE, ID, ID, 'now()')],
+  ['validate-node', filled(readOf('nodes'), IDS)],
+  ['validate-app', filled(readOf('app_credentials'), IDS)],
+  ['bearer', filled(READ_LIVE, IDS, 'now()')],
   ['user', filled(READ_USER, ID)],
   ['refresh', filled(ROTATE, ID, `'\\x00'::bytea`, `'\\x00'::bytea`, 'now()', 'now()')],
   ['login', `SELECT id, email, password_hash, is_active FROM users WHERE email = 'u500000@example.org'`],

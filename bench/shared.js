@@ -1,26 +1,21 @@
-import { keyStatements } from '../dist/src/credentials/key-statements.js';
-
 export const CONNECTIONS = 64;
 /** DATABASE_POOL_SIZE, as shipped. */
 export const POOL_SIZE = 10;
 
-export const READ_NODE = keyStatements({
-  name: 'nodes',
-  door: 'node',
-  auditedAs: 'admin.node',
-  identityColumns: ['household_id'],
-  keyPrefix: '',
-}).read;
-export const READ_APP = keyStatements({
-  name: 'app_credentials',
-  door: 'app',
-  auditedAs: 'admin.app_credential',
-  identityColumns: ['caller', 'target'],
-  keyPrefix: '',
-}).read;
+/** What one request needs, for itself alone. The service reads for all that wait with one statement. */
+export const READ_NODE = {
+  name: 'bench_nodes_read',
+  text: `SELECT id, household_id, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+         FROM nodes WHERE id = $1`,
+};
 export const READ_USER = {
   name: 'bench_users_read',
   text: 'SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = $1',
+};
+export const IS_LIVE = {
+  name: 'bench_sessions_is_live',
+  text: `SELECT 1 FROM sessions JOIN users ON users.id = user_id
+         WHERE sessions.id = $1 AND user_id = $2 AND ended_at IS NULL AND absolute_expires_at > $3 AND is_active`,
 };
 /** What rate-limiter-flexible sends to count one call. */
 export const SPEND = {

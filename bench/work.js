@@ -3,8 +3,8 @@
 import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import pg from 'pg';
-import { IS_LIVE, ROTATE } from '../dist/src/tokens/session-statements.js';
-import { CONNECTIONS, POOL_SIZE, percentile, READ_NODE, READ_USER, SPEND } from './shared.js';
+import { ROTATE } from '../dist/src/tokens/session-statements.js';
+import { CONNECTIONS, IS_LIVE, POOL_SIZE, percentile, READ_NODE, READ_USER, SPEND } from './shared.js';
 
 const key = createSecretKey(randomBytes(32));
 const mac = (text) => createHmac('sha256', key).update(text).digest();
@@ -13,26 +13,29 @@ const DAY_MS = 86_400_000;
 
 const kinds = {
   /** The read of validate-node, through the pool alone. */
-  pg: async ({ databaseUrl, nodeId }) => {
+  pg: async ({ databaseUrl, nodes }) => {
     const pool = new pg.Pool({ connectionString: databaseUrl, max: POOL_SIZE });
-    return fromMany(async () => (await pool.query({ ...READ_NODE, values: [nodeId] })).rows[0]);
+    return fromMany(async (connection) => {
+      return (await pool.query({ ...READ_NODE, values: [nodes[connection].node_id] })).rows[0];
+    });
   },
 
   /** A bearer's signature, its session, the user. */
-  users: async ({ databaseUrl, userId, sessionId, token }) => {
+  users: async ({ databaseUrl, bearers }) => {
     const pool = new pg.Pool({ connectionString: databaseUrl, max: POOL_SIZE });
-    const signature = mac(token);
-    return fromMany(async () => {
-      timingSafeEqual(signature, mac(token));
+    const signatures = bearers.map(({ token }) => mac(token));
+    return fromMany(async (connection) => {
+      const { userId, sessionId, token } = bearers[connection];
+      timingSafeEqual(signatures[connection], mac(token));
       await pool.query({ ...IS_LIVE, values: [sessionId, userId, new Date()] });
       return (await pool.query({ ...READ_USER, values: [userId] })).rows[0];
     });
   },
 
   /** A count, the rotation with both digests and the next token's HMAC, the access token's signature. */
-  refresh: async ({ databaseUrl, userId, token }) => {
+  refresh: async ({ databaseUrl, bearers }) => {
     const pool = new pg.Pool({ connectionString: databaseUrl, max: POOL_SIZE });
-    const sessions = await Promise.all(Array.from({ length: CONNECTIONS }, () => newSession(pool, userId)));
+    const sessions = await Promise.all(bearers.map(({ userId }) => newSession(pool, userId)));
     return fromMany(async (connection) => {
       const now = new Date();
       const expire = now.getTime() + 3_600_000;
@@ -43,7 +46,7 @@ const kinds = {
       const values = [session.id, digest(session.token), digest(next), now, expiresAt];
       const { rows } = await pool.query({ ...ROTATE, values });
       session.token = next;
-      mac(token).toString('base64url');
+      mac(bearers[connection].token).toString('base64url');
       return rows[0];
     });
   },
