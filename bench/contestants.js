@@ -138,20 +138,19 @@ function routes(place, service, known) {
 /** A node, an app and a person who is logged in for each connection, through the service's own doors. */
 export async function populate(url) {
   const admin = { 'X-Admin-Key': SECRETS.ADMIN_API_KEY };
-  const forEachConnection = (make) => Promise.all(Array.from({ length: CONNECTIONS }, (_, i) => make(i)));
-  const nodes = await forEachConnection((i) => {
-    const node = { household_id: randomUUID(), room: 'hall', name: `lamp ${i}` };
-    return post(`${url}/api/v0/admin/nodes`, node, admin);
-  });
-  const apps = await forEachConnection((i) => {
-    return post(`${url}/api/v0/admin/app-credentials`, { caller: `caller-${i}`, target: 'auth' }, admin);
-  });
+  const ofEach = (make) => Promise.all(Array.from({ length: CONNECTIONS }, (_, i) => make(i)));
+  const nodes = await ofEach((i) =>
+    post(`${url}/api/v0/admin/nodes`, { household_id: randomUUID(), room: 'hall', name: `lamp ${i}` }, admin),
+  );
+  const apps = await ofEach((i) =>
+    post(`${url}/api/v0/admin/app-credentials`, { caller: `caller-${i}`, target: 'auth' }, admin),
+  );
   const people = Array.from({ length: CONNECTIONS }, (_, i) => ({
     email: `bench${i}@example.org`,
     password: PASSWORD,
   }));
-  const users = await forEachConnection((i) => post(`${url}/api/v0/auth/register`, people[i]));
-  const logins = await forEachConnection((i) => post(`${url}/api/v0/auth/login`, people[i]));
+  const users = await Promise.all(people.map((person) => post(`${url}/api/v0/auth/register`, person)));
+  const logins = await Promise.all(people.map((person) => post(`${url}/api/v0/auth/login`, person)));
   const bearers = logins.map(({ access_token: token }, i) => {
     const { sid: sessionId } = JSON.parse(Buffer.from(token.split('.')[1], 'base64url').toString());
     return { userId: users[i].id, sessionId, token };
@@ -197,8 +196,7 @@ export function refreshing(name, { url, pid }, { people }) {
     headers: JSON_BODY,
     // The last answers of a measurement are lost, and with them, after the grace, their sessions.
     prepare: async () => {
-      const logins = Array.from({ length: CONNECTIONS }, (_, i) => post(`${url}/api/v0/auth/login`, people[i]));
-      bodies = (await Promise.all(logins)).map(bodyOf);
+      bodies = (await Promise.all(people.map((person) => post(`${url}/api/v0/auth/login`, person)))).map(bodyOf);
     },
     setupClient: (client) => {
       client.setBody(bodies.pop());

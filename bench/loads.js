@@ -13,15 +13,16 @@ const LOOK_MS = 10;
 
 /**
  * As many requests as can be answered.
- * @param requestsOf what the connection with a number sends, in turn
+ * @param requestsOf given a connection's number, the requests that it sends in turn
+ * @param setupClient instead of it, where a request depends on the answer before
  */
-export function overHttp({ name, url, pid, prepare, requestsOf, connections = CONNECTIONS, ...rest }) {
+export function overHttp({ name, pid, prepare, requestsOf, setupClient, connections = CONNECTIONS, ...rest }) {
   const load = async (duration) => {
     await prepare?.();
     let connection = 0;
-    const setupClient = requestsOf && ((client) => client.setRequests(requestsOf(connection++)));
+    const setUp = requestsOf ? (client) => client.setRequests(requestsOf(connection++)) : setupClient;
     const before = cpuOf(pid);
-    const result = await autocannon({ url, connections, duration, ...(setupClient && { setupClient }), ...rest });
+    const result = await autocannon({ connections, duration, ...(setUp && { setupClient: setUp }), ...rest });
     const cpu = (cpuOf(pid) - before) / result['2xx'];
     const bad = result.non2xx + result.errors + result.timeouts;
     if (bad > 0) throw new Error(`${name}: ${bad} answers were not what was measured`);

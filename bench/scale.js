@@ -1,11 +1,10 @@
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { keyStatements } from '../dist/src/credentials/key-statements.js';
 import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../dist/src/tokens/session-statements.js';
 import { logIn, populate, refreshing, SECRETS, startService } from './contestants.js';
 import { overHttp } from './loads.js';
 import { measure } from './measure.js';
-import { CONNECTIONS, READ_USER } from './shared.js';
+import { CONNECTIONS } from './shared.js';
 
 const SIZES = { few: 1_000, many: 1_000_000 };
 const MOST = 1.2;
@@ -114,12 +113,11 @@ function userRequest(i) {
   return { method: 'GET', path: `/api/v0/users/${sub}`, headers: { Authorization: `Bearer ${encoded}.${signature}` } };
 }
 
-const readOf = (name) => keyStatements({ name, identityColumns: ['id'] }).read;
 const PLANS = [
-  ['validate-node', readOf('nodes').text],
-  ['validate-app', readOf('app_credentials').text],
+  ['validate-node', 'SELECT id, household_id, key_digest, revoked_at FROM nodes WHERE id = ANY ($1::uuid[])'],
+  ['validate-app', 'SELECT id, caller, target, key_digest FROM app_credentials WHERE id = ANY ($1::uuid[])'],
   ['bearer', READ_LIVE.text],
-  ['user', READ_USER.text],
+  ['user', 'SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = ANY ($1::uuid[])'],
   ['refresh', ROTATE.text],
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
   ['throttle', 'SELECT points, expire FROM throttle_counters WHERE key = $1 AND (expire > $2 OR expire IS NULL)'],
@@ -127,7 +125,7 @@ const PLANS = [
   ['purge', PURGE_SESSIONS.replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
 ];
 
-/** As they are planned for any values: those of the prepared statements. */
+/** Generic plans. For a few ids PostgreSQL plans each execution anew. */
 async function plansIn(url) {
   return inDatabase(url, async (client) => {
     const plans = [];

@@ -48,7 +48,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
   private readonly statements: KeyStatements;
-  private readonly rows = new RowsById<KeyRow & Identity>((ids) => this.database.rows(this.statements.read, [ids]));
+  private readonly keyRows = new RowsById<KeyRow & Identity>((ids) => this.database.rows(this.statements.read, [ids]));
   private readonly lastUses: LastUses;
   /** Each validation may find out that it cannot. One of them says so. */
   private canEndOverlaps = true;
@@ -95,7 +95,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   /**
    * A key that this replica has verified before is answered from memory while the lease is held. Everything else, and
-   * every no, comes from the database: one read by primary key and no write, save for the first use of a rotated key,
+   * every no, comes from the database: one primary-key read and no write, save for the first use of a rotated key,
    * which ends the old one before the answer leaves.
    */
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
@@ -106,7 +106,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
 
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.memory.ticket();
-    const row = await this.rows.find(id);
+    const row = await this.keyRows.find(id);
     const isCurrent = sameDigest(presented, row?.key_digest ?? NOBODYS_DIGEST);
     const isPrevious = sameDigest(presented, row?.previous_key_digest ?? NOBODYS_DIGEST);
     if (!row) return { valid: false, reason: 'unknown' };

@@ -1,22 +1,22 @@
 import DataLoader from 'dataloader';
 import { isId } from '../common/ids.js';
 
-/** Of one statement. More ids than these are read by several, side by side. */
-const MOST_IDS = 100;
+/** More ids than these are read by several statements, side by side: one that fails takes no more requests along. */
+const BATCH_SIZE = 100;
 
 /**
- * Reads rows by their primary key. Requests that ask in the same round of the event loop share one statement, sent
- * after the last of them has asked. Nothing is kept: whoever asks later is told what holds then.
+ * Reads rows by primary key, in batches: requests that ask in the same round of the event loop share one statement,
+ * sent after the last of them has asked. Nothing is kept: whoever asks later is told what holds then.
  */
 export class RowsById<Row extends { readonly id: string }> {
   private readonly loader: DataLoader<string, Row | undefined>;
 
-  /** @param read rows in any order, without those that are not there; when it fails, all who shared it fail with it */
+  /** @param read returns the rows that exist, in any order; when it fails, so does everyone who shares it */
   constructor(read: (ids: readonly string[]) => Promise<Row[]>) {
     this.loader = new DataLoader(async (ids) => inOrder(ids, await read(ids)), {
       cache: false,
       batchScheduleFn: setImmediate,
-      maxBatchSize: MOST_IDS,
+      maxBatchSize: BATCH_SIZE,
     });
   }
 

@@ -35,7 +35,7 @@ export type RefreshOutcome =
 /** Sessions and the rotation of their refresh tokens (RFC 9700 §4.14.2). */
 @Injectable()
 export class SessionsService {
-  private readonly live = new RowsById<LiveSession>((ids) =>
+  private readonly liveSessions = new RowsById<LiveSession>((ids) =>
     this.database.rows(sql.READ_LIVE, [ids, this.clock.now()]),
   );
 
@@ -137,7 +137,7 @@ export class SessionsService {
 
   /** Whether a session goes on and its user is active. */
   async isLive(sessionId: string, userId: string): Promise<boolean> {
-    return (await this.live.find(sessionId))?.user_id === userId;
+    return (await this.liveSessions.find(sessionId))?.user_id === userId;
   }
 
   async list(userId: string, page: PageRequest): Promise<Page<Session>> {

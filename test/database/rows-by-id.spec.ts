@@ -25,11 +25,22 @@ describe('rows by their id', () => {
     return id;
   };
 
-  it('are read with one statement for all who ask at once, and each gets the own one', async () => {
+  it('are read with one statement for all who ask at once, and each gets its own row', async () => {
     const [first, second, missing] = [insert('first'), insert('second'), newId()];
     const found = await Promise.all([first, missing, second, first].map((id) => rows.find(id)));
     expect(found.map((row) => row?.text)).toEqual(['first', undefined, 'second', 'first']);
     expect(statements).toEqual([[first, missing, second, first]]);
+  });
+
+  it('are read with one statement also for those who ask in different callbacks of one round', async () => {
+    const ids = [insert('first'), insert('second')];
+    await Promise.all(
+      ids.map(async (id) => {
+        await new Promise(setImmediate);
+        return rows.find(id);
+      }),
+    );
+    expect(statements).toEqual([ids]);
   });
 
   it('are found however the id is spelt, and no statement is sent for what is no id', async () => {
