@@ -1,5 +1,6 @@
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import pg from 'pg';
+import { ANY_GIVEN_ID } from '../dist/src/database/rows-by-id.js';
 import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../dist/src/tokens/session-statements.js';
 import { logIn, populate, refreshing, SECRETS, startService } from './contestants.js';
 import { overHttp } from './loads.js';
@@ -114,10 +115,10 @@ function userRequest(i) {
 }
 
 const PLANS = [
-  ['validate-node', 'SELECT id, household_id, key_digest, revoked_at FROM nodes WHERE id = ANY ($1::uuid[])'],
-  ['validate-app', 'SELECT id, caller, target, key_digest FROM app_credentials WHERE id = ANY ($1::uuid[])'],
+  ['validate-node', 'SELECT id, household_id, key_digest, revoked_at FROM nodes WHERE id = ' + ANY_GIVEN_ID],
+  ['validate-app', 'SELECT id, caller, target, key_digest FROM app_credentials WHERE id = ' + ANY_GIVEN_ID],
   ['bearer', READ_LIVE.text],
-  ['user', 'SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = ANY ($1::uuid[])'],
+  ['user', 'SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = ' + ANY_GIVEN_ID],
   ['refresh', ROTATE.text],
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
   ['throttle', 'SELECT points, expire FROM throttle_counters WHERE key = $1 AND (expire > $2 OR expire IS NULL)'],
@@ -125,7 +126,7 @@ const PLANS = [
   ['purge', PURGE_SESSIONS.replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
 ];
 
-/** Generic plans. For a few ids PostgreSQL plans each execution anew. */
+/** Generic plans, as prepared statements use them. */
 async function plansIn(url) {
   return inDatabase(url, async (client) => {
     const plans = [];

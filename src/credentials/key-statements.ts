@@ -1,5 +1,6 @@
 import { audited } from '../audit/audit-entry.js';
 import type { Statement } from '../database/database.js';
+import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
 /** A table whose rows have the columns of KeyColumns. Its parts are constants of the code, never input. */
 export interface KeyTable {
@@ -30,7 +31,7 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
     read: statement(
       'read',
       `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
-       FROM ${name} WHERE id = ANY ($1::uuid[])`,
+       FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
     ),
     endOverlap: statement(
       'end_overlap',

@@ -1,5 +1,18 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, symlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readlinkSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
@@ -33,16 +46,56 @@ export function findPlace(folder: string): Place {
   return own(reachablePlace(user, folder, bin));
 }
 
-/** The same place under a root that `nobody` may enter; the folder of the checkout links to it. */
+/** The same place under a root that `nobody` may enter. */
 function reachablePlace(user: ServerUser, folder: string, bin: string): Place & { user: ServerUser } {
-  const moved = join(REACHABLE_ROOT, encodeURIComponent(folder));
+  const moved = linkedFolder(folder) ?? linkNewFolder(folder);
   const programs = join(moved, 'native');
-  mkdirSync(moved, { recursive: true });
-  chmodSync(REACHABLE_ROOT, 0o755);
-  if (!existsSync(programs)) cpSync(dirname(bin), programs, { recursive: true, verbatimSymlinks: true });
-  const link = join(folder, 'cluster');
-  if (!existsSync(link)) symlinkSync(join(moved, 'cluster'), link);
+  if (!existsSync(programs)) {
+    const copy = mkdtempSync(`${programs}-`);
+    cpSync(dirname(bin), copy, { recursive: true, verbatimSymlinks: true });
+    chmodSync(copy, 0o755);
+    moveUnlessThere(copy, programs);
+  }
   return { user, folder: moved, bin: join(programs, 'bin') };
+}
+
+/** @returns the folder that the link in the checkout leads to; undefined when there is none, or nothing behind it */
+function linkedFolder(folder: string): string | undefined {
+  const link = join(folder, 'cluster');
+  const found = lstatSync(link, { throwIfNoEntry: false });
+  if (found && !found.isSymbolicLink())
+    throw new Error(`The database in ${folder} was made by another user. Start as that user, or set DATABASE_URL.`);
+  const moved = found && dirname(readlinkSync(link));
+  return moved !== undefined && existsSync(moved) ? moved : undefined;
+}
+
+/** Nothing but the link knows the new folder: whoever deletes it begins anew, and whoever moves the checkout goes on. */
+function linkNewFolder(folder: string): string {
+  mkdirSync(REACHABLE_ROOT, { recursive: true });
+  chmodSync(REACHABLE_ROOT, 0o755);
+  const moved = mkdtempSync(join(REACHABLE_ROOT, `${encodeURIComponent(folder)}-`));
+  const link = join(folder, 'cluster');
+  if (lstatSync(link, { throwIfNoEntry: false })) rmSync(link);
+  try {
+    symlinkSync(join(moved, 'cluster'), link);
+    return moved;
+  } catch (error) {
+    // Another start came first.
+    rmdirSync(moved);
+    const theirs = linkedFolder(folder);
+    if (theirs === undefined) throw error;
+    return theirs;
+  }
+}
+
+/** In one step, so that nobody finds half of it: of several who make the same, the first one counts. */
+export function moveUnlessThere(made: string, to: string): void {
+  try {
+    renameSync(made, to);
+  } catch (error) {
+    rmSync(made, { recursive: true });
+    if (!existsSync(to)) throw error;
+  }
 }
 
 function own(place: Place & { user: ServerUser }): Place {

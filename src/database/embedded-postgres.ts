@@ -1,12 +1,15 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { findPlace, type Place } from './embedded-place.js';
+import { findPlace, moveUnlessThere, type Place } from './embedded-place.js';
 import { freePort } from './free-port.js';
 
 const USER = 'platform_auth';
+const START_MS = 60_000;
+const POLL_MS = 100;
 
 export interface EmbeddedPostgresOptions {
   /** Folder that holds the cluster; made when it does not exist. */
@@ -27,16 +30,22 @@ export class EmbeddedPostgres {
     private readonly port: number,
   ) {}
 
-  /** Starts the cluster of a folder, or joins it when it runs already (after a `kill -9`, for one). */
-  static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-    const place = findPlace(resolve(options.folder));
-    const isNew = !existsSync(join(place.folder, 'cluster', 'PG_VERSION'));
-    if (isNew) await initialise(place, options.makePassword());
-    const running = isNew ? undefined : runningPort(place);
-    if (running !== undefined) return new EmbeddedPostgres(place, running);
-    const server = new EmbeddedPostgres(place, await freePort());
-    await server.launch(options.settings ?? {});
-    return server;
+  /** Starts the cluster of a folder, or joins it when it runs already: another process uses it, or was killed. */
+  static async start({ folder, makePassword, settings = {} }: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+    const place = findPlace(resolve(folder));
+    if (!existsSync(join(place.folder, 'cluster', 'PG_VERSION'))) await initialise(place, makePassword());
+    const running = runningPort(place);
+    const server = new EmbeddedPostgres(place, running ?? (await freePort()));
+    if (running !== undefined) return server.joined();
+    try {
+      await server.launch(settings);
+      return server;
+    } catch (error) {
+      // Another process may have started it meanwhile.
+      const port = runningPort(place);
+      if (port === undefined) throw error;
+      return new EmbeddedPostgres(place, port).joined();
+    }
   }
 
   /** @param database must exist; `postgres` always does */
@@ -71,6 +80,28 @@ export class EmbeddedPostgres {
     ]);
   }
 
+  /** Whoever else starts the server may not be done. */
+  private async joined(): Promise<this> {
+    for (let waitedMs = 0; !(await this.accepts()); waitedMs += POLL_MS) {
+      if (waitedMs >= START_MS) throw new Error(`The embedded PostgreSQL in ${this.place.folder} does not answer.`);
+      await sleep(POLL_MS);
+    }
+    return this;
+  }
+
+  private async accepts(): Promise<boolean> {
+    const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      return true;
+    } catch {
+      return false;
+    } finally {
+      await client.end().catch(() => undefined);
+    }
+  }
+
   private async hasOtherClients(): Promise<boolean> {
     const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
     client.on('error', () => undefined);
@@ -92,8 +123,9 @@ async function initialise(place: Place, password: string): Promise<void> {
   const file = join(place.folder, 'password');
   if (!existsSync(file)) writeFileSync(file, password, { mode: 0o600 });
   if (place.user) chownSync(file, place.user.uid, place.user.gid);
+  const made = `cluster-${process.pid}`;
   const flags = [
-    '--pgdata=cluster',
+    `--pgdata=${made}`,
     `--username=${USER}`,
     '--pwfile=password',
     '--auth=scram-sha-256',
@@ -101,6 +133,7 @@ async function initialise(place: Place, password: string): Promise<void> {
     '--locale=C',
   ];
   await run(place, 'initdb', flags);
+  moveUnlessThere(join(place.folder, made), join(place.folder, 'cluster'));
 }
 
 /** @returns the port of the server that runs on the cluster; undefined when none does */

@@ -1,6 +1,12 @@
 import DataLoader from 'dataloader';
 import { isId } from '../common/ids.js';
 
+/**
+ * For `WHERE id = …`. Behind the subquery the planner does not see how many ids there are: it keeps one plan, where it
+ * would otherwise plan a statement of a few ids anew each time.
+ */
+export const ANY_GIVEN_ID = 'ANY ((SELECT $1::uuid[])::uuid[])';
+
 /** More ids than these are read by several statements, side by side: one that fails takes no more requests along. */
 const BATCH_SIZE = 100;
 

@@ -1,4 +1,5 @@
 import { audited } from '../audit/audit-entry.js';
+import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
 /** The statements that every login, refresh and bearer request waits for. Times come from the injected clock. */
 
@@ -47,7 +48,7 @@ export const END_ALL_SESSIONS =
 export const READ_LIVE = {
   name: 'sessions_read_live',
   text: `SELECT sessions.id, user_id FROM sessions JOIN users ON users.id = user_id
-         WHERE sessions.id = ANY ($1::uuid[]) AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
+         WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
 };
 
 /** `$1`: dead before; `$2`: at most so many. */

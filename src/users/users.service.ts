@@ -11,14 +11,14 @@ import { problems } from '../common/problems.js';
 import { PasswordHasher } from '../crypto/password-hasher.js';
 import { violatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
-import { RowsById } from '../database/rows-by-id.js';
+import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 
 const READ = {
   name: 'users_read',
   text: `SELECT id, email, is_active AS "isActive", created_at AS "createdAt", updated_at AS "updatedAt"
-         FROM users WHERE id = ANY ($1::uuid[])`,
+         FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 const READ_BY_EMAIL = {
   name: 'users_read_by_email',

@@ -45,7 +45,7 @@ describe('tracing', () => {
     expect(request.attributes).toContainEqual({ key: 'http.route', value: { stringValue: route } });
     const statements = collector.spans.filter(({ parentSpanId }) => parentSpanId === request.spanId);
     expect(statements.map(({ name }) => name)).toEqual([expect.stringMatching(/^pg\.query/)]);
-    expect(JSON.stringify(statements)).toContain('WHERE id = ANY ($1::uuid[])');
+    expect(JSON.stringify(statements)).toContain('WHERE id = ANY ((SELECT $1::uuid[])::uuid[])');
 
     expect(await service.stop()).toBe(0);
     expect(new Set(collector.paths)).toEqual(new Set(['/v1/traces']));
