@@ -7,6 +7,7 @@ export function options(names) {
   const usage = `Usage: npm run chaos -- [--only NAME]... [--seconds N] [--short] [--patience N] [--help]
 
   --only NAME   run this scenario only; may be given more than once
+  --self-test   only the lies in the ledger that have to be found
   --seconds N   length of the load before and after each fault (default 5)
   --short       the same as --seconds ${SHORT_SECONDS}: all of it in about three minutes
   --patience N  allow N times as long wherever a bound is a time (default 1), for a machine that is slow or busy;

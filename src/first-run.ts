@@ -19,8 +19,9 @@ export function withSecrets(variables: Variables): Variables {
   const heading = existsSync(FILE)
     ? '\n'
     : '# Made on the first start, for this machine only. See .env.example for what else can be set.\n';
+  // Before a secret is in it.
+  if (existsSync(FILE)) chmodSync(FILE, 0o600);
   appendFileSync(FILE, heading + lines.join(''), { mode: 0o600 });
-  chmodSync(FILE, 0o600);
   return { ...variables, ...made };
 }
 

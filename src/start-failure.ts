@@ -1,6 +1,9 @@
 import { InvalidEnvironment } from './config/environment.js';
 import { WorkerStartFailed } from './workers/worker-messages.js';
 
+/** A file or folder that cannot be used as it is. */
+const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
+
 /** Why a start failed, for whoever has to mend it. Holds no secret. */
 export function explain(error: unknown): string {
   if (error instanceof InvalidEnvironment || error instanceof WorkerStartFailed) return error.message;
@@ -11,8 +14,17 @@ export function explain(error: unknown): string {
   if (code === 'EADDRINUSE') {
     return `Port ${port ?? ''} is taken: the service may be running already. Stop it, or choose another port: PORT=7702 npm start`;
   }
+  if (code === 'EACCES' && variable !== undefined && port !== undefined && port < 1_024)
+    return `${variable} ${port} is not this user's to listen on: choose one above 1023.`;
   if (variable !== undefined)
     return `HOST cannot be listened on (${code ?? 'unknown'}). It must be an address of this machine.`;
   if (code === 'ECONNREFUSED') return 'The database at DATABASE_URL refuses connections. Is it running?';
+  if (code === 'ENOTFOUND') return 'The host in DATABASE_URL is not known. Is it spelt right?';
+  if (code !== undefined && NOT_OURS.has(code)) {
+    return (
+      `The service could not start: ${message}. It keeps .env and .data/ in the current folder: start it in a folder ` +
+      'of your own, or set SECRET_KEY, ADMIN_API_KEY and DATABASE_URL.'
+    );
+  }
   return `The service could not start: ${message}`;
 }

@@ -6,6 +6,8 @@ export interface Output {
 }
 
 const PATIENCE_MS = 1_000;
+/** Up to 72 characters of whole words; a longer word has a line of its own, so that it can be copied. */
+const LINE = /\S(?:.{0,71}(?!\S)|\S*)/g;
 
 export type Cell = string | number | boolean | null | undefined;
 /** Several lines in one cell. */
@@ -37,6 +39,11 @@ export function table<Name extends string>(
   });
   for (const row of rows) grid.push(columns.map((name) => [row[name]].flat().map(visible).join('\n')));
   return grid.toString();
+}
+
+/** @returns the lines of a text, none of which is wider than people read, unless a word is */
+export function wrapped(text: string): string[] {
+  return text.match(LINE) ?? [];
 }
 
 /** Says on standard error what is being waited for, once the wait is longer than a second. */

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { table } from '../../src/cli/terminal.js';
+import { table, wrapped } from '../../src/cli/terminal.js';
 import { Cli } from '../support/cli.js';
 
 describe('a table', () => {
@@ -22,5 +22,16 @@ describe('the findings of doctor', () => {
     expect(code).toBe(1);
     expect(stdout).not.toContain('\ufffd');
     expect(stdout).toMatch(/│ broken +│ auth\.env +│\n│ +│ The file is missing\. +│\n│ +│ → Run init/);
+  });
+});
+
+describe('a text in lines', () => {
+  it('keeps every word whole, also one that is longer than a line', () => {
+    const path = `/srv/${'a'.repeat(90)}/env/mcp.env`;
+    const text = `The configuration is not usable:\n- chmod 600 ${path}. ${'If it is not yours, ask. '.repeat(5).trim()}`;
+    const lines = wrapped(text);
+    expect(lines.join(' ').split(' ')).toEqual(text.split(/\s+/));
+    expect(lines[0]).toBe('The configuration is not usable:');
+    expect(lines.filter((line) => line.length > 72)).toEqual([`${path}.`]);
   });
 });

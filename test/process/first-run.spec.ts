@@ -1,6 +1,6 @@
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { PASSWORD } from '../support/test-app.js';
+import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/test-app.js';
 
 const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
 const SCENARIO_MS = 90_000;
@@ -56,6 +56,41 @@ describe.each([
       const serverOfSecond = folder.serverPid!;
       expect(await second.stop()).toBe(0);
       expectNothingLeft(serverOfSecond);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'shares the database with who starts at the same time',
+    async () => {
+      const secrets = { SECRET_KEY, ADMIN_API_KEY: ADMIN_KEY };
+      const all = await Promise.all(
+        Array.from({ length: 3 }, () => ServiceProcess.start({ ...VARIABLES, ...secrets }, folder.path)),
+      );
+      const server = folder.serverPid!;
+      expect(await call(all[0]!, 'register')).toBe(201);
+      for (const service of all) expect(await call(service, 'login')).toBe(200);
+      for (const service of all) expect(await service.stop()).toBe(0);
+      expectNothingLeft(server);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'keeps its data when the folder moves, and begins anew without .data',
+    async () => {
+      const first = await start();
+      expect(await call(first, 'register')).toBe(201);
+      expect(await first.stop()).toBe(0);
+      folder.move();
+      const moved = await start();
+      expect(await call(moved, 'login')).toBe(200);
+      expect(await moved.stop()).toBe(0);
+      folder.deleteData();
+      const anew = await start();
+      expect(await call(anew, 'login')).toBe(401);
+      expect(await call(anew, 'register')).toBe(201);
+      expect(await anew.stop()).toBe(0);
     },
     SCENARIO_MS,
   );

@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdtempSync,
   readFileSync,
+  renameSync,
   realpathSync,
   rmSync,
   statSync,
@@ -15,7 +16,10 @@ import { eventually } from './eventually.js';
 
 /** A folder in which the service starts for the first time, with all that it makes there. */
 export class FirstRunFolder {
-  readonly path = mkdtempSync(join(tmpdir(), 'platform-auth-cwd-'));
+  path = mkdtempSync(join(tmpdir(), 'platform-auth-cwd-'));
+
+  /** Where root's clusters are. What a user deletes is only the link to them. */
+  private readonly elsewhere: string[] = [];
 
   /** @param mode 0o755, or 0o700 for a folder that the embedded server may not enter when root starts it */
   constructor(mode = 0o755) {
@@ -50,13 +54,26 @@ export class FirstRunFolder {
     writeFileSync(this.pidFile, [spawnSync('true').pid, ...left.slice(1)].join('\n'));
   }
 
+  /** Gives the folder another name. */
+  move(): void {
+    const path = `${this.path}-moved`;
+    renameSync(this.path, path);
+    this.path = path;
+  }
+
+  /** Deletes `.data`, but not what it leads to. */
+  deleteData(): void {
+    const link = this.cluster;
+    const isElsewhere = existsSync(link) && !realpathSync(link).startsWith(realpathSync(this.path));
+    if (isElsewhere) this.elsewhere.push(dirname(realpathSync(link)));
+    rmSync(join(this.path, '.data'), { recursive: true, force: true });
+  }
+
   async remove(): Promise<void> {
     const pid = this.serverPid;
     if (pid !== undefined && isAlive(pid)) await this.cutPower();
-    const link = this.cluster;
-    const isElsewhere = existsSync(link) && !realpathSync(link).startsWith(realpathSync(this.path));
-    if (isElsewhere) rmSync(dirname(realpathSync(link)), { recursive: true });
-    rmSync(this.path, { recursive: true, force: true });
+    this.deleteData();
+    for (const path of [this.path, ...this.elsewhere]) rmSync(path, { recursive: true, force: true });
   }
 
   private get pidFile(): string {

@@ -2,9 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor.checkup.js';
 import { readPlatformMap } from './platform-map.js';
-import { CommandFailed, print, table, type Output } from '../terminal.js';
-
-const TEXT_WIDTH = 72;
+import { CommandFailed, print, table, wrapped, type Output } from '../terminal.js';
 
 interface DoctorOptions extends Output {
   readonly map: string;
@@ -46,10 +44,6 @@ function asText({ findings }: { findings: Finding[] }): string {
     'what is wrong, and what to do': [finding.where, ...wrapped(finding.what), ...wrapped(`→ ${finding.do}`)],
   }));
   return table(['severity', 'what is wrong, and what to do'], rows);
-}
-
-function wrapped(text: string): string[] {
-  return text.match(new RegExp(`.{1,${TEXT_WIDTH}}(?= |$)`, 'g'))?.map((line) => line.trim()) ?? [text];
 }
 
 function parseUrl(text: string): string {
