@@ -31,7 +31,7 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
 }
 
 /** What somebody who has just started the service wants to know, and to type next. */
-export function welcome({ host, port, metricsPort }: Environment, isEmbedded: boolean): string {
+export function welcome({ host, port, metricsPort }: Environment, embeddedFolder: string | undefined): string {
   const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
   const url = `${origin}:${port}`;
   const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
@@ -42,7 +42,7 @@ export function welcome({ host, port, metricsPort }: Environment, isEmbedded: bo
 
     docs     ${url}/docs
     health   ${url}/health${metrics}
-    data     ${isEmbedded ? `an embedded PostgreSQL, in ${DATA_FOLDER}` : 'the PostgreSQL of DATABASE_URL'}
+    data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
 
   A user registers and logs in:
     curl ${url}/api/v0/auth/register ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'

@@ -41,7 +41,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       await servePrimary(environment, { file, variables: ofWorkers }, afterClose);
     }
-    if (environment.nodeEnv === 'development') console.log(welcome(environment, embedded !== undefined));
+    if (environment.nodeEnv === 'development') console.log(welcome(environment, embedded?.folder));
   } catch (error) {
     await embedded?.stop();
     throw error;

@@ -48,6 +48,11 @@ export class EmbeddedPostgres {
     }
   }
 
+  /** Where its data is. */
+  get folder(): string {
+    return join(this.place.folder, 'cluster');
+  }
+
   /** @param database must exist; `postgres` always does */
   url(database = 'postgres'): string {
     const password = readFileSync(join(this.place.folder, 'password'), 'utf8').trim();

@@ -8,6 +8,8 @@ import { Environment } from '../config/environment.js';
 import type { Limit } from '../config/limits.js';
 import { deriveKey, mac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
+import { errorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
 
 const TABLE = 'throttle_counters';
 const REDIS_TIMEOUT_MS = 1_000;
@@ -27,9 +29,10 @@ export class CounterStore implements OnApplicationShutdown {
     environment: Environment,
     private readonly dataSource: DataSource,
     private readonly database: Database,
+    log: Log,
   ) {
     this.digestKey = deriveKey(environment.secretKey, 'platform-auth/throttle-keys/v1');
-    if (environment.redisUrl !== undefined) this.redis = connect(environment.redisUrl);
+    if (environment.redisUrl !== undefined) this.redis = connect(environment.redisUrl, log);
   }
 
   /** @param name of what is counted; it stands in the store, before the digest of whom */
@@ -74,7 +77,7 @@ export async function counted<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-function connect(url: string): Redis {
+function connect(url: string, log: Log): Redis {
   const redis = new Redis(url, {
     keyPrefix: 'platform-auth:',
     connectTimeout: REDIS_TIMEOUT_MS,
@@ -83,7 +86,15 @@ function connect(url: string): Redis {
     maxRetriesPerRequest: 0,
     retryStrategy: (attempt) => Math.min(attempt * 100, LONGEST_RECONNECT_DELAY_MS),
   });
-  // Each command that fails says so itself.
-  redis.on('error', () => undefined);
+  // Each command that fails says so to its caller. The log has a line for each change.
+  let isUsable = true;
+  redis.on('error', (error) => {
+    if (isUsable) log.warning('redis_unusable', { error: errorFields(error) });
+    isUsable = false;
+  });
+  redis.on('ready', () => {
+    if (!isUsable) log.info('redis_usable');
+    isUsable = true;
+  });
   return redis;
 }

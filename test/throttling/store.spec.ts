@@ -67,6 +67,14 @@ describe('the counters', () => {
     expect(countByStatus(await guess(10, alice.email))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
   });
 
+  it('in a Redis that is away make it 503, and the log says which of the servers it is, once', async () => {
+    await start({ REDIS_URL: 'redis://127.0.0.1:1' });
+    for (const answer of await guess(3, 'nobody@example.org')) expectProblem(answer, problems.unavailable);
+    const lines = app.log.lines.filter(({ message }) => message.startsWith('redis'));
+    expect(lines).toEqual([expect.objectContaining({ message: 'redis_unusable', level: 'warn' })]);
+    expect(lines[0]!.error?.code).toBe('ECONNREFUSED');
+  });
+
   it('start anew when the window is over', async () => {
     await start({ LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/5' });
     const email = 'nobody@example.org';
