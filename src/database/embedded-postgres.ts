@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
+import { newId } from '../common/ids.js';
 import { findPlace, moveUnlessThere, type Place } from './embedded-place.js';
 import { freePort } from './free-port.js';
 
@@ -87,37 +88,29 @@ export class EmbeddedPostgres {
 
   /** Whoever else starts the server may not be done. */
   private async joined(): Promise<this> {
-    for (let waitedMs = 0; !(await this.accepts()); waitedMs += POLL_MS) {
+    for (let waitedMs = 0; (await this.count('SELECT 1')) === undefined; waitedMs += POLL_MS) {
       if (waitedMs >= START_MS) throw new Error(`The embedded PostgreSQL in ${this.place.folder} does not answer.`);
       await sleep(POLL_MS);
     }
     return this;
   }
 
-  private async accepts(): Promise<boolean> {
-    const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
-    client.on('error', () => undefined);
-    try {
-      await client.connect();
-      return true;
-    } catch {
-      return false;
-    } finally {
-      await client.end().catch(() => undefined);
-    }
+  private async hasOtherClients(): Promise<boolean> {
+    const others = await this.count(
+      "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    );
+    return others !== undefined && others > 0;
   }
 
-  private async hasOtherClients(): Promise<boolean> {
+  /** @returns how many rows there are; undefined when the server does not answer */
+  private async count(sql: string): Promise<number | undefined> {
     const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
     client.on('error', () => undefined);
     try {
       await client.connect();
-      const { rowCount } = await client.query(
-        "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
-      );
-      return (rowCount ?? 0) > 0;
+      return (await client.query(sql)).rows.length;
     } catch {
-      return false;
+      return undefined;
     } finally {
       await client.end().catch(() => undefined);
     }
@@ -126,9 +119,9 @@ export class EmbeddedPostgres {
 
 async function initialise(place: Place, password: string): Promise<void> {
   const file = join(place.folder, 'password');
-  if (!existsSync(file)) writeFileSync(file, password, { mode: 0o600 });
+  keep(file, password);
   if (place.user) chownSync(file, place.user.uid, place.user.gid);
-  const made = `cluster-${process.pid}`;
+  const made = `cluster-${newId()}`;
   const flags = [
     `--pgdata=${made}`,
     `--username=${USER}`,
@@ -139,6 +132,15 @@ async function initialise(place: Place, password: string): Promise<void> {
   ];
   await run(place, 'initdb', flags);
   moveUnlessThere(join(place.folder, made), join(place.folder, 'cluster'));
+}
+
+/** Writes a file, unless it is there: then it stays as it is. */
+function keep(file: string, text: string): void {
+  try {
+    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    if (!existsSync(file)) throw error;
+  }
 }
 
 /** @returns the port of the server that runs on the cluster; undefined when none does */
