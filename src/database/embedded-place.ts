@@ -74,18 +74,21 @@ function linkNewFolder(folder: string): string {
   mkdirSync(REACHABLE_ROOT, { recursive: true });
   chmodSync(REACHABLE_ROOT, 0o755);
   const moved = mkdtempSync(join(REACHABLE_ROOT, `${encodeURIComponent(folder)}-`));
-  const link = join(folder, 'cluster');
-  if (lstatSync(link, { throwIfNoEntry: false })) rmSync(link);
+  const [link, target] = [join(folder, 'cluster'), join(moved, 'cluster')];
   try {
-    symlinkSync(join(moved, 'cluster'), link);
-    return moved;
-  } catch (error) {
-    // Another start came first.
-    rmdirSync(moved);
+    symlinkSync(target, link);
+  } catch {
     const theirs = linkedFolder(folder);
-    if (theirs === undefined) throw error;
-    return theirs;
+    if (theirs !== undefined) {
+      // Another start came first.
+      rmdirSync(moved);
+      return theirs;
+    }
+    // What the link led to was deleted.
+    rmSync(link, { force: true });
+    symlinkSync(target, link);
   }
+  return moved;
 }
 
 /** In one step, so that nobody finds half of it: of several who make the same, the first one counts. */
