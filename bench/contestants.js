@@ -83,20 +83,20 @@ function servers(place, service, known) {
   const baseline = (kind, options) => async (name) => {
     const variables = () => ({ DATABASE_URL: place.database.url() });
     const server = await place.processes.serve('bench/baselines.js', [kind], variables, options);
-    return overHttp({ name, ...server, requestsOf: (i) => [{ ...nodeRequest(known, i), path: '/' }] });
+    return overHttp({ name, ...server, requestsOf: (i) => [{ ...nodeOf(known, i), path: '/' }] });
   };
   return [
     [NAMES.http, baseline('http')],
     [NAMES.nest, baseline('nest')],
     [NAMES.stock, baseline('stock', { flags: [] })],
     [NAMES.stockFlags, baseline('stock')],
-    [NAMES.node, (name) => overHttp({ name, ...service, requestsOf: (i) => [nodeRequest(known, i)] })],
-    [NAMES.app, (name) => overHttp({ name, ...service, requestsOf: (i) => [appRequest(known, i)] })],
+    [NAMES.node, (name) => overHttp({ name, ...service, requestsOf: (i) => [nodeOf(known, i)] })],
+    [NAMES.app, (name) => overHttp({ name, ...service, requestsOf: (i) => [appOf(known, i)] })],
     [
       NAMES.nodeOff,
       async (name) => {
         const off = await startService(place, { REVOCATION_LEASE_MS: '0' });
-        return overHttp({ name, ...off, requestsOf: (i) => [nodeRequest(known, i)] });
+        return overHttp({ name, ...off, requestsOf: (i) => [nodeOf(known, i)] });
       },
     ],
     [NAMES.pgHttp, baseline('pg')],
@@ -109,7 +109,7 @@ function routes(place, service, known) {
   const connections = 2 * availableParallelism();
   return [
     [NAMES.pg, alone('pg')],
-    [NAMES.users, (name) => overHttp({ name, ...service, requestsOf: (i) => [userRequest(known, i)] })],
+    [NAMES.users, (name) => overHttp({ name, ...service, requestsOf: (i) => [userOf(known, i)] })],
     [NAMES.usersAlone, alone('users')],
     [NAMES.refresh, (name) => refreshing(name, service, known)],
     [NAMES.refreshAlone, alone('refresh')],
@@ -158,25 +158,27 @@ export async function populate(url) {
   return { nodes, apps, people, bearers };
 }
 
-function nodeRequest({ nodes }, i) {
-  const { node_id: id, api_key: key } = nodes[i];
+export function nodeRequest(id, key) {
   return { method: 'POST', path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } };
 }
 
-function appRequest({ apps }, i) {
-  const { app_id: id, app_key: key } = apps[i];
+export function appRequest(id, key) {
   const headers = { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key };
   return { method: 'POST', path: '/internal/validate-app', headers };
 }
 
-function userRequest({ bearers }, i) {
-  const { userId, token } = bearers[i];
-  return { method: 'GET', path: `/api/v0/users/${userId}`, headers: { Authorization: `Bearer ${token}` } };
+export function userRequest(id, token) {
+  return { method: 'GET', path: `/api/v0/users/${id}`, headers: { Authorization: `Bearer ${token}` } };
 }
+
+// What the connection with a number presents.
+const nodeOf = ({ nodes }, i) => nodeRequest(nodes[i].node_id, nodes[i].api_key);
+const appOf = ({ apps }, i) => appRequest(apps[i].app_id, apps[i].app_key);
+const userOf = ({ bearers }, i) => userRequest(bearers[i].userId, bearers[i].token);
 
 /** One node's, with the address that it goes to. */
 export function validateNode({ url }, known) {
-  const { path, ...rest } = nodeRequest(known, 0);
+  const { path, ...rest } = nodeOf(known, 0);
   return { url: url + path, ...rest };
 }
 

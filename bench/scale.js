@@ -2,7 +2,16 @@ import { createHash, createHmac, randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { ANY_GIVEN_ID } from '../dist/src/database/rows-by-id.js';
 import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../dist/src/tokens/session-statements.js';
-import { logIn, populate, refreshing, SECRETS, startService } from './contestants.js';
+import {
+  appRequest,
+  logIn,
+  nodeRequest,
+  populate,
+  refreshing,
+  SECRETS,
+  startService,
+  userRequest,
+} from './contestants.js';
 import { overHttp } from './loads.js';
 import { measure } from './measure.js';
 import { CONNECTIONS } from './shared.js';
@@ -70,11 +79,11 @@ async function routesAt(place, size, rows) {
   };
   const logins = logIn(service, known.people[0]);
   return [
-    many('validate-node', service, nodeRequest),
-    many('validate-app', service, appRequest),
-    many('validate-node, memory off', off, nodeRequest),
-    many('validate-app, memory off', off, appRequest),
-    many('users/{id} (bearer)', service, userRequest),
+    many('validate-node', service, nodeOf),
+    many('validate-app', service, appOf),
+    many('validate-node, memory off', off, nodeOf),
+    many('validate-app, memory off', off, appOf),
+    many('users/{id} (bearer)', service, userOf),
     refreshing(`${size}: refresh`, service, known),
     overHttp({ name: `${size}: login (bcrypt, cost 4)`, pid: service.pid, connections: 8, ...logins }),
   ];
@@ -91,19 +100,19 @@ function idOf(text) {
   return fixed.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-function nodeRequest(i) {
-  return { method: 'POST', path: '/internal/validate-node', headers: { 'X-API-Key': `${idOf(`n${i}`)}:k${i}` } };
+// What is in a row with a number, as FILL made it.
+const nodeOf = (i) => nodeRequest(idOf(`n${i}`), `k${i}`);
+const appOf = (i) => appRequest(idOf(`a${i}`), `k${i}`);
+
+function userOf(i) {
+  const id = idOf(`u${i}`);
+  return userRequest(id, tokenOf(i, id));
 }
 
-function appRequest(i) {
-  const headers = { 'X-Platform-App-Id': idOf(`a${i}`), 'X-Platform-App-Key': `k${i}` };
-  return { method: 'POST', path: '/internal/validate-app', headers };
-}
-
-function userRequest(i) {
+/** Signed as the service does it. */
+function tokenOf(i, sub) {
   const iat = Math.floor(Date.now() / 1_000);
-  const [sub, sid] = [idOf(`u${i}`), idOf(`s${i}`)];
-  const claims = { iss: 'platform-auth', sub, sid, jti: randomUUID(), iat, exp: iat + 86_400 };
+  const claims = { iss: 'platform-auth', sub, sid: idOf(`s${i}`), jti: randomUUID(), iat, exp: iat + 86_400 };
   const encoded = [
     { alg: 'HS256', typ: 'JWT' },
     { ...claims, email: `u${i}@example.org` },
@@ -111,7 +120,7 @@ function userRequest(i) {
     .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
     .join('.');
   const signature = createHmac('sha256', SECRETS.SECRET_KEY).update(encoded).digest('base64url');
-  return { method: 'GET', path: `/api/v0/users/${sub}`, headers: { Authorization: `Bearer ${encoded}.${signature}` } };
+  return `${encoded}.${signature}`;
 }
 
 const PLANS = [
