@@ -13,8 +13,8 @@ const SLACK_MS = 60_000;
 const COUNT = {
   name: 'failed_logins_count',
   text: `INSERT INTO failed_logins AS counted
-           (account, window_start, id, time, last_at, subject, request_id, address, count, reasons)
-         VALUES ($1, $2, $3, $4, $4, $5, $6, $7, 1, jsonb_build_object($8::text, 1))
+           (account, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
+         VALUES ($1, $2, $3, $4, $4, $5, $6, $9, $7, 1, jsonb_build_object($8::text, 1))
          ON CONFLICT ON CONSTRAINT failed_logins_pkey DO UPDATE
          SET count = counted.count + 1, last_at = GREATEST(counted.last_at, excluded.last_at),
              reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
@@ -22,8 +22,9 @@ const COUNT = {
 
 /** The columns of a row of failed_logins as those of audit_events, in the same order. */
 export const FAILED_LOGIN_AS_EVENT = `id, time, 'user.login.failed' AS event, 'open' AS actor_door, NULL::text AS actor_id,
-  subject, request_id, address, count, jsonb_build_object('reasons', reasons,
-    'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) AS details`;
+  subject, request_id, address, count, jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
+    'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+    'caller_request_id', caller_request_id)) AS details`;
 
 const BATCH_SIZE = 1_000;
 const MOVE_CLOSED = {
@@ -45,7 +46,7 @@ export interface FailedLogin {
 
 /**
  * Counts failed logins: one row for each address and window of 15 minutes, whatever replica counts. The row has the
- * request id and network address of the first failure.
+ * request ids and network address of the first failure.
  */
 @Injectable()
 export class FailedLogins {
@@ -63,12 +64,14 @@ export class FailedLogins {
    * One write, whether the address has an account or not.
    * @param email canonical
    */
-  async record(email: string, { reason, userId }: FailedLogin, { requestId, address }: Actor): Promise<void> {
+  async record(email: string, { reason, userId }: FailedLogin, actor: Actor): Promise<void> {
+    const { requestId, callerRequestId, address } = actor;
     const account = mac(this.key, email);
     const now = this.clock.now();
     const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
     const subject = userId ?? `unknown:${account.toString('hex', 0, 16)}`;
-    await this.database.rows(COUNT, [account, windowStart, newId(), now, subject, requestId, address, reason]);
+    const values = [account, windowStart, newId(), now, subject, requestId, address, reason, callerRequestId ?? null];
+    await this.database.rows(COUNT, values);
   }
 
   /**

@@ -2,7 +2,7 @@ import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problemBody, problems, type Problem } from '../common/problems.js';
-import { requestIdOf } from '../common/request-id.js';
+import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { errorFields } from '../logging/log-line.js';
@@ -52,7 +52,11 @@ export class ProblemFilter implements ExceptionFilter {
       this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
     }
     if (problem.status < 500) return;
-    const fields = { request_id: requestIdOf(request), error: errorFields(causeOf(error)) };
+    const fields = {
+      request_id: requestIdOf(request),
+      caller_request_id: callerRequestIdOf(request),
+      error: errorFields(causeOf(error)),
+    };
     this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
   }
 }

@@ -1,6 +1,6 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { addressOf } from '../common/client-address.js';
-import { requestIdOf } from '../common/request-id.js';
+import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
 import type { Log } from '../logging/log.js';
 import type { Answered } from '../metrics/request-counts.js';
 
@@ -20,6 +20,7 @@ export function requestLog(log: Log, logsValidations: boolean, count?: (answered
       if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
       log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),
+        caller_request_id: callerRequestIdOf(request),
         method: request.method,
         route,
         status,

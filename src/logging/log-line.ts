@@ -6,6 +6,7 @@ export type LogLevel = 'info' | 'warn' | 'error';
 export interface LogFields {
   readonly event?: string | undefined;
   readonly request_id?: string | undefined;
+  readonly caller_request_id?: string | undefined;
   readonly method?: string | undefined;
   readonly route?: string | undefined;
   readonly status?: number | undefined;

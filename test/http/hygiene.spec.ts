@@ -123,9 +123,11 @@ describe('HTTP hygiene', () => {
       expect(large).toMatch(/^HTTP\/1\.1 431 [^]*application\/problem\+json[^]*headers_too_large/);
     });
 
-    it('takes over a sane X-Request-Id and replaces any other', async () => {
+    it('keeps a sane X-Request-Id beside its own, and drops any other', async () => {
       const sane = await app.get('/health/live').set('X-Request-Id', 'caller-1.a_B');
-      expect(sane.headers['x-request-id']).toBe('caller-1.a_B');
+      const id = sane.headers['x-request-id'];
+      expect(id).toMatch(/^[0-9a-f-]{36}$/);
+      expect(app.log.lines.at(-1)).toMatchObject({ request_id: id, caller_request_id: 'caller-1.a_B' });
       const secrets = [`pa_node_${'a-'.repeat(21)}`, 'f'.repeat(64)];
       for (const id of [
         ...secrets,
@@ -137,6 +139,7 @@ describe('HTTP hygiene', () => {
       ]) {
         const answer = await app.get('/health/live').set('X-Request-Id', id);
         expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+        expect(app.log.lines.at(-1)).toMatchObject({ message: 'request', caller_request_id: undefined });
       }
     });
 
