@@ -19,7 +19,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
   app.use(requestLog(log, environment.logsValidations, count));
-  app.use(guards.guardHead, guards.readJson, guards.refuseHostileJson);
+  app.use(guards.guardHead(environment), guards.readJson, guards.refuseHostileJson);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);

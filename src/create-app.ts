@@ -1,3 +1,4 @@
+import type { Server } from 'node:http';
 import { NestFactory } from '@nestjs/core';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import { AppModule } from './app.module.js';
@@ -16,4 +17,9 @@ export async function createApp(environment: Environment): Promise<NestExpressAp
   configureApp(app);
   await app.init();
   return app;
+}
+
+/** The server of INTERNAL_PORT, with the same routes, not yet listening. */
+export function internalServerOf(app: NestExpressApplication): Server {
+  return (app.getHttpAdapter() as unknown as LinkedExpressAdapter).createInternalServer();
 }

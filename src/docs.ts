@@ -8,7 +8,10 @@ const DESCRIPTION = `The central authority for authentication of a multi-service
 means: I could not look. Keep the credential and try again.
 
 Every error is an RFC 9457 problem (\`application/problem+json\`) with a stable \`code\` to branch on and the
-\`request_id\` under which the operator finds it in the logs.`;
+\`request_id\` under which the operator finds it in the logs.
+
+Paths match exactly, in case and in slashes. A path that exists but has not the method is \`405\`
+(\`method_not_allowed\`) with \`Allow\`.`;
 
 /** The OpenAPI document of everything that is routed. */
 export function openApiDocument(app: INestApplication): OpenAPIObject {

@@ -1,5 +1,6 @@
+import { once } from 'node:events';
 import type { Environment } from './config/environment.js';
-import { createApp } from './create-app.js';
+import { createApp, internalServerOf } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
 import { Log } from './logging/log.js';
 import type { StopTracing } from './tracing.js';
@@ -9,7 +10,7 @@ const TRACING_SHARE = 4;
 
 /**
  * Serves in this process, until a signal ends it.
- * @param afterClose what must stop once nothing uses it any more
+ * @param afterClose what must stop once nothing uses it anymore
  */
 export async function serveApp(
   environment: Environment,
@@ -17,12 +18,13 @@ export async function serveApp(
   afterClose?: () => Promise<void>,
 ): Promise<void> {
   const app = await createApp(environment);
-  const { shutdownDelayMs, shutdownDeadlineMs } = environment;
-  stopGracefully(app, async () => {
+  const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
+  const internal = internalPort === undefined ? undefined : internalServerOf(app);
+  stopGracefully(app, internal, async () => {
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
     await afterClose?.();
   });
-  const { port, host } = environment;
+  if (internal) await once(internal.listen(internalPort, host), 'listening');
   await app.listen(port, host);
-  app.get(Log).info('listening', { host, port });
+  app.get(Log).info('listening', { host, port, internal_port: internalPort });
 }

@@ -25,9 +25,10 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
-  await refuseTakenPort(environment, 'PORT', environment.port);
-  if (environment.metricsPort !== undefined)
-    await refuseTakenPort(environment, 'METRICS_PORT', environment.metricsPort);
+  const { port, internalPort, metricsPort } = environment;
+  await refuseTakenPort(environment, 'PORT', port);
+  if (internalPort !== undefined) await refuseTakenPort(environment, 'INTERNAL_PORT', internalPort);
+  if (metricsPort !== undefined) await refuseTakenPort(environment, 'METRICS_PORT', metricsPort);
   const embedded: EmbeddedPostgres | undefined = needsDatabase ? await startEmbeddedDatabase() : undefined;
   if (embedded) environment = { ...environment, databaseUrl: embedded.url() };
   const afterClose = async (): Promise<void> => embedded?.stop();
@@ -39,7 +40,8 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       const { servePrimary } = await import('./workers/primary.js');
       const ofWorkers = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
-      await servePrimary(environment, { file, variables: ofWorkers }, afterClose);
+      const servers = internalPort === undefined ? 1 : 2;
+      await servePrimary(environment, { file, servers, variables: ofWorkers }, afterClose);
     }
     if (environment.nodeEnv === 'development') console.log(welcome(environment, embedded?.folder));
   } catch (error) {

@@ -17,8 +17,12 @@ const HASH_QUEUE_LIMIT = 100;
 /** Everything that can be configured, validated, with its unit in its name. */
 export class Environment {
   readonly nodeEnv!: 'development' | 'production' | 'test';
+  /** What the other services call this one: the target of the keys that open its own doors. */
+  readonly serviceName!: string;
   readonly host!: string;
   readonly port!: number;
+  /** Where `/internal/*` and the admin routes are served, and only there; undefined: on the one port. */
+  readonly internalPort!: number | undefined;
   readonly metricsPort!: number | undefined;
   /** Processes that share the port. */
   readonly workers!: number;
@@ -82,9 +86,8 @@ export function parseEnvironment(variables: Variables): Environment {
   const value = validated(variables);
   return {
     nodeEnv: value.NODE_ENV,
-    host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
-    port: value.PORT,
-    metricsPort: value.METRICS_PORT,
+    serviceName: value.SERVICE_NAME,
+    ...addressesOf(value),
     workers: value.WORKERS,
     isWorker: false,
     databaseUrl: value.DATABASE_URL,
@@ -120,6 +123,15 @@ export function parseEnvironment(variables: Variables): Environment {
     ...retentionOf(value),
     redisUrl: value.REDIS_URL,
     limits: limitsOf(value),
+  };
+}
+
+function addressesOf(value: Values) {
+  return {
+    host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
+    port: value.PORT,
+    internalPort: value.INTERNAL_PORT,
+    metricsPort: value.METRICS_PORT,
   };
 }
 

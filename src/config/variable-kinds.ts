@@ -2,6 +2,7 @@ import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
+import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
 
 // The kinds of variables. Their messages say what is accepted and never show what was given.
 
@@ -47,6 +48,8 @@ export const httpUrl = z
   .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
 
 export const word = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
+
+export const serviceName = z.string().refine(isServiceName, SERVICE_NAME_DETAIL);
 
 export const flag = z
   .enum(['true', 'false'], { error: 'must be true or false' })

@@ -8,6 +8,7 @@ import {
   passwordBlocklist,
   postgresUrl,
   secret,
+  serviceName,
   trustProxy,
   wholeNumber,
   word,
@@ -28,8 +29,10 @@ export const schema = z
     NODE_ENV: z
       .enum(['development', 'production', 'test'], { error: 'must be development, production or test' })
       .default('development'),
+    SERVICE_NAME: serviceName.default('auth'),
     HOST: word.optional(),
     PORT: wholeNumber(0, 65_535).default(7701),
+    INTERNAL_PORT: wholeNumber(0, 65_535).optional(),
     METRICS_PORT: wholeNumber(0, 65_535).optional(),
     WORKERS: workers.default(1),
     DATABASE_URL: postgresUrl,
@@ -78,7 +81,20 @@ export const schema = z
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
   })
-  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
+  .refine((value) => areDistinct(value.INTERNAL_PORT, value.PORT), {
+    path: ['INTERNAL_PORT'],
+    error: 'must differ from PORT',
+  })
+  .refine((value) => areDistinct(value.METRICS_PORT, value.PORT), {
     path: ['METRICS_PORT'],
     error: 'must differ from PORT',
+  })
+  .refine((value) => areDistinct(value.METRICS_PORT, value.INTERNAL_PORT), {
+    path: ['METRICS_PORT'],
+    error: 'must differ from INTERNAL_PORT',
   });
+
+/** 0 takes any free port. */
+function areDistinct(port: number | undefined, other: number | undefined): boolean {
+  return port === undefined || port === 0 || port !== other;
+}

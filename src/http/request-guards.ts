@@ -1,12 +1,20 @@
 import { isUtf8 } from 'node:buffer';
-import { json, type NextFunction, type Request, type Response } from 'express';
+import { json, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import helmet from 'helmet';
 import { DOORS } from '../access/doors.js';
+import { TARGET_HEADER } from '../access/presented-target.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems, type FieldError } from '../common/problems.js';
 import { requestIdOf } from '../common/request-id.js';
+import { pointerToken } from '../common/unknown-fields.js';
+import type { Environment } from '../config/environment.js';
+import { isOnInternalPort, isOperatorsPath } from './internal-port.js';
+import { addPrefix, isInternal, refuseAmbiguousPath } from './request-target.js';
 
-const CREDENTIAL_HEADERS = new Set(Object.values(DOORS).flatMap(({ headers }) => headers));
+/** Of these a second one is refused. */
+const SINGLE_HEADERS = new Set([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
+const PLATFORM_HEADERS = new Set([...DOORS.app.headers, TARGET_HEADER]);
+const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
 const MAX_DEPTH = 16;
 /** Names that every object knows already, or that reach its prototype. They are no field of anything. */
 const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
@@ -15,19 +23,23 @@ const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype)
 const hardened = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
 
 /** All that is decided by a request's head. One function, not one middleware each: every layer costs every validation. */
-export function guardHead(request: Request, response: Response, next: NextFunction): void {
-  setAnswerHeaders(request, response);
-  // Services that validate credentials are no browsers, and call a hundred times as often.
-  const isInternal = request.url.startsWith('/internal/');
-  if (!isInternal) hardened(request, response, () => undefined);
-  refuseAmbiguousHeaders(request);
-  if (request.url.includes('?')) refuseHostileQuery(request);
-  if (hasBody(request) && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
-  if (!isInternal) {
-    refuseDotSegments(request);
-    addPrefix(request);
-  }
-  next();
+export function guardHead({ serviceName, internalPort }: Environment): RequestHandler {
+  const isSplit = internalPort !== undefined;
+  return (request, response, next) => {
+    setAnswerHeaders(request, response);
+    const isForServices = isInternal(request);
+    // Services that validate credentials are not browsers, and call a hundred times as often.
+    if (!isForServices) hardened(request, response, () => undefined);
+    refuseAmbiguousPath(request);
+    if (!isForServices) addPrefix(request);
+    if (isSplit && isOperatorsPath(request) && !isOnInternalPort(request))
+      throw new ProblemException(problems.notFound);
+    refuseAmbiguousHeaders(request);
+    refuseMisplacedTarget(request, isForServices, serviceName);
+    if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
+    if (hasBody(request) && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
+    next();
+  };
 }
 
 /** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
@@ -52,18 +64,37 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request): 
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
     if (name === 'host') hosts += 1;
-    if (!CREDENTIAL_HEADERS.has(name)) continue;
+    if (!SINGLE_HEADERS.has(name)) continue;
     if (seen.includes(`${name} `)) throw new ProblemException(problems.duplicateHeader);
     seen += `${name} `;
   }
   if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) throw new ProblemException(problems.malformedRequest);
 }
 
-/** A parameter that reaches a prototype is dropped on its way to validation, and would pass as if it were not there. */
-function refuseHostileQuery({ query }: Request): void {
-  if (!Object.keys(query).some((name) => PROTOTYPE_NAMES.has(name))) return;
-  const errors = [{ pointer: '', detail: 'names a parameter that is not one of this request' }];
-  throw new ProblemException(problems.validationFailed, { errors });
+/**
+ * A caller that misplaced the target believes that it was checked. The header counts on validate-app only; anywhere else
+ * it must name this service. On `/internal/` a header of the platform that is not known, or that looks like a target, is
+ * refused too.
+ */
+function refuseMisplacedTarget({ headers, url }: Request, isForServices: boolean, serviceName: string): void {
+  const named = headers[TARGET_HEADER];
+  if (named !== undefined && named !== serviceName && !VALIDATE_APP.test(url))
+    refuseField('', 'X-Platform-Target is read by /internal/validate-app only');
+  if (!isForServices) return;
+  for (const name of Object.keys(headers)) {
+    const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
+    if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not one of this request');
+  }
+}
+
+/**
+ * A parameter that reaches a prototype is dropped on its way to validation, and would pass as if it were not there. The
+ * routes for services take no parameters.
+ */
+function refuseHostileQuery({ query }: Request, isForServices: boolean): void {
+  const names = Object.keys(query);
+  if (isForServices ? names.length > 0 : names.some((name) => PROTOTYPE_NAMES.has(name)))
+    refuseField('', 'names a parameter that is not one of this request');
 }
 
 function hasBody({ headers }: Request): boolean {
@@ -74,16 +105,6 @@ function hasBody({ headers }: Request): boolean {
 function isUtf8Json(request: Request): boolean {
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
   return request.is('application/json') !== false && /^utf-?8$/i.test(charset);
-}
-
-/** The files of the documentation answer a path that climbs with a redirect, which repeats whatever the query holds. */
-function refuseDotSegments({ url }: Request): void {
-  if (/^\/docs[^?]*\/(\.|%2e){1,2}(\/|\?|$)/i.test(url)) throw new ProblemException(problems.notFound);
-}
-
-/** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
-function addPrefix(request: Request): void {
-  if (/^\/(auth|users|admin)(\/|$|\?)/i.test(request.url)) request.url = `/api/v0${request.url}`;
 }
 
 /** Reads a JSON body of at most 100 KB, after decompression. */
@@ -119,11 +140,6 @@ export function refuseHostileJson(request: Request, _response: Response, next: N
     }
   }
   next();
-}
-
-/** A field's name as a JSON Pointer token (RFC 6901), where it looks like a field's name and not like a payload. */
-export function pointerToken(name: string): string {
-  return /^([a-z_]{1,32}|\d{1,3})$/.test(name) ? name : '?';
 }
 
 function refuseField(pointer: string, detail: string): never {

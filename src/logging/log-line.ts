@@ -23,6 +23,7 @@ export interface LogFields {
   readonly household_id?: string | undefined;
   readonly host?: string | undefined;
   readonly port?: number | undefined;
+  readonly internal_port?: number | undefined;
   readonly count?: number | undefined;
   readonly worker_pid?: number | undefined;
   readonly exit_code?: number | undefined;

@@ -57,7 +57,8 @@ describe('every answer', () => {
     async (method) => {
       for (const path of ['/internal/validate-node', '/internal/validate-app', '/api/v0/auth/refresh']) {
         const answer = await request(app.server)[method](path);
-        expectProblem(answer, problems.notFound);
+        expectProblem(answer, problems.methodNotAllowed);
+        expect(answer.headers.allow).toBe('POST');
       }
     },
   );

@@ -171,15 +171,15 @@ describe('HTTP hygiene', () => {
 
   describe('paths', () => {
     it.each([
-      ['GET', '/nope'],
-      ['GET', '/'],
-      ['GET', '/api/v0/auth/login'],
-      ['PUT', '/api/v0/auth/login'],
-      ['DELETE', '/internal/validate-node'],
-      ['GET', '/api/v0/../../etc/passwd'],
-    ])('answers %s %s with a problem that does not repeat it', async (method, path) => {
+      ['GET', '/nope', 404],
+      ['GET', '/', 404],
+      ['GET', '/api/v0/auth/login', 405],
+      ['PUT', '/api/v0/auth/login', 405],
+      ['DELETE', '/internal/validate-node', 405],
+      ['GET', '/api/v0/../../etc/passwd', 404],
+    ])('answers %s %s with a problem that does not repeat it', async (method, path, status) => {
       const answer = await rawRequest([], method, path);
-      expect(answer).toMatch(/^HTTP\/1\.1 404 [^]*application\/problem\+json/);
+      expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} [^]*application/problem\\+json`));
       expect(answer).not.toContain('passwd');
     });
 
