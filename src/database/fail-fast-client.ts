@@ -1,17 +1,16 @@
-import { Client, type ClientConfig } from 'pg';
+import { Client, type ClientConfig, type QueryResult } from 'pg';
 
-/** `unknown`: the connection was lost, so the statement may or may not have been committed. */
-export type StatementOutcome = 'succeeded' | 'failed' | 'unknown';
-
-type Callback = (error: Error | null | undefined, result?: unknown) => void;
+/** Undefined: the statement failed, or the connection was lost and its effect is unknown. */
+type LateResult = QueryResult | undefined;
+type Callback = (error: Error | null | undefined, result?: QueryResult) => void;
 type Release = (error?: Error | boolean) => void;
 
 /** PostgreSQL did not answer in time. The statement goes on there, and may be committed after its caller was told 503. */
 export class UnansweredStatementError extends Error {
   override readonly name = 'UnansweredStatementError';
 
-  /** @param outcome settles when PostgreSQL answers after all, or the connection ends; never rejects */
-  constructor(readonly outcome: Promise<StatementOutcome>) {
+  /** @param lateResult settles when PostgreSQL answers after all, or the connection ends; never rejects */
+  constructor(readonly lateResult: Promise<LateResult>) {
     super('PostgreSQL did not answer in time');
   }
 }
@@ -44,12 +43,12 @@ const WRITES = /^\s*(insert|update|delete|merge|with)\b/i;
  */
 export class FailFastClient extends Client {
   private observer: StallObserver | undefined;
-  private outcome: Promise<StatementOutcome> | undefined;
+  private lateResult: Promise<LateResult> | undefined;
   private releaseToPool: Release = () => undefined;
   private readonly answerTimeoutMs: number;
   private readonly releaseOnceAnswered: Release = (error) => {
-    if (!this.outcome) this.releaseToPool(error);
-    else void this.outcome.then(() => this.releaseToPool(error ?? true));
+    if (!this.lateResult) this.releaseToPool(error);
+    else void this.lateResult.then(() => this.releaseToPool(error ?? true));
   };
 
   constructor(config: FailFastConfig) {
@@ -100,39 +99,33 @@ export class FailFastClient extends Client {
       process.nextTick(callback, refusal);
       return;
     }
-    let settle: ((outcome: StatementOutcome) => void) | undefined;
+    let settle: ((result: LateResult) => void) | undefined;
     const timer = setTimeout(() => {
-      const outcome = new Promise<StatementOutcome>((resolve) => (settle = resolve));
-      this.stall(outcome);
-      callback(new UnansweredStatementError(outcome));
+      const lateResult = new Promise<LateResult>((resolve) => (settle = resolve));
+      this.stall(lateResult);
+      callback(new UnansweredStatementError(lateResult));
     }, this.answerTimeoutMs);
-    super.query(statement as string, values as unknown[], (error: Error | null | undefined, result: unknown) => {
+    super.query(statement as string, values as unknown[], (error: Error | null | undefined, result: QueryResult) => {
       clearTimeout(timer);
-      if (settle) settle(outcomeOf(error));
+      if (settle) settle(error ? undefined : result);
       else callback(error, result);
     });
   }
 
   private refusalOf(statement: unknown): Error | undefined {
-    if (this.outcome) return new Error('Connection terminated: an earlier statement was not answered in time');
+    if (this.lateResult) return new Error('Connection terminated: an earlier statement was not answered in time');
     if (!this.observer?.refusesWrites) return undefined;
     const text = typeof statement === 'string' ? statement : (statement as { text: string }).text;
     return WRITES.test(text) ? new WriteRefusedError('Too many writes wait for PostgreSQL') : undefined;
   }
 
-  private stall(outcome: Promise<StatementOutcome>): void {
+  private stall(lateResult: Promise<LateResult>): void {
     // Another statement of the same connection was overdue before.
-    if (this.outcome) return;
-    this.outcome = outcome;
+    if (this.lateResult) return;
+    this.lateResult = lateResult;
     // The caller has its error and listens no more; without a listener, the end of the connection would end the process.
     this.on('error', () => undefined);
     this.observer?.stalled(this);
-    void outcome.then(() => this.observer?.answered(this));
+    void lateResult.then(() => this.observer?.answered(this));
   }
-}
-
-/** Only PostgreSQL's own errors have a severity. */
-function outcomeOf(error: Error | null | undefined): StatementOutcome {
-  if (!error) return 'succeeded';
-  return 'severity' in error ? 'failed' : 'unknown';
 }

@@ -4,7 +4,7 @@ import { FailFastClient, type StallObserver } from './fail-fast-client.js';
 
 /**
  * The connections of this process. `max` of them serve requests. Stalled ones (see {@link FailFastClient}) keep their
- * slots; half as many again may be opened in their place, and no more, whatever happens (docs/decisions/0037).
+ * slots; half as many again may be opened in their place, and no more, whatever happens (docs/decisions/0041).
  * Once that many are stalled, further writes are refused unsent: reads keep what is left. Connections that are not
  * answered because the database is gone are found by a probe, which frees their slots.
  */

@@ -31,13 +31,12 @@ export const END_SURPLUS_SESSIONS = audited({
 
 /**
  * One conditional statement: of many presentations of a token, one rotates it. The others wait for the row until the
- * rotation is visible. `was_current` is read from the snapshot of the statement, taken before that wait: it tells that
- * the rotation became visible only while this statement ran. Always one row.
+ * rotation is visible. `was_current` is read from the snapshot of the statement, taken before that wait: of a
+ * token that did not rotate it tells that the rotation became visible only while this statement ran. Always one row.
  */
 export const ROTATE = {
   name: 'sessions_rotate',
-  text: `WITH presented AS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2),
-         rotated AS (
+  text: `WITH rotated AS (
            UPDATE sessions
            SET token_digest = $3, generation = generation + 1, rotated_at = $4, rotated_from = $6,
                expires_at = LEAST($5, absolute_expires_at)
@@ -45,7 +44,8 @@ export const ROTATE = {
            WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
              AND users.id = user_id AND users.is_active
            RETURNING user_id, users.email)
-         SELECT user_id, email, EXISTS (SELECT FROM presented) AS was_current
+         SELECT user_id, email,
+           user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
          FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
 };
 

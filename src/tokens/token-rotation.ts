@@ -64,19 +64,20 @@ export class TokenRotation {
     try {
       const row = await this.database.row<RotateRow>(sql.ROTATE, values);
       if (!row) throw new Error('ROTATE returned no row');
-      if (row.user_id !== null && performance.now() - sentAt > SLOW_COMMIT_MS) void this.restartGrace(successor);
+      if (performance.now() - sentAt > SLOW_COMMIT_MS) void this.restartGrace(row, successor);
       return row;
     } catch (error) {
       // 503 for this caller. If PostgreSQL commits after all, the next try must not count as reuse.
       if (error instanceof UnansweredStatementError) {
-        void error.outcome.then((outcome) => (outcome === 'succeeded' ? this.restartGrace(successor) : undefined));
+        void error.lateResult.then((result) => this.restartGrace(result?.rows[0] as RotateRow | undefined, successor));
       }
       throw error;
     }
   }
 
-  /** Extends the grace by the time that the commit took. Harmless if the token has not rotated or was rotated again. */
-  private async restartGrace({ sessionId, digest }: RefreshToken): Promise<void> {
+  /** Extends the grace of a rotation by the time that its commit took, unless the successor is used already. */
+  private async restartGrace(row: RotateRow | undefined, { sessionId, digest }: RefreshToken): Promise<void> {
+    if (!row?.user_id) return;
     const visibleAt = this.clock.now();
     try {
       await RESTART_GRACE_POLICY.execute(() => this.database.rows(sql.RESTART_GRACE, [sessionId, digest, visibleAt]));
