@@ -10,6 +10,7 @@ export const AUDITED_EVENTS = [
   'user.login.succeeded',
   'user.login.failed',
   'session.refresh.reused',
+  'session.refresh.repeated_elsewhere',
   'session.ended',
   'app.first_used',
   'node.first_used',

@@ -40,6 +40,7 @@ export class Environment {
   readonly refreshTokenTtlDays!: number;
   readonly refreshGraceSeconds!: number;
   readonly sessionMaxAgeDays!: number;
+  readonly sessionLimitPerUser!: number;
   readonly registrationOpen!: boolean;
   readonly bcryptCost!: number;
   readonly hashThreads!: number;
@@ -102,6 +103,7 @@ export function parseEnvironment(variables: Variables): Environment {
     refreshTokenTtlDays: value.REFRESH_TOKEN_EXPIRE_DAYS,
     refreshGraceSeconds: value.REFRESH_GRACE_SECONDS,
     sessionMaxAgeDays: value.SESSION_MAX_AGE_DAYS,
+    sessionLimitPerUser: value.SESSION_LIMIT_PER_USER,
     registrationOpen: value.REGISTRATION === 'open',
     ...hashingOf(value),
     passwordMinLength: value.PASSWORD_MIN_LENGTH,

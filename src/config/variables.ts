@@ -47,6 +47,7 @@ export const schema = z
     REFRESH_TOKEN_EXPIRE_DAYS: wholeNumber(1, 3_650).default(14),
     REFRESH_GRACE_SECONDS: wholeNumber(0, 300).default(10),
     SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
+    SESSION_LIMIT_PER_USER: wholeNumber(1, 100_000).default(100),
     REGISTRATION: z.enum(['open', 'closed'], { error: 'must be open or closed' }).default('open'),
     BCRYPT_COST: wholeNumber(4, 16).default(12),
     HASH_THREADS: wholeNumber(1, 128).optional(),

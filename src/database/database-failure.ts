@@ -1,6 +1,7 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
+import { UnansweredStatementError, WriteRefusedError } from './fail-fast-client.js';
 
 /** SQLSTATE classes that mean our statement or our data is wrong: a bug, not an outage. */
 const OUR_MISTAKE = /^(22|23|42)/;
@@ -28,6 +29,7 @@ export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   // The connection broke between two statements of a transaction.
   if (error instanceof QueryRunnerAlreadyReleasedError) return true;
+  if (error instanceof UnansweredStatementError || error instanceof WriteRefusedError) return true;
   if (error instanceof DatabaseError) return !OUR_MISTAKE.test(error.code ?? '');
   if (!types.isNativeError(error)) return false;
   if ('errors' in error && Array.isArray(error.errors)) return error.errors.some(isDatabaseFailure);
@@ -35,8 +37,12 @@ export function isDatabaseFailure(error: unknown): boolean {
   return DRIVER_MESSAGES.test(error.message);
 }
 
-/** Whether the database said that it reads but cannot write: a read-only standby (25006), a full disk (53100). */
+/**
+ * Whether the database reads but cannot write: a read-only standby (25006), a full disk (53100), or commits that stall,
+ * and a write that was not sent therefore.
+ */
 export function isWriteRefusal(error: unknown): boolean {
+  if (error instanceof WriteRefusedError) return true;
   return error instanceof DatabaseError && (error.code === '25006' || error.code === '53100');
 }
 

@@ -1,3 +1,4 @@
+import pg from 'pg';
 import type { DataSourceOptions } from 'typeorm';
 import type { Environment } from '../config/environment.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
@@ -6,7 +7,8 @@ import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-creat
 import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
 import { AddCallerRequestId1763683750000 } from './migrations/1763683750000-add-caller-request-id.js';
-import { PromptClient } from './prompt-client.js';
+import { AddSessionLimit1763683800000 } from './migrations/1763683800000-add-session-limit.js';
+import { RequestPool } from './request-pool.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -23,6 +25,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       CreateThrottleCounters1763683500000,
       CreateCredentialChanges1763683600000,
       AddCallerRequestId1763683750000,
+      AddSessionLimit1763683800000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
@@ -40,13 +43,13 @@ export function requestOptions(environment: Environment): DataSourceOptions {
     applicationName: 'platform-auth',
     poolSize: environment.databasePoolSize,
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
+    driver: { ...pg, Pool: RequestPool },
     extra: {
-      Client: PromptClient,
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: 2 * statementTimeoutMs,
       // The client's own limit, for when the server cannot keep its.
-      query_timeout: statementTimeoutMs + 500,
+      answerTimeoutMs: statementTimeoutMs + 500,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
     },

@@ -7,7 +7,7 @@ import type { LogFields } from './log-line.js';
 import { Log } from './log.js';
 
 /** Stands out, and is written at LOG_LEVEL=warn too. */
-const UNWELCOME = /\.(failed|refused|reused|throttled)$/;
+const UNWELCOME = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
 
 /** Writes one structured line for each security event, tied to its request. */
 @Injectable()

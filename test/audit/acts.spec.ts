@@ -59,6 +59,10 @@ describe('the record of who did what', () => {
     const successor = ((await app.refresh(refresh_token)).body as Tokens).refresh_token;
     secrets.push(refresh_token, access_token, successor);
     await expectNoRow(app.refresh(successor));
+    await app.database.query("UPDATE sessions SET rotated_from = '192.0.2.7' WHERE user_id = $1", [subject]);
+    const elsewhere = { event: 'session.refresh.repeated_elsewhere', actor: NOBODY, subject };
+    await expectRow(app.refresh(successor), elsewhere);
+    await expectNoRow(app.refresh(successor));
     clock.advance({ seconds: 11 });
     await expectRow(app.refresh(refresh_token), { event: 'session.refresh.reused', actor: NOBODY, subject });
     await expectNoRow(app.refresh(refresh_token));

@@ -4,6 +4,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 /** Stands between the service and its database, and can refuse, cut or swallow what passes. */
 export class TcpProxy {
   private readonly sockets = new Set<Socket>();
+  private readonly forgotten = new Set<Socket>();
   private isBlackHole = false;
   private swallowed = 0;
   private server: Server | undefined;
@@ -50,18 +51,24 @@ export class TcpProxy {
     for (const socket of this.sockets) socket.destroy();
   }
 
+  /** Swallows what its present connections send, for good and without hanging up, as a firewall does that lost its table. */
+  forgetConnections(): void {
+    for (const socket of this.sockets) this.forgotten.add(socket);
+  }
+
   private join(client: Socket): void {
     const database = connect(Number(this.target.port), this.target.hostname);
     const pair = [client, database];
     for (const [from, to] of [pair, [database, client]] as [Socket, Socket][]) {
       this.sockets.add(from);
       from.on('data', (chunk) => {
-        if (this.isBlackHole) this.swallowed += chunk.length;
+        if (this.isBlackHole || this.forgotten.has(from)) this.swallowed += chunk.length;
         else to.write(chunk);
       });
       from.on('error', () => undefined);
       from.on('close', () => {
         this.sockets.delete(from);
+        this.forgotten.delete(from);
         to.destroy();
       });
     }
