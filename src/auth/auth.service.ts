@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { refusal } from '../access/doors.js';
 import { asUser, type Actor } from '../audit/actor.js';
-import { FailedLogins } from '../audit/failed-logins.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
@@ -23,7 +23,7 @@ export class AuthService {
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
     private readonly accessTokens: AccessTokens,
-    private readonly failedLogins: FailedLogins,
+    private readonly refusals: CountedRefusals,
     private readonly throttle: LoginThrottle,
     private readonly environment: Environment,
   ) {}
@@ -37,9 +37,12 @@ export class AuthService {
   /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */
   async logIn(email: string, password: string, actor: Actor): Promise<Grant> {
     const { address } = actor;
-    const verdict = await this.throttle.guess(email, address ?? undefined, () =>
-      this.users.verifyPassword(email, password),
-    );
+    const attempt = await this.throttle.begin(email, address ?? undefined);
+    const verdict = await this.users.verifyPassword(email, password, attempt.turn).catch(async (error: unknown) => {
+      await attempt.refund(error);
+      throw error;
+    });
+    await attempt.settle(verdict.valid);
     if (!verdict.valid) throw await this.loginRefused(email, verdict, actor);
     const { id: userId } = verdict.user;
     const grant = await this.sessions.start(userId, verdict.user.email, asUser(actor, userId));
@@ -81,8 +84,8 @@ export class AuthService {
   }
 
   private async loginRefused(email: string, verdict: RefusedPassword, actor: Actor): Promise<ProblemException> {
-    await this.failedLogins.record(email, verdict, actor);
     const { reason, userId } = verdict;
+    await this.refusals.count({ event: 'user.login.failed', reason, counted: email, subject: userId }, actor);
     const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
     return new ProblemException(problems.invalidCredentials, { refusal: event });
   }

@@ -1,10 +1,10 @@
 import { Module } from '@nestjs/common';
 import { AddressThrottle } from './address-throttle.js';
-import { CounterStore } from './counter-store.js';
 import { LoginThrottle } from './login-throttle.js';
+import { ThrottleWindows } from './throttle-windows.js';
 
 @Module({
-  providers: [CounterStore, LoginThrottle, AddressThrottle],
-  exports: [CounterStore, LoginThrottle, AddressThrottle],
+  providers: [ThrottleWindows, LoginThrottle, AddressThrottle],
+  exports: [ThrottleWindows, LoginThrottle, AddressThrottle],
 })
 export class ThrottlingModule {}

@@ -1,4 +1,4 @@
-import { networkOf } from '../../src/throttling/network-of.js';
+import { networkOf } from '../../src/common/network.js';
 import { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
