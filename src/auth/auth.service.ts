@@ -5,6 +5,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import { SessionsService, type EndedSession, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
@@ -25,13 +26,21 @@ export class AuthService {
     private readonly accessTokens: AccessTokens,
     private readonly refusals: CountedRefusals,
     private readonly throttle: LoginThrottle,
+    private readonly busy: BusyThrottle,
     private readonly environment: Environment,
   ) {}
 
-  /** @throws {ProblemException} registration_closed; validation_failed; email_taken; hashing_busy */
+  /** @throws {ProblemException} registration_closed; too_many_requests; validation_failed; email_taken; hashing_busy */
   async register(email: string, password: string, actor: Actor): Promise<User> {
     if (!this.environment.registrationOpen) throw new ProblemException(problems.registrationClosed);
-    return this.users.register(email, password, actor, 'user.registered');
+    const address = actor.address ?? undefined;
+    await this.busy.refuseExhausted('user.registration.throttled', address);
+    try {
+      return await this.users.register(email, password, actor, 'user.registered');
+    } catch (error) {
+      this.busy.count(error, address);
+      throw error;
+    }
   }
 
   /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */

@@ -20,8 +20,8 @@ export interface Limits {
   readonly loginPerAccount: Limit;
   /** Wrong passwords for all accounts from one address. */
   readonly loginPerAddress: Limit;
-  /** Logins that one replica refused because its password queue had no place for them. */
-  readonly busyLoginPerAddress: Limit;
+  /** Logins and registrations that found no place in the password queue of one replica. */
+  readonly hashingBusyPerAddress: Limit;
   readonly adminKeyPerAddress: Limit;
   readonly registrationPerAddress: Limit;
   readonly refreshPerAddress: Limit;
@@ -35,7 +35,7 @@ export const limitVariables = {
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: rate.default('10/900').transform(limitOf),
   LOGIN_LIMIT_PER_ACCOUNT: rate.default('100/900').transform(limitOf),
   LOGIN_LIMIT_PER_ADDRESS: rate.default('1000/900').transform(limitOf),
-  LOGIN_BUSY_LIMIT_PER_ADDRESS: rate.default('200/60').transform(limitOf),
+  HASHING_BUSY_LIMIT_PER_ADDRESS: rate.default('200/60').transform(limitOf),
   ADMIN_KEY_LIMIT_PER_ADDRESS: rate.default('20/900').transform(limitOf),
   REGISTRATION_LIMIT_PER_ADDRESS: rate.default('1000/3600').transform(limitOf),
   REFRESH_LIMIT_PER_ADDRESS: rate.default('6000/60').transform(limitOf),
@@ -51,7 +51,7 @@ export function limitsOf(value: LimitValues): Limits {
     loginPerAccountAndAddress: value.LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS,
     loginPerAccount: value.LOGIN_LIMIT_PER_ACCOUNT,
     loginPerAddress: value.LOGIN_LIMIT_PER_ADDRESS,
-    busyLoginPerAddress: value.LOGIN_BUSY_LIMIT_PER_ADDRESS,
+    hashingBusyPerAddress: value.HASHING_BUSY_LIMIT_PER_ADDRESS,
     adminKeyPerAddress: value.ADMIN_KEY_LIMIT_PER_ADDRESS,
     registrationPerAddress: value.REGISTRATION_LIMIT_PER_ADDRESS,
     refreshPerAddress: value.REFRESH_LIMIT_PER_ADDRESS,

@@ -33,7 +33,7 @@ export class AddressThrottle {
     const networks = networksOf(address);
     const shares = this.windows.shares(call, limit, networks);
     for (;;) {
-      this.windows.refuseExhausted(event, shares);
+      await this.windows.refuseExhausted(event, shares);
       const { lacking, remaining, forMs } = await this.windows.reserve({ shares, spends: true }, { networks, isKnown: false });
       if (lacking.length === 0) return rateLimitHeaders(shares[0]!, remaining, forMs);
     }

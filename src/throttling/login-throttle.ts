@@ -1,17 +1,15 @@
 import { Injectable } from '@nestjs/common';
-import { LRUCache } from 'lru-cache';
 import type { Turn } from '../common/keyed-queue.js';
 import { networksOf } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { BusyThrottle } from './busy-throttle.js';
 import { ThrottleWindows } from './throttle-windows.js';
-import type { Share } from './too-many-requests.js';
 
 const EVENT = 'user.login.throttled';
 /** How long a login waits for points in flight, which may yet be refunded. Then it is 503. */
 const MAX_WAIT_MS = 20_000;
-const MAX_BUSY = 10_000;
 
 /** A guess that was reserved, and has to be settled or refunded. */
 export interface Attempt {
@@ -31,11 +29,10 @@ export interface Attempt {
 @Injectable()
 export class LoginThrottle {
   private readonly limits;
-  /** Logins that this replica's queue refused, by key of the network. */
-  private readonly busy = new LRUCache<string, number>({ max: MAX_BUSY });
 
   constructor(
     private readonly windows: ThrottleWindows,
+    private readonly busy: BusyThrottle,
     { limits }: Environment,
   ) {
     this.limits = limits;
@@ -47,18 +44,18 @@ export class LoginThrottle {
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
    */
   async begin(account: string, address: string | undefined): Promise<Attempt> {
-    const networks = networksOf(address);
-    const busy = this.windows.shares('login-busy', this.limits.busyLoginPerAddress, networks);
-    this.windows.refuseExhausted(EVENT, busy);
+    await this.busy.refuseExhausted(EVENT, address);
     try {
-      return await this.reserve(account, networks, busy);
+      return await this.reserve(account, address);
     } catch (error) {
-      throw this.counted(error, busy);
+      this.busy.count(error, address);
+      throw error;
     }
   }
 
-  private async reserve(account: string, networks: readonly [string, ...string[]], busy: Share[]): Promise<Attempt> {
+  private async reserve(account: string, address: string | undefined): Promise<Attempt> {
     const { windows, limits } = this;
+    const networks = networksOf(address);
     const shares = [
       ...windows.shares('login-account-address', limits.loginPerAccountAndAddress, networks, account),
       ...windows.shares('login-account', limits.loginPerAccount, [''], account),
@@ -70,18 +67,18 @@ export class LoginThrottle {
     const turn = { networks, isKnown: false };
     const waitUntil = performance.now() + MAX_WAIT_MS;
     for (;;) {
-      windows.refuseExhausted(EVENT, shares.slice(0, 1));
+      await windows.refuseExhausted(EVENT, shares.slice(0, 1));
       // Asked without reserving, so that a flood that is over its limits writes nothing.
       if (windows.isExhausted(shares) && !(await windows.reserve({ shares: [], knownKey }, turn)).isKnown)
-        windows.refuseExhausted(EVENT, shares);
+        await windows.refuseExhausted(EVENT, shares);
       const { isKnown, points, lacking } = await windows.reserve({ shares, knownKey }, turn);
-      windows.refuseExhausted(EVENT, lacking);
+      await windows.refuseExhausted(EVENT, lacking);
       if (!lacking[0]) {
         return {
           turn: { networks, isKnown },
           settle: (isValid) => windows.settle({ points, isLost: !isValid, ...(isValid && { known: { key: knownKey, days } }) }),
           refund: async (cause) => {
-            this.counted(cause, busy);
+            this.busy.count(cause, address);
             await windows.settle({ points, isLost: false }).catch(() => undefined);
           },
         };
@@ -89,17 +86,5 @@ export class LoginThrottle {
       if (performance.now() > waitUntil) throw new ProblemException(problems.hashingBusy);
       await windows.freed(lacking[0]);
     }
-  }
-
-  /** A flood of 503 is refused with 429 in its turn. */
-  private counted(error: unknown, shares: Share[]): unknown {
-    if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return error;
-    for (const share of shares) {
-      const { key, limit } = share;
-      const count = (this.busy.get(key) ?? 0) + 1;
-      this.busy.set(key, count, { ttl: limit.seconds * 1_000, noUpdateTTL: true });
-      if (count >= limit.points) this.windows.exhaust(share, this.busy.getRemainingTTL(key));
-    }
-    return error;
   }
 }

@@ -1,4 +1,5 @@
 import { EventEmitter, once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
 import type { Turn } from '../common/keyed-queue.js';
@@ -12,6 +13,10 @@ import { PURGE, RESERVE, SETTLE, type Row } from './statements.js';
 import { tooManyRequests, type Share } from './too-many-requests.js';
 
 const MAX_REMEMBERED = 10_000;
+/** After so many refusals in a window each takes a second: a client that waits for its answers floods no faster. */
+const MAX_PROMPT_REFUSALS = 100;
+const REFUSAL_DELAY_MS = 1_000;
+const MAX_DELAYED = 1_000;
 const MAX_WAITING = 2_000;
 /** Other replicas do not wake what waits here. */
 const RETRY_MS = 250;
@@ -57,6 +62,7 @@ export class ThrottleWindows {
   private readonly settlements = new Batcher<Settlement, void>(Infinity, (batch) => this.settleAll(batch));
   /** Keys that have lost everything until their window ends are refused without a statement. The value counts that. */
   private readonly exhausted = new LRUCache<string, number>({ max: MAX_REMEMBERED });
+  private delayed = 0;
   private readonly freedKeys = new EventEmitter().setMaxListeners(0);
 
   constructor(
@@ -76,12 +82,17 @@ export class ThrottleWindows {
   }
 
   /** @throws {ProblemException} too_many_requests, when one of these is known to be exhausted */
-  refuseExhausted(event: SecurityEvent, shares: readonly Share[]): void {
+  async refuseExhausted(event: SecurityEvent, shares: readonly Share[]): Promise<void> {
     const forMs = Math.max(0, ...shares.map(({ key }) => this.exhausted.getRemainingTTL(key)));
     const share = shares.find(({ key }) => forMs > 0 && this.exhausted.getRemainingTTL(key) === forMs);
     if (!share) return;
     const count = (this.exhausted.get(share.key) ?? 0) + 1;
     this.exhausted.set(share.key, count, { noUpdateTTL: true });
+    if (count > MAX_PROMPT_REFUSALS && this.delayed < MAX_DELAYED) {
+      this.delayed += 1;
+      await sleep(REFUSAL_DELAY_MS, undefined, { ref: false });
+      this.delayed -= 1;
+    }
     throw tooManyRequests(event, share, forMs, count);
   }
 

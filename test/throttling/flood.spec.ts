@@ -12,7 +12,7 @@ const VARIABLES = {
   HASH_THREADS: '1',
   HASH_QUEUE_LIMIT: '16',
   BCRYPT_COST: '8',
-  LOGIN_BUSY_LIMIT_PER_ADDRESS: `${BUSY_LIMIT}/60`,
+  HASHING_BUSY_LIMIT_PER_ADDRESS: `${BUSY_LIMIT}/60`,
 };
 const FLOODER = '198.51.100.66';
 const FLOOD = 154;
@@ -57,13 +57,15 @@ describe('a flood of logins from one address', () => {
     try {
       const answers = await Promise.all(flood(300));
       for (const answer of answers) {
-        expect(expectThrottled(answer)).toMatchObject({ policy: 'login-busy', points: BUSY_LIMIT, windowSeconds: 60 });
+        expect(expectThrottled(answer)).toMatchObject({ policy: 'hashing-busy', points: BUSY_LIMIT, windowSeconds: 60 });
       }
       expect(run.mock.calls.filter(([{ name }]) => name.startsWith('throttle'))).toEqual([]);
     } finally {
       run.mockRestore();
     }
     await login('203.0.113.1', users[0]!.email).expect(200);
+    const registration = app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD });
+    expect(expectThrottled(await registration.set('X-Forwarded-For', FLOODER))).toMatchObject({ policy: 'hashing-busy' });
     const lines = app.log.lines.filter(({ event, status }) => event === 'user.login.throttled' || status === 429);
     expect(lines.length).toBeLessThan(2 * 120);
   });
