@@ -51,7 +51,10 @@ async function loginsOf(load, users, seconds) {
 
 function startFlood(url, mallory, statuses) {
   let isOver = false;
-  const bodies = [mallory.password, mallory.password, 'a wrong one'].map((password) => ({ email: mallory.email, password }));
+  const bodies = [mallory.password, mallory.password, 'a wrong one'].map((password) => ({
+    email: mallory.email,
+    password,
+  }));
   const keepOne = async (index) => {
     const body = bodies[index % bodies.length];
     while (!isOver) {

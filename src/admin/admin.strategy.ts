@@ -35,7 +35,10 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     const reason = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
     const network = networkOf(addressOf(request));
     await this.throttle.spend('admin-key', addressOf(request));
-    await this.refusals.count({ event: 'admin.key.refused', reason, counted: network, subject: network }, actorOf(request));
+    await this.refusals.count(
+      { event: 'admin.key.refused', reason, counted: network, subject: network },
+      actorOf(request),
+    );
     throw refusal('admin', reason);
   }
 }

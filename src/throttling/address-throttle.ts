@@ -34,7 +34,10 @@ export class AddressThrottle {
     const shares = this.windows.shares(call, limit, networks);
     for (;;) {
       await this.windows.refuseExhausted(event, shares);
-      const { lacking, remaining, forMs } = await this.windows.reserve({ shares, spends: true }, { networks, isKnown: false });
+      const { lacking, remaining, forMs } = await this.windows.reserve(
+        { shares, spends: true },
+        { networks, isKnown: false },
+      );
       if (lacking.length === 0) return rateLimitHeaders(shares[0]!, remaining, forMs);
     }
   }

@@ -76,7 +76,8 @@ export class LoginThrottle {
       if (!lacking[0]) {
         return {
           turn: { networks, isKnown },
-          settle: (isValid) => windows.settle({ points, isLost: !isValid, ...(isValid && { known: { key: knownKey, days } }) }),
+          settle: (isValid) =>
+            windows.settle({ points, isLost: !isValid, ...(isValid && { known: { key: knownKey, days } }) }),
           refund: async (cause) => {
             this.busy.count(cause, address);
             await windows.settle({ points, isLost: false }).catch(() => undefined);

@@ -57,7 +57,11 @@ describe('a flood of logins from one address', () => {
     try {
       const answers = await Promise.all(flood(300));
       for (const answer of answers) {
-        expect(expectThrottled(answer)).toMatchObject({ policy: 'hashing-busy', points: BUSY_LIMIT, windowSeconds: 60 });
+        expect(expectThrottled(answer)).toMatchObject({
+          policy: 'hashing-busy',
+          points: BUSY_LIMIT,
+          windowSeconds: 60,
+        });
       }
       expect(run.mock.calls.filter(([{ name }]) => name.startsWith('throttle'))).toEqual([]);
     } finally {
@@ -65,7 +69,9 @@ describe('a flood of logins from one address', () => {
     }
     await login('203.0.113.1', users[0]!.email).expect(200);
     const registration = app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD });
-    expect(expectThrottled(await registration.set('X-Forwarded-For', FLOODER))).toMatchObject({ policy: 'hashing-busy' });
+    expect(expectThrottled(await registration.set('X-Forwarded-For', FLOODER))).toMatchObject({
+      policy: 'hashing-busy',
+    });
     const lines = app.log.lines.filter(({ event, status }) => event === 'user.login.throttled' || status === 429);
     expect(lines.length).toBeLessThan(2 * 120);
   });
