@@ -71,6 +71,7 @@ function through(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodD
   const refusals = doors.flatMap((door) =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );
+  if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
   if (doors.length > 1) refusals.unshift(problems.unauthenticated);
   return applyDecorators(
     SetMetadata(DOORS_OF_ROUTE, doors),

@@ -14,6 +14,7 @@ export const AUDITED_EVENTS = [
   'session.ended',
   'app.first_used',
   'node.first_used',
+  'admin.key.refused',
   'admin.node.registered',
   'admin.node.updated',
   'admin.node.rotated',

@@ -17,6 +17,7 @@ export type SecurityEvent =
   | 'node.validation.failed'
   | 'node.first_used'
   | 'admin.key.refused'
+  | 'admin.key.throttled'
   | 'admin.node.registered'
   | 'admin.node.updated'
   | 'admin.node.rotated'

@@ -66,7 +66,6 @@ export class Environment {
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
   readonly auditRetentionDays!: number;
-  readonly redisUrl!: string | undefined;
   readonly limits!: Limits;
 }
 
@@ -123,7 +122,6 @@ export function parseEnvironment(variables: Variables): Environment {
     shutdownDelayMs: shutdownDelayMsOf(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
     ...retentionOf(value),
-    redisUrl: value.REDIS_URL,
     limits: limitsOf(value),
   };
 }

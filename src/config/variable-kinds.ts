@@ -36,13 +36,6 @@ export const postgresUrl = z
     'must be a PostgreSQL URL: postgresql://user:password@host:5432/database',
   );
 
-export const redisUrl = z
-  .string()
-  .refine(
-    (value) => /^rediss?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
-    'must be a Redis URL: redis://user:password@host:6379/0',
-  );
-
 export const httpUrl = z
   .string()
   .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
@@ -113,7 +106,7 @@ export const trustProxy = z
     return /^\d$/.test(value) ? Number(value) : value;
   });
 
-/** `points/seconds`: at most so many in a window of that length. */
+/** `points/seconds`: at most that many points in a window of that length. */
 export const rate = z
   .string()
   .refine(

@@ -9,6 +9,7 @@ import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000
 import { AddCallerRequestId1763683750000 } from './migrations/1763683750000-add-caller-request-id.js';
 import { AddSessionLimit1763683800000 } from './migrations/1763683800000-add-session-limit.js';
 import { RequestPool } from './request-pool.js';
+import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 
@@ -26,6 +27,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       CreateCredentialChanges1763683600000,
       AddCallerRequestId1763683750000,
       AddSessionLimit1763683800000,
+      CreateThrottleWindows1763683700000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -49,7 +49,10 @@ export class ProblemFilter implements ExceptionFilter {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
     if (refusal) {
       (response.locals as RequestOutcome).refusal = refusal;
-      this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
+      const { event, reason, count, fields } = refusal;
+      const isLogged = error instanceof ProblemException && error.isLogged;
+      if (isLogged) this.events.record(event, request, { reason, count, ...fields });
+      else (response.locals as RequestOutcome).isUnlogged = true;
     }
     if (problem.status < 500) return;
     const fields = {

@@ -1,6 +1,7 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { addressOf } from '../common/client-address.js';
 import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
+import type { RequestOutcome } from '../common/request-outcome.js';
 import type { Log } from '../logging/log.js';
 import type { Answered } from '../metrics/request-counts.js';
 
@@ -17,6 +18,7 @@ export function requestLog(log: Log, logsValidations: boolean, count?: (answered
       const status = response.writableFinished ? response.statusCode : 499;
       const durationMs = performance.now() - startedAt;
       count?.({ request, response, route, status, durationMs });
+      if ((response.locals as RequestOutcome).isUnlogged) return;
       if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
       log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),

@@ -10,7 +10,7 @@ import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/fail-fast-client.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { networkOf } from '../throttling/network-of.js';
+import { networkOf } from '../common/network.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { SessionsService, type Grant } from './sessions.service.js';
