@@ -34,8 +34,9 @@ export function guardHead({ serviceName, internalPort }: Environment): RequestHa
     if (!isForServices) addPrefix(request);
     if (isSplit && isOperatorsPath(request) && !isOnInternalPort(request))
       throw new ProblemException(problems.notFound);
-    refuseAmbiguousHeaders(request);
-    refuseMisplacedTarget(request, isForServices, serviceName);
+    const names = Object.keys(request.headers);
+    refuseAmbiguousHeaders(request, names);
+    refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
     if (hasBody(request) && !isUtf8Json(request)) throw new ProblemException(problems.unsupportedMediaType);
     next();
@@ -56,9 +57,9 @@ function setAnswerHeaders(request: Request, response: Response): void {
  * Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. A request of
  * HTTP/1.1 names exactly one host (RFC 9112 §3.2).
  */
-function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request): void {
-  // As many names as lines: nothing came twice. That holds as long as nobody adds a header before this.
-  if (Object.keys(headers).length === rawHeaders.length / 2 && headers.host !== undefined) return;
+function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, names: readonly string[]): void {
+  // As many names as lines: nothing came twice. That holds as long as no header is added before this.
+  if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
   let seen = '';
   let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -75,13 +76,13 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request): 
  * A caller that misplaced the target believes that it was checked. The header counts on validate-app only; anywhere else
  * it must name this service. On `/internal/` a header of the platform that is not known, or that looks like a target, is
  * refused too.
+ * @param names of the headers, on `/internal/`; elsewhere none
  */
-function refuseMisplacedTarget({ headers, url }: Request, isForServices: boolean, serviceName: string): void {
+function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
   const named = headers[TARGET_HEADER];
   if (named !== undefined && named !== serviceName && !VALIDATE_APP.test(url))
     refuseField('', 'X-Platform-Target is read by /internal/validate-app only');
-  if (!isForServices) return;
-  for (const name of Object.keys(headers)) {
+  for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
     if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not one of this request');
   }
