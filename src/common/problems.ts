@@ -194,6 +194,9 @@ export interface FieldError {
   readonly detail: string;
 }
 
+/** An answer names this many rejected fields at most: a request may have as many as it likes. */
+export const MAX_ERRORS = 20;
+
 /** The body that a caller gets (RFC 9457 §3). `instance` names the occurrence, never the path: a path may hold anything. */
 export function problemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
   return {
@@ -205,7 +208,7 @@ export function problemBody(problem: Problem, requestId: string, errors: readonl
     code: problem.code,
     request_id: requestId,
     ...problem.extension,
-    ...(problem.status === 400 && { errors }),
+    ...(problem.status === 400 && { errors: errors.slice(0, MAX_ERRORS) }),
   };
 }
 

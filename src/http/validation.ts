@@ -1,7 +1,7 @@
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems, type FieldError } from '../common/problems.js';
-import { pointerToken } from './request-guards.js';
+import { pointerToken } from './json-body.js';
 
 /** What an absent body comes to is the same each time: where it is good, it is validated once for each class. */
 class FieldsPipe extends ValidationPipe {
