@@ -22,10 +22,7 @@ export function guardHead(request: Request, response: Response, next: NextFuncti
   refuseAmbiguousHeaders(request);
   if (request.url.includes('?')) refuseHostileQuery(request);
   if (hasBody(request) && !isReadable(request)) throw new ProblemException(problems.unsupportedMediaType);
-  if (!isInternal) {
-    refuseDotSegments(request);
-    addPrefix(request);
-  }
+  if (!isInternal) addPrefix(request);
   next();
 }
 
@@ -75,11 +72,6 @@ function isReadable(request: Request): boolean {
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
   return request.is('application/json') !== false && /^utf-?8$/i.test(charset);
-}
-
-/** The files of the documentation answer a path that climbs with a redirect, which repeats whatever the query holds. */
-function refuseDotSegments({ url }: Request): void {
-  if (/^\/docs[^?]*\/(\.|%2e){1,2}(\/|\?|$)/i.test(url)) throw new ProblemException(problems.notFound);
 }
 
 /** The paths of the specification's flow descriptions (`/auth/login`) answer like the listed ones. */
