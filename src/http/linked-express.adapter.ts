@@ -1,11 +1,12 @@
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type Response } from 'express';
+import { ConnectionBounds } from './connection-bounds.js';
 import { answerUnreadable } from './unreadable-request.js';
 
 /** Longer than the idle time-out of common load balancers (60 s), so that they never reuse a connection we just closed. */
 const KEEP_ALIVE_MS = 65_000;
-/** A request that takes longer to arrive is nobody's. */
+/** Abort requests that take longer to arrive (slowloris). */
 const REQUEST_MS = 30_000;
 
 /**
@@ -14,6 +15,8 @@ const REQUEST_MS = 30_000;
  * the call changes nothing. See docs/performance.md for what it is worth.
  */
 export class LinkedExpressAdapter extends ExpressAdapter {
+  /** Of the connections of the server. */
+  bounds!: ConnectionBounds;
   private readonly express: Express;
 
   constructor() {
@@ -33,12 +36,11 @@ export class LinkedExpressAdapter extends ExpressAdapter {
       ServerResponse: LinkedResponse,
       keepAliveTimeout: KEEP_ALIVE_MS,
       requestTimeout: REQUEST_MS,
-      // Node.js would answer these two itself, with nothing in the answer: a guard refuses a request without a host,
+      // Node.js would refuse a request without a host itself, with an empty answer: a guard does it.
       requireHostHeader: false,
     };
-    const server = createServer(options, this.express).on('clientError', answerUnreadable);
-    // and an expectation that nobody knows is ignored (RFC 9110 §10.1.1 allows it).
-    server.on('checkExpectation', this.express);
+    const server = createServer(options).on('clientError', answerUnreadable);
+    this.bounds = new ConnectionBounds(server, this.express);
     // Their size is bounded; of more than this it would drop the rest unseen, the second of two credentials too.
     server.maxHeadersCount = 0;
     this.setHttpServer(server);
