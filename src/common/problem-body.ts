@@ -1,4 +1,4 @@
-import type { FieldError, Problem } from './problems.js';
+import { MAX_ERRORS, type FieldError, type Problem } from './problems.js';
 
 /** The body that a caller gets (RFC 9457 §3). `instance` names the occurrence, never the path: a path may hold anything. */
 export function problemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
@@ -11,7 +11,7 @@ export function problemBody(problem: Problem, requestId: string, errors: readonl
     code: problem.code,
     request_id: requestId,
     ...problem.extension,
-    ...(problem.status === 400 && { errors }),
+    ...(problem.status === 400 && { errors: errors.slice(0, MAX_ERRORS) }),
   };
 }
 

@@ -199,3 +199,6 @@ export interface FieldError {
   readonly pointer: string;
   readonly detail: string;
 }
+
+/** An answer names this many rejected fields at most: a request may have any number. */
+export const MAX_ERRORS = 20;

@@ -2,7 +2,6 @@ import { ProblemException } from './problem.exception.js';
 import { problems } from './problems.js';
 
 export const UNKNOWN_FIELD = 'is not a field of this request';
-const MAX_ERRORS = 20;
 
 /**
  * Refuses what a caller misplaced, instead of ignoring it: the caller believes that it counted.
@@ -14,9 +13,7 @@ export function refuseUnknownFields(body: unknown, known?: string): void {
   if (typeof body !== 'object' || body === null) return;
   const unknown = Object.keys(body).filter((name) => name !== known);
   if (unknown.length === 0) return;
-  const errors = unknown
-    .slice(0, MAX_ERRORS)
-    .map((name) => ({ pointer: `/${pointerToken(name)}`, detail: UNKNOWN_FIELD }));
+  const errors = unknown.map((name) => ({ pointer: `/${pointerToken(name)}`, detail: UNKNOWN_FIELD }));
   throw new ProblemException(problems.validationFailed, { errors });
 }
 

@@ -4,6 +4,7 @@ import { DataSource } from 'typeorm';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { Database } from './database.js';
+import { HealthProbe } from './health-probe.js';
 import { migrate, REACHING } from './migrate.js';
 import { requestOptions } from './database-options.js';
 
@@ -30,7 +31,7 @@ import { requestOptions } from './database-options.js';
       },
     }),
   ],
-  providers: [Database],
-  exports: [Database],
+  providers: [Database, HealthProbe],
+  exports: [Database, HealthProbe],
 })
 export class DatabaseModule {}

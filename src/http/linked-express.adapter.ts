@@ -1,6 +1,7 @@
 import { createServer, IncomingMessage, ServerResponse, type Server, type ServerOptions } from 'node:http';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type Response } from 'express';
+import { ConnectionBounds } from './connection-bounds.js';
 import { markInternal } from './internal-port.js';
 import { refuseOtherMethods } from './known-paths.js';
 import { answerUnreadable } from './unreadable-request.js';
@@ -16,6 +17,8 @@ const REQUEST_MS = 30_000;
  * the call changes nothing. See docs/performance.md for what it is worth.
  */
 export class LinkedExpressAdapter extends ExpressAdapter {
+  /** Bounds of the connections to the server that was created last. */
+  bounds!: ConnectionBounds;
   private readonly express: Express;
   private serverOptions: ServerOptions = {};
 
@@ -39,7 +42,7 @@ export class LinkedExpressAdapter extends ExpressAdapter {
       ServerResponse: LinkedResponse,
       keepAliveTimeout: KEEP_ALIVE_MS,
       requestTimeout: REQUEST_MS,
-      // Node.js would answer these two itself, with nothing in the answer: a guard refuses a request without a host,
+      // Node.js would refuse a request without a host itself, with an empty answer: a guard does it.
       requireHostHeader: false,
     };
     this.setHttpServer(this.createServer());
@@ -57,9 +60,8 @@ export class LinkedExpressAdapter extends ExpressAdapter {
   }
 
   private createServer(): Server {
-    const server = createServer(this.serverOptions, this.express).on('clientError', answerUnreadable);
-    // and an unknown expectation is ignored (RFC 9110 §10.1.1 allows it).
-    server.on('checkExpectation', this.express);
+    const server = createServer(this.serverOptions).on('clientError', answerUnreadable);
+    this.bounds = new ConnectionBounds(server, this.express);
     // Their size is bounded; of more than this it would drop the rest unseen, the second of two credentials too.
     server.maxHeadersCount = 0;
     return server;

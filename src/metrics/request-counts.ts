@@ -1,21 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import type { Request, Response } from 'express';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
+import type { Answered } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
 import { DurationsByRoute } from './durations.js';
 import { Tally } from './tally.js';
-
-/** What is known of a request once it is answered. */
-export interface Answered {
-  readonly request: Request;
-  readonly response: Response;
-  /** The route's pattern, or `none`: never the path, which may hold anything. */
-  readonly route: string;
-  readonly status: number;
-  readonly durationMs: number;
-}
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 const NONE = 'none';
