@@ -1,3 +1,4 @@
+import type { StartWatch } from './common/start-watch.js';
 import type { Environment } from './config/environment.js';
 import { createApp } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
@@ -13,16 +14,17 @@ const TRACING_SHARE = 4;
  */
 export async function serveApp(
   environment: Environment,
+  watch: StartWatch,
   stopTracing?: StopTracing,
   afterClose?: () => Promise<void>,
 ): Promise<void> {
-  const app = await createApp(environment);
+  const app = await createApp(environment, watch);
   const { shutdownDelayMs, shutdownDeadlineMs } = environment;
   stopGracefully(app, async () => {
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
     await afterClose?.();
   });
   const { port, host } = environment;
-  await app.listen(port, host);
+  await watch.during('the port', () => app.listen(port, host));
   app.get(Log).info('listening', { host, port });
 }

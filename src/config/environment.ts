@@ -24,6 +24,7 @@ export class Environment {
   readonly workers!: number;
   /** One of several: what is done once, another process has done. */
   readonly isWorker!: boolean;
+  readonly startTimeoutSeconds!: number;
   readonly databaseUrl!: string;
   readonly databasePoolSize!: number;
   readonly databaseConnectTimeoutMs!: number;
@@ -87,6 +88,7 @@ export function parseEnvironment(variables: Variables): Environment {
     metricsPort: value.METRICS_PORT,
     workers: value.WORKERS,
     isWorker: false,
+    startTimeoutSeconds: value.START_TIMEOUT_SECONDS,
     databaseUrl: value.DATABASE_URL,
     databasePoolSize: value.DATABASE_POOL_SIZE,
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,

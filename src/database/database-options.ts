@@ -5,6 +5,7 @@ import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-h
 import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
 import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
+import { prepareConnection } from './connection-check.js';
 import { PromptClient } from './prompt-client.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
@@ -27,12 +28,14 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     installExtensions: false,
     poolSize: 1,
     connectTimeoutMS: 5_000,
+    extra: { keepAlive: true, keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS },
   };
 }
 
 /** What requests run on: every wait has an end, so that a database that does not answer becomes a 503. */
 export function requestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
+  const idleInTransactionMs = 2 * statementTimeoutMs;
   return {
     ...migrationOptions(environment.databaseUrl),
     applicationName: 'platform-auth',
@@ -40,9 +43,10 @@ export function requestOptions(environment: Environment): DataSourceOptions {
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
     extra: {
       Client: PromptClient,
+      onConnect: prepareConnection({ statementMs: statementTimeoutMs, idleInTransactionMs }),
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
-      idle_in_transaction_session_timeout: 2 * statementTimeoutMs,
+      idle_in_transaction_session_timeout: idleInTransactionMs,
       // The client's own limit, for when the server cannot keep its.
       query_timeout: statementTimeoutMs + 500,
       keepAlive: true,

@@ -13,6 +13,7 @@ import { DataSource } from 'typeorm';
 import { Public } from '../access/require.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
 import { Log } from '../logging/log.js';
 import { Readiness } from './readiness.js';
 
@@ -96,9 +97,7 @@ export class HealthController {
   private async database() {
     const indicator = this.indicators.check('database');
     const ping = await indicator
-      .attempt(async () => {
-        await this.dataSource.query('SELECT 1');
-      })
+      .attempt(async () => refuseStandby(await this.dataSource.query<StandbyRow[]>(IS_STANDBY)))
       .withTimeout(this.environment.healthTimeoutMs);
     // The driver's own words stay here.
     return ping.database.status === 'up' ? indicator.up() : indicator.down('cannot be used');
