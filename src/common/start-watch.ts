@@ -6,7 +6,7 @@ export const DEFAULT_START_TIMEOUT_SECONDS = 60;
 /** What a start waits for. */
 export interface Wait {
   readonly step: string;
-  /** Since the start began, or since the last progress. */
+  /** Since the last progress. */
   readonly seconds: number;
   /** Why the last attempt failed. */
   readonly reason?: string | undefined;
@@ -32,7 +32,8 @@ interface Step {
  */
 export class StartWatch {
   private steps: readonly Step[] = [];
-  private progressAt = performance.now();
+  /** Intervals without progress, not time: a process that slept, or was busy with loading itself, counts none. */
+  private idleIntervals = 0;
   /** How often it looks, and says what it waits for. */
   readonly intervalMs: number;
 
@@ -64,11 +65,7 @@ export class StartWatch {
 
   /** Counts the limit anew: PostgreSQL says that it works for this start. */
   extend(): void {
-    this.progressAt = performance.now();
-  }
-
-  get isOver(): boolean {
-    return performance.now() - this.progressAt >= this.limitMs;
+    this.idleIntervals = 0;
   }
 
   /**
@@ -79,8 +76,9 @@ export class StartWatch {
     let timer: NodeJS.Timeout | undefined;
     const expired = new Promise<never>((_, reject) => {
       timer = setInterval(() => {
-        if (this.isOver) reject(new StartTimeoutError(this.wait));
-        else this.report(this.wait);
+        this.idleIntervals += 1;
+        if (this.idleIntervals * this.intervalMs < this.limitMs) this.report(this.wait);
+        else reject(new StartTimeoutError(this.wait));
       }, this.intervalMs);
     });
     try {
@@ -93,7 +91,7 @@ export class StartWatch {
   private get wait(): Wait {
     return {
       step: this.steps.at(-1)?.name ?? 'the process itself',
-      seconds: Math.round((performance.now() - this.progressAt) / 1_000),
+      seconds: Math.round((this.idleIntervals * this.intervalMs) / 1_000),
       reason: this.steps.findLast(({ reason }) => reason !== undefined)?.reason,
     };
   }

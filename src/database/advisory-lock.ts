@@ -4,10 +4,8 @@ import { Client, type QueryConfig } from 'pg';
 /** Begins as the driver's own messages about a lost connection do, and is taken for what those are: an outage. */
 const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
 const KEEP_ALIVE_MS = 10_000;
-const HEARTBEAT_INTERVAL_MS = 5_000;
-const HEARTBEAT_TIMEOUT_MS = 10_000;
-/** PostgreSQL ends a holder that sends no heartbeat: one whose packets are dropped would keep the lock for hours. */
-const MAX_SILENCE_MS = 30_000;
+/** PostgreSQL ends a holder that it does not hear for so long: one whose packets are dropped would keep the lock for hours. */
+const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
 
 /**
  * Does one thing at a time over the whole platform: a second process waits. The lock ends with its connection, so
@@ -22,6 +20,7 @@ export async function withAdvisoryLock<Result>(
   lock: number,
   work: (lost: AbortSignal) => Promise<Result>,
   onWait: () => void = () => undefined,
+  { intervalMs, timeoutMs, maxSilenceMs } = HEARTBEAT,
 ): Promise<Result> {
   const lost = new AbortController();
   const holder = new Client({
@@ -36,13 +35,13 @@ export async function withAdvisoryLock<Result>(
   const ended = new AbortController();
   await holder.connect();
   try {
-    await holder.query(`SELECT set_config('idle_session_timeout', $1, false)`, [String(MAX_SILENCE_MS)]);
+    await holder.query(`SELECT set_config('idle_session_timeout', $1, false)`, [String(maxSilenceMs)]);
     const tried = await holder.query<{ mine: boolean }>('SELECT pg_try_advisory_lock($1) AS mine', [lock]);
     if (!tried.rows[0]?.mine) {
       onWait();
       await holder.query('SELECT pg_advisory_lock($1)', [lock]);
     }
-    void beat(holder, ended.signal).catch(lose);
+    void beat(holder, intervalMs, timeoutMs, ended.signal).catch(lose);
     const result = await work(lost.signal);
     lost.signal.throwIfAborted();
     return result;
@@ -50,14 +49,14 @@ export async function withAdvisoryLock<Result>(
     ended.abort();
     // The lock ends with the socket also when PostgreSQL does not answer.
     const hangUp = (): void => void holder.connection.stream.destroy();
-    const farewell = setTimeout(hangUp, lost.signal.aborted ? 0 : HEARTBEAT_TIMEOUT_MS);
+    const farewell = setTimeout(hangUp, lost.signal.aborted ? 0 : timeoutMs);
     await holder.end();
     clearTimeout(farewell);
   }
 }
 
 /** One heartbeat at a time, until the work has ended. Rejects when one is not answered. */
-async function beat(holder: Client, signal: AbortSignal): Promise<void> {
-  const statement = { text: 'SELECT 1', query_timeout: HEARTBEAT_TIMEOUT_MS } as QueryConfig;
-  for await (const heartbeat of every(HEARTBEAT_INTERVAL_MS, statement, { signal })) await holder.query(heartbeat);
+async function beat(holder: Client, intervalMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  const statement = { text: 'SELECT 1', query_timeout: timeoutMs } as QueryConfig;
+  for await (const heartbeat of every(intervalMs, statement, { signal })) await holder.query(heartbeat);
 }

@@ -9,6 +9,7 @@ import { prepareConnection } from './connection-check.js';
 import { PromptClient } from './prompt-client.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
+const MAX_MIGRATION_SILENCE_MS = 30_000;
 
 /** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
 export function migrationOptions(databaseUrl: string): DataSourceOptions {
@@ -28,7 +29,12 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     installExtensions: false,
     poolSize: 1,
     connectTimeoutMS: 5_000,
-    extra: { keepAlive: true, keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS },
+    extra: {
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
+      // Ends a migration whose process cannot be heard any more, and with it its locks.
+      idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
+    },
   };
 }
 

@@ -51,8 +51,8 @@ async function extendWhileWorking(databaseUrl: string, pid: number | undefined, 
 }
 
 /**
- * Tries again until the database can be used, or the start has reached its limit. A database that is not up yet, or a
- * standby, is waited for; a migration that fails is not tried again.
+ * Tries again until the database can be used; the watch ends it. A database that is not up yet, or a standby, is
+ * waited for; a migration that fails is not tried again.
  */
 export async function onceReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
   return watch.during('a database that can be used', async () => {
@@ -60,7 +60,7 @@ export async function onceReachable<Result>(watch: StartWatch, work: () => Promi
       try {
         return await work();
       } catch (error) {
-        if (!isDatabaseFailure(error) || watch.isOver) throw error;
+        if (!isDatabaseFailure(error)) throw error;
         watch.failed((error as Error).message);
         await sleep(RETRY_DELAY_MS);
       }
