@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
 import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
+import { postgresUrl } from './postgres-url.js';
 import {
   flag,
   headerSecret,
   httpUrl,
   leaseMs,
   passwordBlocklist,
-  postgresUrl,
   secret,
   trustProxy,
   wholeNumber,
