@@ -63,7 +63,7 @@ export class StartWatch {
     this.report(this.wait);
   }
 
-  /** Counts the limit anew: PostgreSQL says that it works for this start. */
+  /** Counts the limit anew, as PostgreSQL says that it works for this start. */
   extend(): void {
     this.idleIntervals = 0;
   }
@@ -74,6 +74,7 @@ export class StartWatch {
    */
   async limit<Result>(work: Promise<Result>): Promise<Result> {
     let timer: NodeJS.Timeout | undefined;
+    this.extend();
     const expired = new Promise<never>((_, reject) => {
       timer = setInterval(() => {
         this.idleIntervals += 1;
