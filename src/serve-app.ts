@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import type { StartWatch } from './common/start-watch.js';
 import type { Environment } from './config/environment.js';
 import { createApp, internalServerOf } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
@@ -14,17 +15,20 @@ const TRACING_SHARE = 4;
  */
 export async function serveApp(
   environment: Environment,
+  watch: StartWatch,
   stopTracing?: StopTracing,
   afterClose?: () => Promise<void>,
 ): Promise<void> {
-  const app = await createApp(environment);
+  const app = await createApp(environment, watch);
   const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
   const internal = internalPort === undefined ? undefined : internalServerOf(app);
   stopGracefully(app, internal, async () => {
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
     await afterClose?.();
   });
-  if (internal) await once(internal.listen(internalPort, host), 'listening');
-  await app.listen(port, host);
+  await watch.during('the port', async () => {
+    if (internal) await once(internal.listen(internalPort, host), 'listening');
+    await app.listen(port, host);
+  });
   app.get(Log).info('listening', { host, port, internal_port: internalPort });
 }

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
-import { postgresUrl } from './variable-kinds.js';
+import { postgresUrl } from './postgres-url.js';
 import { schema, shutdownDelayMsOf } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
@@ -28,6 +28,7 @@ export class Environment {
   readonly workers!: number;
   /** One of several: what is done once, another process has done. */
   readonly isWorker!: boolean;
+  readonly startTimeoutSeconds!: number;
   readonly databaseUrl!: string;
   readonly databasePoolSize!: number;
   readonly databaseConnectTimeoutMs!: number;
@@ -90,6 +91,7 @@ export function parseEnvironment(variables: Variables): Environment {
     ...addressesOf(value),
     workers: value.WORKERS,
     isWorker: false,
+    startTimeoutSeconds: value.START_TIMEOUT_SECONDS,
     databaseUrl: value.DATABASE_URL,
     databasePoolSize: value.DATABASE_POOL_SIZE,
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,

@@ -29,13 +29,6 @@ export const secret = z
 /** A secret that callers send in a header. */
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
-export const postgresUrl = z
-  .string({ error: 'is required (postgresql://user:password@host:5432/database)' })
-  .refine(
-    (value) => /^postgres(ql)?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
-    'must be a PostgreSQL URL: postgresql://user:password@host:5432/database',
-  );
-
 export const httpUrl = z
   .string()
   .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');

@@ -1,12 +1,13 @@
 import { z } from 'zod';
+import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
 import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
+import { postgresUrl } from './postgres-url.js';
 import {
   flag,
   headerSecret,
   httpUrl,
   leaseMs,
   passwordBlocklist,
-  postgresUrl,
   secret,
   serviceName,
   trustProxy,
@@ -35,6 +36,7 @@ export const schema = z
     INTERNAL_PORT: wholeNumber(0, 65_535).optional(),
     METRICS_PORT: wholeNumber(0, 65_535).optional(),
     WORKERS: workers.default(1),
+    START_TIMEOUT_SECONDS: wholeNumber(1, 3_600).default(DEFAULT_START_TIMEOUT_SECONDS),
     DATABASE_URL: postgresUrl,
     DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),

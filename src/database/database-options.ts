@@ -10,8 +10,10 @@ import { AddCallerRequestId1763683750000 } from './migrations/1763683750000-add-
 import { AddSessionLimit1763683800000 } from './migrations/1763683800000-add-session-limit.js';
 import { RequestPool } from './request-pool.js';
 import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
+import { prepareConnection } from './connection-check.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
+const MAX_MIGRATION_SILENCE_MS = 30_000;
 
 /** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
 export function migrationOptions(databaseUrl: string): DataSourceOptions {
@@ -34,12 +36,19 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     installExtensions: false,
     poolSize: 1,
     connectTimeoutMS: 5_000,
+    extra: {
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
+      // Ends a migration whose process cannot be heard any more, and with it its locks.
+      idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
+    },
   };
 }
 
 /** What requests run on: every wait has an end, so that a database that does not answer becomes a 503. */
 export function requestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
+  const idleInTransactionMs = 2 * statementTimeoutMs;
   return {
     ...migrationOptions(environment.databaseUrl),
     applicationName: 'platform-auth',
@@ -47,9 +56,10 @@ export function requestOptions(environment: Environment): DataSourceOptions {
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
     driver: { ...pg, Pool: RequestPool },
     extra: {
+      onConnect: prepareConnection({ statementMs: statementTimeoutMs, idleInTransactionMs }),
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
-      idle_in_transaction_session_timeout: 2 * statementTimeoutMs,
+      idle_in_transaction_session_timeout: idleInTransactionMs,
       // The client's own limit, for when the server cannot keep its.
       answerTimeoutMs: statementTimeoutMs + 500,
       keepAlive: true,
