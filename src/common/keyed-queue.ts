@@ -51,7 +51,7 @@ export class KeyedQueue<T> {
     return evicted;
   }
 
-  /** Every eighth turn is for those that do not go first, so that they are not starved. */
+  /** Every eighth turn is for those that do not go first, so that they do not starve. */
   shift(): T | undefined {
     const isTurnOfOthers = this.takenFirst >= SHARE - 1 && this.others.size > 0;
     const goesFirst = this.first.size > 0 && !isTurnOfOthers;

@@ -1,5 +1,8 @@
 import { isIP } from 'node:net';
 
+/** The narrowest first. */
+export type Networks = readonly [string, ...string[]];
+
 /**
  * The network that counts as one client: an IPv4 address, or the /64 of an IPv6 address, because a client that has one
  * address of a /64 has all of them. An IPv4-mapped IPv6 address counts as its IPv4 address.
@@ -13,7 +16,7 @@ export function networkOf(address: string | undefined): string {
  * The networks of an address, the narrowest first. IPv6 has a second one, the /48 that one customer of a provider
  * commonly gets (RFC 6177): its 65,536 networks of /64 must not be as many clients.
  */
-export function networksOf(address: string | undefined): readonly [string, ...string[]] {
+export function networksOf(address: string | undefined): Networks {
   const plain = (address ?? '').replace(/%.*$/, '').toLowerCase();
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(plain)?.[1];
   if (mapped !== undefined) return [mapped];

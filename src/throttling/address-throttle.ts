@@ -38,7 +38,7 @@ export class AddressThrottle {
         { shares, spends: true },
         { networks, isKnown: false },
       );
-      if (lacking.length === 0) return rateLimitHeaders(shares[0]!, remaining, forMs);
+      if (lacking.length === 0) return rateLimitHeaders(shares[0], remaining, forMs);
     }
   }
 }

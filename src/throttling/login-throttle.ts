@@ -62,8 +62,7 @@ export class LoginThrottle {
       ...windows.shares('login-address', limits.loginPerAddress, networks),
     ];
     const days = limits.knownAddressDays;
-    const [known] = windows.shares('known-address', { points: 1, seconds: 0 }, networks.slice(0, 1), account);
-    const knownKey = known!.key;
+    const [{ key: knownKey }] = windows.shares('known-address', { points: 1, seconds: 0 }, networks, account);
     const turn = { networks, isKnown: false };
     const waitUntil = performance.now() + MAX_WAIT_MS;
     for (;;) {

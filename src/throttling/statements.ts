@@ -37,7 +37,8 @@ export const RESERVE = {
         window_end = CASE WHEN ${IS_OVER} THEN excluded.window_end ELSE w.window_end END,
         lost = ${LOST} + CASE WHEN excluded.in_flight = 0 THEN ${GRANTED} ELSE 0 END,
         in_flight = ${IN_FLIGHT} + CASE WHEN excluded.in_flight = 0 THEN 0 ELSE ${GRANTED} END,
-        in_flight_until = CASE WHEN ${GRANTED} > 0 THEN excluded.in_flight_until ELSE w.in_flight_until END
+        in_flight_until = CASE WHEN ${GRANTED} > 0 THEN GREATEST(w.in_flight_until, excluded.in_flight_until)
+                               ELSE w.in_flight_until END
       RETURNING ${STATE})
     SELECT * FROM reserved
     UNION ALL SELECT ${STATE} FROM throttle_windows WHERE key = ANY ($6::text[]) AND window_end > now()`,

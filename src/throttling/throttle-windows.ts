@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
 import type { Turn } from '../common/keyed-queue.js';
+import type { Networks } from '../common/network.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
 import { Environment } from '../config/environment.js';
@@ -13,7 +14,7 @@ import { PURGE, RESERVE, SETTLE, type Row } from './statements.js';
 import { tooManyRequests, type Share } from './too-many-requests.js';
 
 const MAX_REMEMBERED = 10_000;
-/** After so many refusals in a window each takes a second: a client that waits for its answers floods no faster. */
+/** After these refusals in a window each one takes a second: a client that waits for its answers floods no faster. */
 const MAX_PROMPT_REFUSALS = 100;
 const REFUSAL_DELAY_MS = 1_000;
 const MAX_DELAYED = 1_000;
@@ -59,7 +60,7 @@ interface Settlement {
 export class ThrottleWindows {
   private readonly digestKey;
   private readonly reservations = new Batcher<Request, Reservation>(MAX_WAITING, (batch) => this.reserveAll(batch));
-  private readonly settlements = new Batcher<Settlement, void>(Infinity, (batch) => this.settleAll(batch));
+  private readonly settlements = new Batcher<Settlement, undefined>(Infinity, (batch) => this.settleAll(batch));
   /** Keys that have lost everything until their window ends are refused without a statement. The value counts that. */
   private readonly exhausted = new LRUCache<string, number>({ max: MAX_REMEMBERED });
   private delayed = 0;
@@ -73,19 +74,19 @@ export class ThrottleWindows {
   }
 
   /** One for each network. The table, and a dump of it, does not reveal accounts and networks (ASVS 14.2). */
-  shares(name: string, limit: Limit, networks: readonly string[], ...account: string[]): Share[] {
-    return networks.map((network, index) => ({
-      name,
-      key: `${name}:${mac(this.digestKey, [...account, network].join('\n')).toString('base64url')}`,
-      limit: { ...limit, points: limit.points * (index === 0 ? 1 : SITE_BUDGET_FACTOR) },
-    }));
+  shares(name: string, limit: Limit, [network, ...wider]: Networks, ...account: string[]): [Share, ...Share[]] {
+    const site = { ...limit, points: limit.points * SITE_BUDGET_FACTOR };
+    const keyOf = (each: string): string =>
+      `${name}:${mac(this.digestKey, [...account, each].join('\n')).toString('base64url')}`;
+    return [{ name, key: keyOf(network), limit }, ...wider.map((each) => ({ name, key: keyOf(each), limit: site }))];
   }
 
   /** @throws {ProblemException} too_many_requests, when one of these is known to be exhausted */
   async refuseExhausted(event: SecurityEvent, shares: readonly Share[]): Promise<void> {
-    const forMs = Math.max(0, ...shares.map(({ key }) => this.exhausted.getRemainingTTL(key)));
-    const share = shares.find(({ key }) => forMs > 0 && this.exhausted.getRemainingTTL(key) === forMs);
-    if (!share) return;
+    const left = shares.map((share) => ({ share, forMs: this.exhausted.getRemainingTTL(share.key) }));
+    const [longest] = left.filter(({ forMs }) => forMs > 0).sort((one, other) => other.forMs - one.forMs);
+    if (!longest) return;
+    const { share, forMs } = longest;
     const count = (this.exhausted.get(share.key) ?? 0) + 1;
     this.exhausted.set(share.key, count, { noUpdateTTL: true });
     if (count > MAX_PROMPT_REFUSALS && this.delayed < MAX_DELAYED) {
@@ -135,20 +136,20 @@ export class ThrottleWindows {
     ]);
     const left = new Map(rows.map((row) => [row.key, { row, points: row.granted }]));
     for (const { share } of claims) {
-      const { lost, ms_left } = left.get(share.key)!.row;
-      if (lost >= share.limit.points) this.exhaust(share, ms_left);
+      const row = left.get(share.key)?.row;
+      if (row && row.lost >= share.limit.points) this.exhaust(share, row.ms_left);
     }
     const reservations = batch.map((request) => take(request, left));
-    const surplus = claims.flatMap(({ share: { key }, spends }) => {
-      const { row, points } = left.get(key)!;
-      return spends ? [] : Array.from({ length: points }, () => ({ key, windowStart: row.window_start }));
+    const surplus = claims.flatMap(({ share, spends }) => {
+      const entry = left.get(share.key);
+      return entry && !spends ? Array.from({ length: entry.points }, () => pointOf(entry.row)) : [];
     });
     // Without an answer they come free when their time in flight is over.
     if (surplus.length > 0) this.settle({ points: surplus, isLost: false }).catch(() => undefined);
     return reservations;
   }
 
-  private async settleAll(batch: readonly Settlement[]): Promise<void[]> {
+  private async settleAll(batch: readonly Settlement[]): Promise<undefined[]> {
     const points = batch.flatMap(({ points, isLost }) => points.map((point) => ({ ...point, lost: Number(isLost) })));
     const known = batch.flatMap((settlement) => settlement.known ?? []);
     await this.database.rows(SETTLE, [
@@ -192,8 +193,13 @@ function take({ shares, knownKey, spends }: Request, left: Map<string, { row: Ro
   lacking.sort((one, other) => Number(left.has(other.key)) - Number(left.has(one.key)));
   const taken = lacking.length > 0 ? [] : shares.filter(has).flatMap(({ key }) => left.get(key) ?? []);
   for (const entry of taken) entry.points -= 1;
-  const first = shares[0] && left.get(shares[0].key);
-  const points = spends ? [] : taken.map(({ row }) => ({ key: row.key, windowStart: row.window_start }));
-  const remaining = first ? shares[0]!.limit.points - first.row.lost + first.points : 0;
+  const [share] = shares;
+  const first = share && left.get(share.key);
+  const points = spends ? [] : taken.map(({ row }) => pointOf(row));
+  const remaining = first ? share.limit.points - first.row.lost + first.points : 0;
   return { isKnown, points, lacking, remaining, forMs: first?.row.ms_left ?? 0 };
+}
+
+function pointOf({ key, window_start: windowStart }: Row): Point {
+  return { key, windowStart };
 }

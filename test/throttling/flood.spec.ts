@@ -9,6 +9,7 @@ import { countByStatus, expectThrottled } from '../support/throttled.js';
 const BUSY_LIMIT = 20;
 const VARIABLES = {
   TRUST_PROXY: '1',
+  DATABASE_CONNECT_TIMEOUT_MS: '30000',
   HASH_THREADS: '1',
   HASH_QUEUE_LIMIT: '16',
   BCRYPT_COST: '8',

@@ -3,7 +3,7 @@ import { TestApp, TestClock } from '../support/test-app.js';
 import { countByStatus } from '../support/throttled.js';
 
 const LIMIT = 4;
-const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
+const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, DATABASE_CONNECT_TIMEOUT_MS: '30000' };
 const EMAIL = 'alice@example.org';
 
 describe('a reserved guess', () => {
