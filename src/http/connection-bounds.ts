@@ -12,7 +12,6 @@ const MIN_READ_BYTES = 64 * 1024;
 const SWEEP_INTERVAL_MS = 1_000;
 
 interface Connection {
-  last: ServerResponse | undefined;
   /** Requests under way that arrived before the answer to an earlier one had left. */
   pipelined: number;
   readonly waiting: (() => void)[];
@@ -23,7 +22,7 @@ interface Connection {
 
 /**
  * Bounds what one connection can make a server hold: the requests under way, beyond which its socket is not read, and
- * the time in which its answers are read. A client that waits for each answer costs one look-up and one comparison.
+ * the time in which its answers are read. A client that waits for each answer costs one comparison.
  */
 export class ConnectionBounds {
   private readonly connections = new Map<Socket, Connection>();
@@ -60,7 +59,7 @@ export class ConnectionBounds {
   }
 
   private open(socket: Socket): Connection {
-    const connection: Connection = { last: undefined, pipelined: 0, waiting: [], unreadSince: undefined, readThen: 0 };
+    const connection: Connection = { pipelined: 0, waiting: [], unreadSince: undefined, readThen: 0 };
     this.connections.set(socket, connection);
     // Node.js resumes a socket whenever a request is read to its end.
     socket.on('resume', () => {
@@ -75,11 +74,13 @@ export class ConnectionBounds {
   }
 
   private take(request: IncomingMessage, response: ServerResponse): void {
+    // Node.js gives an answer its socket when it is its turn: here at once, unless an earlier one has not left.
+    if (response.socket !== null) {
+      this.serve(request, response);
+      return;
+    }
     const connection = this.connections.get(request.socket) ?? this.open(request.socket);
-    const { last } = connection;
-    connection.last = response;
-    if (last === undefined || last.writableFinished) this.serve(request, response);
-    else if (connection.pipelined < MAX_IN_FLIGHT - 1) this.start(connection, request, response);
+    if (connection.pipelined < MAX_IN_FLIGHT - 1) this.start(connection, request, response);
     else this.wait(connection, request, response);
   }
 

@@ -25,13 +25,14 @@ describe('the bounds of a connection', () => {
 
   beforeEach(async () => {
     [served, accepted, clients, answer] = [[], [], [], undefined];
-    server = createServer();
+    server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    // It listens already: the bounds do not sweep by themselves, the test says what time it is.
     bounds = new ConnectionBounds(server, ({ url }, response) => {
       if (answer) answer(response);
       else served.push({ path: url!, response });
     });
     server.on('connection', (socket: Socket) => accepted.push(socket));
-    await once(server.listen(0, '127.0.0.1'), 'listening');
   });
 
   afterEach(async () => {
