@@ -21,7 +21,7 @@ export class WidenCredentialChanges1763683900000 implements MigrationInterface {
         is_only_row boolean NOT NULL DEFAULT true,
         purged      xid8    NOT NULL,
         CONSTRAINT credential_change_purges_pkey PRIMARY KEY (is_only_row),
-        CONSTRAINT credential_change_purges_one_row CHECK (is_only_row)
+        CONSTRAINT credential_change_purges_only_row_check CHECK (is_only_row)
       );
       COMMENT ON COLUMN credential_change_purges.purged IS 'the highest transaction that credential_changes no longer has';
       INSERT INTO credential_change_purges (purged) VALUES ('0');
