@@ -147,5 +147,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
 
 async function changesSince(client: Client, cursor: string | undefined): Promise<Answer> {
   const { rows } = await client.query<Reading>({ ...CHANGES_SINCE, values: [snapshotOf(cursor)] });
-  return answerTo(cursor, rows[0]!);
+  const [reading] = rows;
+  if (!reading) throw new Error('PostgreSQL has no WAL statistics');
+  return answerTo(cursor, reading);
 }

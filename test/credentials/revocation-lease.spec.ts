@@ -77,9 +77,8 @@ describe('when the call that revokes has answered, no replica accepts the key an
     ['lease from the answer', histories, 0],
     ['remembers stale rows', histories, 0],
     ['purge unnoticed', histories, GRACE_MS],
-    // The protocol as it was before: what it got wrong with a grace, and more rarely without.
+    // The protocol as it was before.
     ['horizon instead of snapshot', historiesWithFailovers, GRACE_MS],
-    ['horizon instead of snapshot', historiesWithFailovers, 0],
     ['epoch not compared', historiesWithFailovers, GRACE_MS],
     ['epoch without the crash', historiesWithFailovers, GRACE_MS],
   ])(

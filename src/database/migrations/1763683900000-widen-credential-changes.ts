@@ -11,8 +11,7 @@ const TRIGGERS = ['nodes', 'app_credentials'].flatMap((table) =>
 export class WidenCredentialChanges1763683900000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     // Named in full: a restore and the worker of a logical replication run triggers with an empty search path.
-    const [found] = (await runner.query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
-    const schema = found!.schema;
+    const [{ schema }] = (await runner.query('SELECT quote_ident(current_schema()) AS schema')) as [{ schema: string }];
     await runner.query(`
       ALTER TABLE credential_changes ADD COLUMN kind text;
       COMMENT ON COLUMN credential_changes.kind IS 'node, app; null: anything may have changed';
