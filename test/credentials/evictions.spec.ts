@@ -1,3 +1,4 @@
+import { Client } from 'pg';
 import { eventually } from '../support/eventually.js';
 import { TestApp } from '../support/test-app.js';
 
@@ -8,7 +9,7 @@ describe('a cached key that was revoked where no trigger fired', () => {
   let app: TestApp;
 
   beforeAll(async () => {
-    app = await TestApp.start({ variables: { REVOCATION_LEASE_MS: '1000', OUTAGE_GRACE_SECONDS: '3600' } });
+    app = await TestApp.start({ variables: { REVOCATION_LEASE_MS: '5000', OUTAGE_GRACE_SECONDS: '3600' } });
   });
 
   afterAll(() => app.stop());
@@ -34,6 +35,11 @@ describe('a cached key that was revoked where no trigger fired', () => {
     await app.database.query('UPDATE nodes SET revoked_at = now() WHERE id <> $1', [nodes[1]!.nodeId]);
     await eventually('it is refused', async () => (await app.validateNode(nodes[0]!.header)).status === 401);
     await app.validateNode(nodes[1]!.header).expect(200);
+    const locker = new Client({ connectionString: app.database.url });
+    await locker.connect();
+    await locker.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+    await app.validateNode(nodes[1]!.header).expect(200);
+    await locker.end();
     expect(app.log.lines.filter(({ message }) => message === 'revocation_feed_lost')).toHaveLength(1);
   });
 });
