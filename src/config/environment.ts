@@ -4,7 +4,7 @@ import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
 import { postgresUrl } from './postgres-url.js';
-import { schema, shutdownDelayMsOf } from './variables.js';
+import { revocationWaitMsOf, schema, shutdownDelayMsOf } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
@@ -51,6 +51,7 @@ export class Environment {
   readonly passwordBlocklist!: string;
   readonly keyOverlapHours!: number;
   readonly revocationLeaseMs!: number;
+  readonly revocationWaitMs!: number;
   readonly outageGraceSeconds!: number;
   readonly credentialMemorySize!: number;
   readonly validateNodeRequiresApp!: boolean;
@@ -111,6 +112,7 @@ export function parseEnvironment(variables: Variables): Environment {
     passwordBlocklist: value.PASSWORD_BLOCKLIST,
     keyOverlapHours: value.KEY_OVERLAP_HOURS,
     revocationLeaseMs: value.REVOCATION_LEASE_MS,
+    revocationWaitMs: revocationWaitMsOf(value),
     outageGraceSeconds: value.OUTAGE_GRACE_SECONDS,
     credentialMemorySize: value.CREDENTIAL_MEMORY_SIZE,
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
+import { MAX_LEASE_MS, waitMsFor } from './lease.js';
 import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
 import { postgresUrl } from './postgres-url.js';
 import {
@@ -22,6 +23,14 @@ const PRODUCTION_SHUTDOWN_DELAY_MS = 2_000;
 /** How long the service goes on serving after a signal. */
 export function shutdownDelayMsOf(value: { NODE_ENV: string; SHUTDOWN_DELAY_MS?: number | undefined }): number {
   return value.SHUTDOWN_DELAY_MS ?? (value.NODE_ENV === 'production' ? PRODUCTION_SHUTDOWN_DELAY_MS : 0);
+}
+
+/** How long a call that revokes waits before it answers. */
+export function revocationWaitMsOf(value: {
+  REVOCATION_LEASE_MS: number;
+  REVOCATION_WAIT_MS?: number | undefined;
+}): number {
+  return value.REVOCATION_WAIT_MS ?? waitMsFor(value.REVOCATION_LEASE_MS);
 }
 
 /** Every variable: what it may be, and what it is when it is not set. */
@@ -58,6 +67,7 @@ export const schema = z
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
     KEY_OVERLAP_HOURS: wholeNumber(0, MOST_OVERLAP_HOURS).default(24),
     REVOCATION_LEASE_MS: leaseMs.default(500),
+    REVOCATION_WAIT_MS: wholeNumber(0, 2 * MAX_LEASE_MS).optional(),
     OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
     CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
     VALIDATE_NODE_REQUIRES_APP: flag,
@@ -79,6 +89,10 @@ export const schema = z
     CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
     AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
     ...limitVariables,
+  })
+  .refine((value) => revocationWaitMsOf(value) >= waitMsFor(value.REVOCATION_LEASE_MS), {
+    path: ['REVOCATION_WAIT_MS'],
+    error: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
   })
   .refine((value) => shutdownDelayMsOf(value) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],

@@ -11,6 +11,7 @@ import { AddSessionLimit1763683800000 } from './migrations/1763683800000-add-ses
 import { RequestPool } from './request-pool.js';
 import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
 import { prepareConnection } from './connection-check.js';
+import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -30,6 +31,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       AddCallerRequestId1763683750000,
       AddSessionLimit1763683800000,
       CreateThrottleWindows1763683700000,
+      WidenCredentialChanges1763683900000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -179,7 +179,9 @@ function issuerOver(credentials: AppCredentialsService, overlapHours: number, lo
       lost.throwIfAborted();
       return credentials.keys.rotate(id, overlapHours, COMMAND_LINE);
     },
-    revoke: (id) => credentials.keys.revoke(id, COMMAND_LINE),
+    revoke: async (id) => {
+      await credentials.keys.revoke(id, COMMAND_LINE);
+    },
   };
 }
 
