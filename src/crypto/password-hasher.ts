@@ -38,7 +38,8 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.cost = environment.bcryptCost;
     this.nobodysHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.workers = new Piscina({
-      filename: fileURLToPath(new URL('./bcrypt.worker.js', import.meta.url)),
+      // Resolved and not imported, so that Jest can map it to the compiled file: a worker thread runs no TypeScript.
+      filename: fileURLToPath(import.meta.resolve('./bcrypt.worker.js')),
       minThreads: 1,
       maxThreads: environment.hashThreads,
       maxQueue: environment.hashQueueLimit,
