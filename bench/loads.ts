@@ -58,6 +58,6 @@ export function ownRequests(name: string, target: Target, requests: readonly Htt
 /** The item for a connection. @throws when there are fewer items than connections */
 export function itemOf<Item>(items: readonly Item[], connection: number): Item {
   const item = items[connection];
-  if (item === undefined) throw new Error(`There is no item ${connection} among ${items.length}`);
+  if (item === undefined) throw new Error(`item ${connection} was asked for, of ${items.length}`);
   return item;
 }

@@ -5,7 +5,7 @@ const MICROSECONDS_PER_TICK = 10_000;
 /** Positions after the name of the program, see proc_pid_stat(5). */
 const [UTIME, STIME] = [11, 12];
 
-/** @returns the CPU time of a process, its threads and its children, in microseconds; NaN where there is no /proc */
+/** @returns the CPU time of a process, its threads and its children, in microseconds; NaN where /proc does not exist */
 export function readCpuMicroseconds(pid: number): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'latin1')
