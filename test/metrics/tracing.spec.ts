@@ -10,7 +10,7 @@ import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-const REPORT = join(import.meta.dirname, '../support/report-modules.js');
+const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');
 
 describe('tracing', () => {
   let database: TestDatabase;

@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { TestLog, VARIABLES } from '../support/test-app.js';
 
-const FILE = join(import.meta.dirname, '../support/fleet-worker.js');
+const FILE = join(import.meta.dirname, '../../dist/test/support/programs/fleet-worker.js');
 const PATIENCE_MS = 10_000;
 
 describe('the workers of one start', () => {

@@ -1,24 +1,27 @@
-export const CONNECTIONS = 64;
 /** DATABASE_POOL_SIZE, as shipped. */
 export const POOL_SIZE = 10;
 
-/** What one request needs, for itself alone. The service reads for all that wait with one statement. */
+// What one request needs of the database. The service shares a statement among the requests that arrive together.
+
 export const READ_NODE = {
   name: 'bench_nodes_read',
   text: `SELECT id, household_id, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
          FROM nodes WHERE id = $1`,
 };
+
 export const READ_USER = {
   name: 'bench_users_read',
   text: 'SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = $1',
 };
-export const IS_LIVE = {
+
+export const READ_LIVE_SESSION = {
   name: 'bench_sessions_is_live',
   text: `SELECT 1 FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = $1 AND user_id = $2 AND ended_at IS NULL AND absolute_expires_at > $3 AND is_active`,
 };
+
 /** What rate-limiter-flexible sends to count one call. */
-export const SPEND = {
+export const COUNT_CALL = {
   name: 'bench_spend',
   text: `INSERT INTO throttle_counters AS counter VALUES ($1, $2, $3)
          ON CONFLICT (key) DO UPDATE SET
@@ -27,8 +30,6 @@ export const SPEND = {
          RETURNING points, expire`,
 };
 
-/** @returns the value below which a share of all lies */
-export function percentile(values, share) {
-  const sorted = Float64Array.from(values).sort();
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
-}
+export const INSERT_SESSION = `
+  INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, expires_at, absolute_expires_at, created_at)
+  VALUES ($1, $2, $3, 0, now(), now() + interval '1 day', now() + interval '1 day', now())`;

@@ -1,4 +1,4 @@
-// Preloaded into a service: at its end it prints the CommonJS modules of OpenTelemetry that it loaded.
+// Preloaded into a service: at its end it prints how many CommonJS modules of OpenTelemetry it has loaded.
 import { createRequire } from 'node:module';
 
 const { cache } = createRequire(import.meta.url);

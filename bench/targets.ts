@@ -1,10 +1,28 @@
-import { NAMES } from './contestants.js';
+import type { Figure, Results } from './measure.js';
+import { NAMES } from './names.js';
 
 const isNode20 = Number(process.versions.node.split('.')[0]) < 24;
 const STOCK_FACTOR = isNode20 ? 5 : 3;
 
+type Bound = { readonly least: number } | { readonly most: number };
+
+interface Wanted {
+  readonly name: string;
+  readonly unit: string;
+  readonly bound: Bound;
+  readonly read: (results: Results) => number;
+}
+
+export interface JudgedTarget {
+  readonly name: string;
+  readonly unit: string;
+  readonly bound: Bound;
+  readonly figure: number;
+  readonly isHeld: boolean;
+}
+
 /** What is wanted of each figure; a comparison is made of two contestants of the same run. */
-const TARGETS = [
+const TARGETS: readonly Wanted[] = [
   ...[NAMES.node, NAMES.app].flatMap((name) => [
     ratio(name, NAMES.http, 'throughput', 'of bare node:http', { least: 0.4 }),
     ratio(name, NAMES.stock, 'throughput', '× the stock route', { least: STOCK_FACTOR }),
@@ -19,22 +37,30 @@ const TARGETS = [
   own(NAMES.login, 'delayMs', 'ms: the longest delay of the event loop', { most: 20 }),
 ];
 
-function ratio(name, other, key, unit, bound) {
-  const read = (results) => results.get(name)?.[key] / results.get(other)?.[key];
-  return { name, unit, bound, read };
+function ratio(name: string, other: string, figure: Figure, unit: string, bound: Bound): Wanted {
+  return {
+    name,
+    unit,
+    bound,
+    read: (results) => readFigure(results, name, figure) / readFigure(results, other, figure),
+  };
 }
 
-function own(name, key, unit, bound) {
-  return { name, unit, bound, read: (results) => results.get(name)?.[key] };
+function own(name: string, figure: Figure, unit: string, bound: Bound): Wanted {
+  return { name, unit, bound, read: (results) => readFigure(results, name, figure) };
+}
+
+function readFigure(results: Results, name: string, figure: Figure): number {
+  return results.get(name)?.[figure] ?? NaN;
 }
 
 /** @returns the targets whose contestants were measured, each with its figure and whether it was held */
-export function judged(results) {
+export function judgeTargets(results: Results): JudgedTarget[] {
   return TARGETS.map(({ name, unit, bound, read }) => ({ name, unit, bound, figure: read(results) }))
     .filter(({ figure }) => Number.isFinite(figure))
-    .map((target) => ({ ...target, isHeld: isWithin(target) }));
+    .map((target) => ({ ...target, isHeld: isWithin(target.figure, target.bound) }));
 }
 
-function isWithin({ figure, bound: { least = -Infinity, most = Infinity } }) {
-  return figure >= least && figure <= most;
+function isWithin(figure: number, bound: Bound): boolean {
+  return 'least' in bound ? figure >= bound.least : figure <= bound.most;
 }

@@ -1,16 +1,15 @@
-// Plain JavaScript, because a worker thread starts from a file that Node.js can run in the tests too.
 import { setPriority } from 'node:os';
 import bcrypt from 'bcrypt';
+
+/** What a worker thread of the password hasher runs. */
 
 // On Linux this lowers the calling thread alone: requests go before hashes when cores are short.
 if (process.platform === 'linux') setPriority(10);
 
-/** @param {{ password: string, cost: number }} task */
-export function hash({ password, cost }) {
+export function hash({ password, cost }: { password: string; cost: number }): string {
   return bcrypt.hashSync(password, cost);
 }
 
-/** @param {{ password: string, passwordHash: string }} task */
-export function verify({ password, passwordHash }) {
+export function verify({ password, passwordHash }: { password: string; passwordHash: string }): boolean {
   return bcrypt.compareSync(password, passwordHash);
 }
