@@ -1,5 +1,7 @@
 import postgresKilled from './scenarios/postgres-killed.js';
 import standbyPromoted from './scenarios/standby-promoted.js';
+import { failoverReusesIds, failoverReusesIdsWithGrace } from './scenarios/failover-reuses-ids.js';
+import bulkChange from './scenarios/bulk-change.js';
 import connectionsCut from './scenarios/connections-cut.js';
 import blackHole from './scenarios/black-hole.js';
 import slowNetwork from './scenarios/slow-network.js';
@@ -19,6 +21,9 @@ import loginFlood from './scenarios/login-flood.js';
 export const scenarios = [
   postgresKilled,
   standbyPromoted,
+  failoverReusesIds,
+  failoverReusesIdsWithGrace,
+  bulkChange,
   connectionsCut,
   blackHole,
   slowNetwork,

@@ -19,8 +19,8 @@ const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
 const countIn = (table: string) => ({
   name: `${table}_count`,
   text: `INSERT INTO ${table} AS counted
-           (account, window_start, id, time, last_at, subject, request_id, address, count, reasons)
-         VALUES ($1, $2, $3, $4, $4, $5, $6, $7, 1, jsonb_build_object($8::text, 1))
+           (account, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
+         VALUES ($1, $2, $3, $4, $4, $5, $6, $9, $7, 1, jsonb_build_object($8::text, 1))
          ON CONFLICT (account, window_start) DO UPDATE
          SET count = counted.count + 1, last_at = GREATEST(counted.last_at, excluded.last_at),
              reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
@@ -28,8 +28,9 @@ const countIn = (table: string) => ({
 
 /** The columns of a window as those of audit_events, in the same order. */
 const asEvent = (event: CountedEvent): string => `id, time, '${event}' AS event, 'open' AS actor_door,
-  NULL::text AS actor_id, subject, request_id, address, count, jsonb_build_object('reasons', reasons,
-    'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) AS details`;
+  NULL::text AS actor_id, subject, request_id, address, count, jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
+    'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+    'caller_request_id', caller_request_id)) AS details`;
 
 /** The windows that are still open, as rows of audit_events. */
 export const OPEN_WINDOWS = COUNTED_EVENTS.map((event) => `SELECT ${asEvent(event)} FROM ${TABLES[event]}`).join(
@@ -58,7 +59,7 @@ export interface Refusal {
 
 /**
  * Counts failed logins and refused admin keys: one row for each e-mail address, or network, and window of 15 minutes,
- * whichever replica counts. The row has the request id and network address of the first refusal.
+ * whichever replica counts. The row has the request ids and network address of the first refusal.
  */
 @Injectable()
 export class CountedRefusals {
@@ -73,12 +74,13 @@ export class CountedRefusals {
   }
 
   /** One write, whether the e-mail address has an account or not. */
-  async count({ event, reason, counted, subject }: Refusal, { requestId, address }: Actor): Promise<void> {
+  async count({ event, reason, counted, subject }: Refusal, actor: Actor): Promise<void> {
+    const { requestId, callerRequestId, address } = actor;
     const account = mac(this.key, counted);
     const now = this.clock.now();
     const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-    const values = [account, windowStart, newId(), now, about, requestId, address, reason];
+    const values = [account, windowStart, newId(), now, about, requestId, address, reason, callerRequestId ?? null];
     await this.database.rows(countIn(TABLES[event]), values);
   }
 

@@ -8,11 +8,12 @@ import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
-import { SessionsService, type EndedSession, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
+import { SessionsService, type EndedSession, type Grant, type StartedSession } from '../tokens/sessions.service.js';
+import { TokenRotation, type RefreshOutcome } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
 import { UsersService, type PasswordVerdict } from '../users/users.service.js';
 
-/** `repeated`: the answer to the first try was lost, and this is the same one again. */
+/** `repeated`, `repeated_elsewhere`: the response to the first try was lost, and this is the same one again. */
 export type Refreshed = Extract<RefreshOutcome, { grant: Grant }>;
 
 type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
@@ -23,6 +24,7 @@ export class AuthService {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
+    private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
     private readonly refusals: CountedRefusals,
     private readonly throttle: LoginThrottle,
@@ -44,7 +46,7 @@ export class AuthService {
   }
 
   /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */
-  async logIn(email: string, password: string, actor: Actor): Promise<Grant> {
+  async logIn(email: string, password: string, actor: Actor): Promise<StartedSession> {
     const { address } = actor;
     const attempt = await this.throttle.begin(email, address ?? undefined);
     const verdict = await this.users.verifyPassword(email, password, attempt.turn).catch(async (error: unknown) => {
@@ -61,7 +63,7 @@ export class AuthService {
 
   /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
   async refresh(refreshToken: string, actor: Actor): Promise<Refreshed> {
-    const result = await this.sessions.refresh(refreshToken, actor);
+    const result = await this.rotation.refresh(refreshToken, actor);
     if ('grant' in result) return result;
     const event: RefusalEvent =
       result.outcome === 'reused'

@@ -10,6 +10,7 @@ export type SecurityEvent =
   | 'session.refreshed'
   | 'session.refresh.refused'
   | 'session.refresh.reused'
+  | 'session.refresh.repeated_elsewhere'
   | 'session.ended'
   | 'app.validation.failed'
   | 'app.first_used'

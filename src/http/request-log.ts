@@ -1,9 +1,18 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { addressOf } from '../common/client-address.js';
-import { requestIdOf } from '../common/request-id.js';
+import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
 import type { Log } from '../logging/log.js';
-import type { Answered } from '../metrics/request-counts.js';
+
+/** What is known of a request once it is answered. */
+export interface Answered {
+  readonly request: Request;
+  readonly response: Response;
+  /** The route's pattern, or `none`: never the path, which may hold anything. */
+  readonly route: string;
+  readonly status: number;
+  readonly durationMs: number;
+}
 
 /**
  * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
@@ -22,6 +31,7 @@ export function requestLog(log: Log, logsValidations: boolean, count?: (answered
       if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
       log.about(request, 'info', 'request', {
         request_id: requestIdOf(request),
+        caller_request_id: callerRequestIdOf(request),
         method: request.method,
         route,
         status,
