@@ -2,14 +2,14 @@ import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { addressOf } from '../common/client-address.js';
 import { requestIdOf } from '../common/request-id.js';
 import type { Log } from '../logging/log.js';
-import type { Answered } from '../metrics/request-counts.js';
+import type { AnsweredRequest } from '../metrics/request-metrics.js';
 
 /**
  * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
  * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
- * @param count told about each request, when somebody watches
+ * @param count counts each request; undefined when no metrics are served
  */
-export function requestLog(log: Log, logsValidations: boolean, count?: (answered: Answered) => void): RequestHandler {
+export function requestLog(log: Log, logsValidations: boolean, count?: (answered: AnsweredRequest) => void): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {
