@@ -9,7 +9,11 @@ import type { AnsweredRequest } from '../metrics/request-metrics.js';
  * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
  * @param count counts each request; undefined when no metrics are served
  */
-export function requestLog(log: Log, logsValidations: boolean, count?: (answered: AnsweredRequest) => void): RequestHandler {
+export function requestLog(
+  log: Log,
+  logsValidations: boolean,
+  count?: (answered: AnsweredRequest) => void,
+): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {

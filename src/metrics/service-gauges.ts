@@ -29,8 +29,16 @@ export class ServiceGauges {
   private addDatabase(database: Database): void {
     this.metrics.addGauge('database_connections', 'Open connections of the pool.', () => database.pool.total);
     this.metrics.addGauge('database_connections_idle', 'Idle connections of the pool.', () => database.pool.idle);
-    this.metrics.addGauge('database_connections_limit', 'Maximum of connections of the pool.', () => database.pool.limit);
-    this.metrics.addGauge('database_requests_waiting', 'Statements that wait for a connection.', () => database.pool.waiting);
+    this.metrics.addGauge(
+      'database_connections_limit',
+      'Maximum of connections of the pool.',
+      () => database.pool.limit,
+    );
+    this.metrics.addGauge(
+      'database_requests_waiting',
+      'Statements that wait for a connection.',
+      () => database.pool.waiting,
+    );
   }
 
   private addLogDelivery(log: Log): void {
