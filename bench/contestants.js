@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
+import { EmbeddedPostgres } from '../dist/src/embedded-postgres/embedded-postgres.js';
 import { loginFlood, overHttp } from './loads.js';
-import { freePort } from '../dist/src/database/free-port.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 import { post, Processes } from './processes.js';
 import { CONNECTIONS } from './shared.js';
 

@@ -1,7 +1,7 @@
 import { fork, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../dist/src/database/free-port.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const START_MS = 30_000;
 /** Of `utime` and `stime` in /proc: USER_HZ, which is 100 wherever Linux runs. */

@@ -1,7 +1,7 @@
 import { appendFileSync, chmodSync, existsSync } from 'node:fs';
 import type { Environment, Variables } from './config/environment.js';
 import { randomSecret } from './crypto/secret.js';
-import { EmbeddedPostgres } from './database/embedded-postgres.js';
+import { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
 const DATA_FOLDER = '.data/postgres';

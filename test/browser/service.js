@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../../dist/src/database/free-port.js';
+import { freePort } from '../../dist/src/embedded-postgres/free-port.js';
 
 const START_MS = 60_000;
 const STOP_MS = 20_000;

@@ -1,7 +1,7 @@
 import { problems } from '../../src/common/problems.js';
 import { Readiness } from '../../src/health/readiness.js';
 import { TestApp } from '../support/test-app.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('GET /health', () => {

@@ -3,7 +3,7 @@ import { Caller } from '../support/caller.js';
 import { eventually } from '../support/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

@@ -3,7 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 // Jest loads this file itself, before any TypeScript is transformed: hence the compiled class.
-import { EmbeddedPostgres } from '../../dist/src/database/embedded-postgres.js';
+import { EmbeddedPostgres } from '../../dist/src/embedded-postgres/embedded-postgres.js';
 
 /** One PostgreSQL for the whole run: TEST_DATABASE_URL (a superuser's), or an embedded one that forgets everything. */
 export default async function setup() {

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { findPlace, type Place } from '../../src/database/embedded-place.js';
-import { EmbeddedPostgres } from '../../src/database/embedded-postgres.js';
+import { locate, type Location } from '../../src/embedded-postgres/location.js';
+import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';
 import type { TestDatabase } from './test-database.js';
 
 /** A PostgreSQL server of a test's own, that it may end and start again. It keeps what it has acknowledged. */
@@ -13,7 +13,7 @@ export class OwnPostgres {
   private constructor(
     private readonly parent: string,
     private readonly server: EmbeddedPostgres,
-    private readonly place: Place,
+    private readonly location: Location,
   ) {}
 
   static async start(): Promise<OwnPostgres> {
@@ -21,7 +21,7 @@ export class OwnPostgres {
     chmodSync(parent, 0o755);
     const folder = join(parent, 'postgres');
     const server = await EmbeddedPostgres.start({ folder, makePassword: () => 'of-a-test' });
-    return new OwnPostgres(parent, server, findPlace(folder));
+    return new OwnPostgres(parent, server, locate(folder));
   }
 
   /** The one database of this server, as tests know databases. */
@@ -60,7 +60,7 @@ export class OwnPostgres {
   }
 
   private async control(command: 'start' | 'stop', ...flags: string[]): Promise<void> {
-    const { bin, folder, user } = this.place;
+    const { bin, folder, user } = this.location;
     const parameters = [command, '--wait', '--pgdata=cluster', ...flags];
     await promisify(execFile)(join(bin, 'pg_ctl'), parameters, { cwd: folder, env: { LC_ALL: 'C' }, ...user });
   }

@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD, TestApp } from '../support/test-app.js';
 import { countByStatus } from '../support/throttled.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 
 const LIMIT = 10;
 const redisUrl = process.env.TEST_REDIS_URL;
