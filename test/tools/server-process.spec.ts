@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { Cleanup, InterruptedError } from '../../tools/cleanup.js';
 import { answers, ServerProcess } from '../../tools/server-process.js';
 

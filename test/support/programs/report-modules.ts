@@ -1,8 +1,9 @@
-// Preloaded into a service: at its end it prints how many CommonJS modules of OpenTelemetry it has loaded.
+// Preloaded with --import: prints how many modules of OpenTelemetry were loaded. Its API package is a dependency of
+// prom-client and does nothing by itself: it is not counted.
 import { createRequire } from 'node:module';
 
-const { cache } = createRequire(import.meta.url);
 process.on('exit', () => {
-  const loaded = Object.keys(cache).filter((path) => path.includes('@opentelemetry'));
-  process.stdout.write(`\nopentelemetry modules: ${loaded.length}\n`);
+  const loaded = Object.keys(createRequire(import.meta.url).cache);
+  const count = loaded.filter((path) => /@opentelemetry\/(?!api\/)/.test(path)).length;
+  console.log(`opentelemetry modules: ${count}`);
 });

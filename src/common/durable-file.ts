@@ -14,7 +14,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { randomSecret } from '../crypto/secret.js';
+import { randomId } from './ids.js';
 
 // The folder may belong to somebody less trusted than who runs this: a device user's, and root. Whatever that user puts
 // in the place of a file at whatever moment, nothing but what was opened is read, and nothing but what was made is given
@@ -22,7 +22,6 @@ import { randomSecret } from '../crypto/secret.js';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 const PRIVATE_MODE = 0o600;
-const RANDOM_CHARACTERS = 16;
 
 /** A file as it was when it was opened: the bytes and the owner are those of the same thing. */
 export interface FoundFile {
@@ -99,7 +98,7 @@ function openExisting(path: string): number | undefined {
 function writeBeside(path: string, change: Change): string {
   const found = readRegular(path);
   const bytes = change(found);
-  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${randomName()}.new`);
+  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${randomId()}.new`);
   const descriptor = openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, PRIVATE_MODE);
   try {
     if (found) giveTo(descriptor, found.stats);
@@ -118,10 +117,6 @@ function writeBeside(path: string, change: Change): string {
 function giveTo(descriptor: number, { uid, gid }: Stats): void {
   const made = fstatSync(descriptor);
   if (made.uid !== uid || made.gid !== gid) fchownSync(descriptor, uid, gid);
-}
-
-function randomName(): string {
-  return randomSecret().slice(0, RANDOM_CHARACTERS);
 }
 
 /** Without this the new name may be lost with the power, though the file's content is not. */

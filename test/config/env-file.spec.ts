@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import fc from 'fast-check';
-import { EnvFile } from '../../src/cli/platform/env-file.js';
+import { EnvFile } from '../../src/config/env-file.js';
 
 describe('an environment file', () => {
   let folder: string;

@@ -5,12 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { newId } from '../common/ids.js';
-import { findPlace, moveUnlessThere, type Place } from './embedded-place.js';
+import { locate, moveUnlessExists, type Location } from './location.js';
 import { freePort } from './free-port.js';
 
 const USER = 'platform_auth';
-const START_MS = 60_000;
-const POLL_MS = 100;
+const START_TIMEOUT_MS = 60_000;
+const POLL_INTERVAL_MS = 100;
 
 export interface EmbeddedPostgresOptions {
   /** Folder that holds the cluster; made when it does not exist. */
@@ -21,61 +21,61 @@ export interface EmbeddedPostgresOptions {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-/**
- * A real PostgreSQL server from the npm registry, for development and tests. Its programs refuse to run as root: then
- * they run as `nobody`, and where that user may not enter the checkout, programs and cluster move to /var/lib.
- */
+// A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder, and every process
+// that starts it there shares one server; the last one to stop stops it.
+
+/** The embedded server of one folder. */
 export class EmbeddedPostgres {
   private constructor(
-    private readonly place: Place,
+    private readonly location: Location,
     private readonly port: number,
   ) {}
 
-  /** Starts the cluster of a folder, or joins it when it runs already: another process uses it, or was killed. */
+  /** Starts the server of a folder, or joins it when it runs: another process uses it, or was killed. */
   static async start({ folder, makePassword, settings = {} }: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-    const place = findPlace(resolve(folder));
-    if (!existsSync(join(place.folder, 'cluster', 'PG_VERSION'))) await initialise(place, makePassword());
-    const running = runningPort(place);
-    const server = new EmbeddedPostgres(place, running ?? (await freePort()));
+    const location = locate(resolve(folder));
+    if (!existsSync(join(location.folder, 'cluster', 'PG_VERSION'))) await initialise(location, makePassword());
+    const running = runningPort(location);
+    const server = new EmbeddedPostgres(location, running ?? (await freePort()));
     if (running !== undefined) return server.joined();
     try {
       await server.launch(settings);
       return server;
     } catch (error) {
       // Another process may have started it meanwhile.
-      const port = runningPort(place);
+      const port = runningPort(location);
       if (port === undefined) throw error;
-      return new EmbeddedPostgres(place, port).joined();
+      return new EmbeddedPostgres(location, port).joined();
     }
   }
 
-  /** Where its data is. */
+  /** Path of its data. */
   get folder(): string {
-    return join(this.place.folder, 'cluster');
+    return join(this.location.folder, 'cluster');
   }
 
   /** @param database must exist; `postgres` always does */
   url(database = 'postgres'): string {
-    const password = readFileSync(join(this.place.folder, 'password'), 'utf8').trim();
+    const password = readFileSync(join(this.location.folder, 'password'), 'utf8').trim();
     return `postgresql://${USER}:${encodeURIComponent(password)}@127.0.0.1:${this.port}/${database}`;
   }
 
   /** Stops the server, unless another process still uses it. */
   async stop(): Promise<void> {
     if (await this.hasOtherClients()) return;
-    await run(this.place, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
+    await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
   }
 
   /** Stops the server at once and deletes the cluster. */
   async remove(): Promise<void> {
-    await run(this.place, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
-    rmSync(this.place.folder, { recursive: true, force: true });
+    await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
+    rmSync(this.location.folder, { recursive: true, force: true });
   }
 
   private async launch(settings: Readonly<Record<string, string>>): Promise<void> {
     const all = { listen_addresses: '127.0.0.1', port: String(this.port), unix_socket_directories: '', ...settings };
     const flags = Object.entries(all).map(([name, value]) => `-c ${name}='${value}'`);
-    await run(this.place, 'pg_ctl', [
+    await run(this.location, 'pg_ctl', [
       'start',
       '--wait',
       '--silent',
@@ -86,11 +86,12 @@ export class EmbeddedPostgres {
     ]);
   }
 
-  /** Whoever else starts the server may not be done. */
+  /** Waits for a server that another process is starting. */
   private async joined(): Promise<this> {
-    for (let waitedMs = 0; (await this.count('SELECT 1')) === undefined; waitedMs += POLL_MS) {
-      if (waitedMs >= START_MS) throw new Error(`The embedded PostgreSQL in ${this.place.folder} does not answer.`);
-      await sleep(POLL_MS);
+    for (let waitedMs = 0; (await this.count('SELECT 1')) === undefined; waitedMs += POLL_INTERVAL_MS) {
+      if (waitedMs >= START_TIMEOUT_MS)
+        throw new Error(`The embedded PostgreSQL in ${this.location.folder} does not answer.`);
+      await sleep(POLL_INTERVAL_MS);
     }
     return this;
   }
@@ -117,10 +118,10 @@ export class EmbeddedPostgres {
   }
 }
 
-async function initialise(place: Place, password: string): Promise<void> {
-  const file = join(place.folder, 'password');
-  keep(file, password);
-  if (place.user) chownSync(file, place.user.uid, place.user.gid);
+async function initialise(location: Location, password: string): Promise<void> {
+  const file = join(location.folder, 'password');
+  writeIfAbsent(file, password);
+  if (location.user) chownSync(file, location.user.uid, location.user.gid);
   const made = `cluster-${newId()}`;
   const flags = [
     `--pgdata=${made}`,
@@ -130,12 +131,12 @@ async function initialise(place: Place, password: string): Promise<void> {
     '--encoding=UTF8',
     '--locale=C',
   ];
-  await run(place, 'initdb', flags);
-  moveUnlessThere(join(place.folder, made), join(place.folder, 'cluster'));
+  await run(location, 'initdb', flags);
+  moveUnlessExists(join(location.folder, made), join(location.folder, 'cluster'));
 }
 
-/** Writes a file, unless it is there: then it stays as it is. */
-function keep(file: string, text: string): void {
+/** Leaves an existing file as it is. */
+function writeIfAbsent(file: string, text: string): void {
   try {
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
   } catch (error) {
@@ -144,22 +145,22 @@ function keep(file: string, text: string): void {
 }
 
 /** @returns the port of the server that runs on the cluster; undefined when none does */
-function runningPort(place: Place): number | undefined {
-  const status = spawnSync(join(place.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], spawnOptions(place));
+function runningPort(location: Location): number | undefined {
+  const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], spawnOptions(location));
   if (status.status !== 0) return undefined;
-  const [, , , port] = readFileSync(join(place.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
+  const [, , , port] = readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
   return Number(port);
 }
 
-async function run(place: Place, program: string, flags: string[]): Promise<void> {
+async function run(location: Location, program: string, flags: string[]): Promise<void> {
   try {
-    await promisify(execFile)(join(place.bin, program), flags, spawnOptions(place));
+    await promisify(execFile)(join(location.bin, program), flags, spawnOptions(location));
   } catch (error) {
     const said = (error as { stderr?: string }).stderr?.trim();
     throw new Error(`The embedded PostgreSQL failed (${program}): ${said ?? String(error)}`, { cause: error });
   }
 }
 
-function spawnOptions({ folder, user }: Place) {
+function spawnOptions({ folder, user }: Location) {
   return { cwd: folder, env: { LC_ALL: 'C' }, ...user };
 }

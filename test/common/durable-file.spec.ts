@@ -18,7 +18,7 @@ const watched = Object.fromEntries(
 );
 jest.unstable_mockModule('node:fs', () => watched);
 const { ConfigFile } = await import('../../src/cli/remote/config-file.js');
-const { EnvFile } = await import('../../src/cli/platform/env-file.js');
+const { EnvFile } = await import('../../src/config/env-file.js');
 
 const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
 const DEVICE_USER = 12_345;

@@ -1,23 +1,26 @@
 import type { Stats } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'dotenv';
-import { readRegular, replaceFile, type FoundFile } from '../durable-file.js';
+import { readRegular, replaceFile, type FoundFile } from '../common/durable-file.js';
 
 const PRIVATE_MODE = 0o600;
 const OF_OTHERS = 0o077;
-/** Group 1 is the name, group 2 the value with its quotes. What a quoted value spans is no line of its own. */
+/** Group 1 is the name, group 2 the value with its quotes. A quoted value may span lines. */
 const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
-/** A variable cannot be written into the file, or the file changed under our hands. */
-export class UnusableFile extends Error {}
+/** A variable cannot be written into the file, or another process changed the file meanwhile. */
+export class UnusableFile extends Error {
+  override readonly name = 'UnusableFile';
+}
 
 /**
- * An environment file in which some variables are ours and all else is its owner's: comments, order, line ends and
- * unknown variables stay as they are, byte for byte.
+ * An environment file, of which only some variables are edited: comments, order, line ends and unknown variables stay as
+ * they are, byte for byte. The one writer of such files: first start, `init` and the configuration of nodes.
  */
 export class EnvFile {
-  /** One character a byte, so that bytes that are no UTF-8 survive. */
+  /** One character a byte, so that bytes that are not UTF-8 survive. */
   private text: string;
   private readonly changed = new Set<string>();
 
@@ -42,7 +45,7 @@ export class EnvFile {
     return this.original !== undefined;
   }
 
-  /** Whether anybody but its owner may read or write it. */
+  /** Whether users other than its owner may read or write it. */
   get isOpenToOthers(): boolean {
     return this.stats !== undefined && (this.stats.mode & OF_OTHERS) !== 0;
   }
@@ -63,27 +66,25 @@ export class EnvFile {
 
   /** The value as a service reads it. An empty one counts as unset. */
   get(name: string): string | undefined {
-    const value = valuesOf(this.text)[name];
+    const value = parse(this.text)[name];
     return value === undefined || value === '' ? undefined : Buffer.from(value, 'latin1').toString('utf8');
   }
 
   /** Changes the value where it stands (where several do, the last one counts), or appends a line. */
   set(name: string, value: string): void {
     if (this.get(name) === value) return;
-    const before = valuesOf(this.text);
     const bytes = Buffer.from(value, 'utf8').toString('latin1');
-    const text = this.withValue(name, quoted(bytes));
-    // Whatever stands in the file: what is read from it afterwards must be what was meant.
-    const after = valuesOf(text);
-    const isUntouched = Object.keys({ ...before, ...after }).every((key) => key === name || before[key] === after[key]);
-    if (after[name] !== bytes || !isUntouched) throw new UnusableFile(`${name} cannot be written into ${this.path}`);
+    const text = withVariable(this.text, name, bytes);
+    // The edit is checked by reading it: this variable has its value, and every other one kept its own.
+    if (!isDeepStrictEqual(parse(text), { ...parse(this.text), [name]: bytes }))
+      throw new UnusableFile(`${name} cannot be written into ${this.path}`);
     this.text = text;
     this.changed.add(name);
   }
 
   /**
-   * Replaces the file as a whole: whoever reads it, and whenever the power goes, finds the old one or the new one.
-   * @throws {UnusableFile} when somebody else changed it since it was read
+   * Replaces the file atomically, also across a power cut.
+   * @throws {UnusableFile} when another process changed it since it was read
    */
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
@@ -93,28 +94,31 @@ export class EnvFile {
     });
   }
 
-  private withValue(name: string, value: string): string {
-    const last = [...this.text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
-    const range = last?.indices?.[2];
-    if (last && range) {
-      const [from] = range;
-      const until = from + (last[2] ?? '').trimEnd().length;
-      const rest = this.text.slice(until);
-      return `${this.text.slice(0, from)}${value}${rest.startsWith('#') ? ' ' : ''}${rest}`;
-    }
-    const lineEnd = this.text.includes('\r\n') ? '\r\n' : '\n';
-    const isComplete = this.text === '' || this.text.endsWith('\n');
-    return `${this.text}${isComplete ? '' : lineEnd}${name}=${value}${lineEnd}`;
-  }
-
   private refuseForeignChange(now: FoundFile | undefined): void {
     const isSame = now === undefined ? this.original === undefined : this.original?.equals(now.bytes) === true;
-    if (!isSame) throw new UnusableFile(`${this.path} was changed by somebody else in the meantime`);
+    if (!isSame) throw new UnusableFile(`${this.path} was changed by another process in the meantime`);
   }
 }
 
-function valuesOf(text: string): Record<string, string | undefined> {
-  return parse(text);
+/**
+ * Sets one variable in the text of an environment file: where it stands (the last of several, which counts), or in a new
+ * last line. Every other byte stays as it is.
+ */
+export function withVariable(text: string, name: string, value: string): string {
+  const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
+  const range = last?.indices?.[2];
+  if (last && range) {
+    const [from] = range;
+    const rest = text.slice(from + (last[2] ?? '').trimEnd().length);
+    return `${text.slice(0, from)}${quoted(value)}${rest.startsWith('#') ? ' ' : ''}${rest}`;
+  }
+  const lineEnd = lineEndOf(text);
+  const isComplete = text === '' || text.endsWith('\n');
+  return `${text}${isComplete ? '' : lineEnd}${name}=${quoted(value)}${lineEnd}`;
+}
+
+export function lineEndOf(text: string): string {
+  return text.includes('\r\n') ? '\r\n' : '\n';
 }
 
 function quoted(value: string): string {
