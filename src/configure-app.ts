@@ -20,7 +20,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
   app.use(requestLog(log, environment.logsValidations, count));
-  app.use(guardHead, readBytes, parseJson);
+  app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);

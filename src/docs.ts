@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
 import { stringify } from 'yaml';
 import { ProblemSchema } from './access/api-problems.js';
 import { staticPage } from './http/static-page.js';
@@ -27,7 +26,10 @@ const DESCRIPTION = `The central authority for authentication of a multi-service
 means: I could not look. Keep the credential and try again.
 
 Every error is an RFC 9457 problem (\`application/problem+json\`) with a stable \`code\` to branch on and the
-\`request_id\` under which the operator finds it in the logs.`;
+\`request_id\` under which the operator finds it in the logs.
+
+Paths match exactly, in case and in slashes. A path that exists but has not the method is \`405\`
+(\`method_not_allowed\`) with \`Allow\`.`;
 
 /** The OpenAPI document of everything that is routed. */
 export function openApiDocument(app: INestApplication): OpenAPIObject {
@@ -78,9 +80,8 @@ export function serveDocs(app: INestApplication): void {
   }
   const page = staticPage(HTML, () => htmlPage('./docs/'));
   const pageInFolder = staticPage(HTML, () => htmlPage('./'));
-  http.get('/docs', async (request: Request, response: Response) => {
-    await (request.path.endsWith('/') ? pageInFolder : page)(request, response);
-  });
+  http.get('/docs', page);
+  http.get('/docs/', pageInFolder);
   http.get('/docs/index.html', pageInFolder);
 }
 

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems, type FieldError } from '../common/problems.js';
+import { pointerToken } from '../common/unknown-fields.js';
 
 /** Names of a body's objects and parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
@@ -84,11 +85,6 @@ function refuseHostileValues(body: unknown): void {
 function refuseHostileText(text: string, pointer: string): void {
   if (text.length > MAX_TEXT_LENGTH) refuseField(pointer, `must be text of at most ${MAX_TEXT_LENGTH} characters`);
   if (!text.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
-}
-
-/** A field's name as a JSON Pointer token (RFC 6901), where it looks like a field's name and not like a payload. */
-export function pointerToken(name: string): string {
-  return /^([a-z_]{1,32}|\d{1,3})$/.test(name) ? name : '?';
 }
 
 export function refuseField(pointer: string, detail: string): never {

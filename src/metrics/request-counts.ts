@@ -36,8 +36,7 @@ export class RequestCounts {
       if (refusedDoor === undefined) this.flowRefusals.add(refusal.event, refusal.reason);
       else this.verdicts.add(refusedDoor, refusal.reason);
     }
-    // A good key for another target came through the door and is refused all the same: one verdict, the last.
-    if (openedDoor !== undefined && openedDoor !== refusedDoor) this.verdicts.add(openedDoor, VALID);
+    if (openedDoor !== undefined) this.verdicts.add(openedDoor, VALID);
     if (forwardedBy !== undefined) this.verdicts.add('app', VALID);
     if (this.log.isOwnDelivery(request)) this.deliveryValidations += 1;
   }

@@ -7,7 +7,7 @@ import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { signingKey } from '../crypto/secret.js';
-import { looksLikeOurs, isComplete, type AccessTokenClaims } from './access-tokens.js';
+import { hasPossibleTimes, isComplete, looksLikeOurs, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
 /** The user door: a bearer token that we signed (RFC 6750, RFC 8725), of a session that goes on and a user who is active. */
@@ -38,7 +38,11 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
     if (!isComplete(claims, this.environment.jwtAudience)) throw refusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, exp } = claims;
-    if (exp * 1_000 <= this.clock.now().getTime()) throw refusal('user', 'expired', { user_id: userId });
+    const now = this.clock.now();
+    if (exp * 1_000 <= now.getTime()) throw refusal('user', 'expired', { user_id: userId });
+    if (!hasPossibleTimes(claims, now, this.environment.accessTokenTtlMinutes)) {
+      throw refusal('user', 'impossible_times', { user_id: userId });
+    }
     if (!(await this.sessions.isLive(sessionId, userId))) {
       throw refusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
     }

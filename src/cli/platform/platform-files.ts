@@ -10,6 +10,7 @@ import { CommandFailed } from '../terminal.js';
 const LIKE_THE_SERVICE = [
   'KEY_OVERLAP_HOURS',
   'REVOCATION_LEASE_MS',
+  'REVOCATION_WAIT_MS',
   'DATABASE_CONNECT_TIMEOUT_MS',
   'DATABASE_STATEMENT_TIMEOUT_MS',
 ] as const;
