@@ -3,10 +3,12 @@
 import { parseArgs } from 'node:util';
 import { Actors } from './actors.js';
 import { LogWatch } from './canaries.js';
+import { judgeCost } from './cost.js';
 import { ApiDocument } from './document.js';
 import { Judge } from './judge.js';
 import { httpLane, runLane } from './lane.js';
 import { MemoryWatch } from './memory.js';
+import { judgeUnread, pipelineLane } from './pipelines.js';
 import { rawLane } from './raw-http.js';
 import { printCounts, printVerdicts, showProgress } from './report.js';
 import { requestTo, requestToNowhere } from './requests.js';
@@ -29,6 +31,8 @@ const WARM_UP_REQUESTS = 4_000;
 const WARM_UP_SHARE = 0.2;
 /** Malformed HTTP needs a connection each and waits for silence. */
 const RAW_SHARE = 0.2;
+/** Each is a connection with up to 300 requests. */
+const PIPELINE_SHARE = 0.1;
 
 function options() {
   try {
@@ -89,8 +93,13 @@ try {
   const deadline = short ? Date.now() + SHORT_SENDING_MS : Infinity;
   if (warmUp > 0) await send(lanes, verdicts, { total: warmUp, seed: seed - 1, deadline });
   memory.warmedUp();
-  await send(lanes, verdicts, { total: requests - warmUp, seed, deadline });
+  await Promise.all([
+    send(lanes, verdicts, { total: requests - warmUp, seed, deadline }),
+    warmUp > 0 && judgeUnread(service).then((wrong) => verdicts.set('answers that are not read', wrong)),
+  ]);
   if (warmUp > 0) verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
+
+  if (warmUp > 0) verdicts.set('the cost of one request', await judgeCost(service));
 
   hideProgress();
   verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
@@ -109,6 +118,7 @@ function lanesOf(document, tools) {
   const others = [
     httpLane('paths that lead nowhere', requestToNowhere(document.operations), tools),
     { ...rawLane(service.port, progress), share: RAW_SHARE },
+    { ...pipelineLane(service.port, progress), share: PIPELINE_SHARE },
   ];
   return [...ofOperations, ...others].filter(({ name }) => name.includes(only));
 }
