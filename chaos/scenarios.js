@@ -15,6 +15,7 @@ import clockJumps from './scenarios/clock-jumps.js';
 import diskFull from './scenarios/disk-full.js';
 import readOnly from './scenarios/read-only.js';
 import loggingService from './scenarios/logging-service.js';
+import loginFlood from './scenarios/login-flood.js';
 
 /** In the order in which they run. */
 export const scenarios = [
@@ -36,4 +37,5 @@ export const scenarios = [
   diskFull,
   readOnly,
   loggingService,
+  loginFlood,
 ];

@@ -1,11 +1,11 @@
 import { Global, Module } from '@nestjs/common';
 import { AuditEvents } from './audit-events.js';
 import { AuditPartitions } from './audit-partitions.js';
-import { FailedLogins } from './failed-logins.js';
+import { CountedRefusals } from './counted-refusals.js';
 
 @Global()
 @Module({
-  providers: [AuditEvents, AuditPartitions, FailedLogins],
-  exports: [AuditEvents, AuditPartitions, FailedLogins],
+  providers: [AuditEvents, AuditPartitions, CountedRefusals],
+  exports: [AuditEvents, AuditPartitions, CountedRefusals],
 })
 export class AuditModule {}

@@ -8,8 +8,8 @@ export function migrateCommand(): Command {
     .description('Bring the database schema up to date. Needs DATABASE_URL.')
     .addHelpText('after', '\nExample:\n  DATABASE_URL=postgresql://… platform-auth migrate')
     .action(async (_options, command: Command) => {
-      const { migrate } = await import('../database/migrate.js');
-      const names = await migrate(databaseUrlOf(readVariables()));
+      const { migrateWatched } = await import('./watched-migration.js');
+      const names = await migrateWatched(databaseUrlOf(readVariables()));
       print(command.optsWithGlobals<Output>(), { migrations: names }, ({ migrations }) =>
         migrations.length === 0 ? 'The schema is up to date.' : `Applied: ${migrations.join(', ')}`,
       );

@@ -1,14 +1,16 @@
 import { z } from 'zod';
+import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
 import { MAX_LEASE_MS, waitMsFor } from './lease.js';
 import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
+import { postgresUrl } from './postgres-url.js';
 import {
   flag,
   headerSecret,
   httpUrl,
   leaseMs,
   passwordBlocklist,
-  postgresUrl,
   secret,
+  serviceName,
   trustProxy,
   wholeNumber,
   word,
@@ -37,10 +39,13 @@ export const schema = z
     NODE_ENV: z
       .enum(['development', 'production', 'test'], { error: 'must be development, production or test' })
       .default('development'),
+    SERVICE_NAME: serviceName.default('auth'),
     HOST: word.optional(),
     PORT: wholeNumber(0, 65_535).default(7701),
+    INTERNAL_PORT: wholeNumber(0, 65_535).optional(),
     METRICS_PORT: wholeNumber(0, 65_535).optional(),
     WORKERS: workers.default(1),
+    START_TIMEOUT_SECONDS: wholeNumber(1, 3_600).default(DEFAULT_START_TIMEOUT_SECONDS),
     DATABASE_URL: postgresUrl,
     DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
@@ -53,6 +58,7 @@ export const schema = z
     REFRESH_TOKEN_EXPIRE_DAYS: wholeNumber(1, 3_650).default(14),
     REFRESH_GRACE_SECONDS: wholeNumber(0, 300).default(10),
     SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
+    SESSION_LIMIT_PER_USER: wholeNumber(1, 100_000).default(100),
     REGISTRATION: z.enum(['open', 'closed'], { error: 'must be open or closed' }).default('open'),
     BCRYPT_COST: wholeNumber(4, 16).default(12),
     HASH_THREADS: wholeNumber(1, 128).optional(),
@@ -92,7 +98,20 @@ export const schema = z
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
   })
-  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
+  .refine((value) => areDistinct(value.INTERNAL_PORT, value.PORT), {
+    path: ['INTERNAL_PORT'],
+    error: 'must differ from PORT',
+  })
+  .refine((value) => areDistinct(value.METRICS_PORT, value.PORT), {
     path: ['METRICS_PORT'],
     error: 'must differ from PORT',
+  })
+  .refine((value) => areDistinct(value.METRICS_PORT, value.INTERNAL_PORT), {
+    path: ['METRICS_PORT'],
+    error: 'must differ from INTERNAL_PORT',
   });
+
+/** 0 takes any free port. */
+function areDistinct(port: number | undefined, other: number | undefined): boolean {
+  return port === undefined || port === 0 || port !== other;
+}
