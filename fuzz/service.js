@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
-import { freePort } from '../dist/src/database/free-port.js';
+import { EmbeddedPostgres } from '../dist/src/embedded-postgres/embedded-postgres.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const START_MS = 30_000;
 const LAST_LINES = 20;

@@ -7,7 +7,7 @@ import { Readiness } from '../../src/health/readiness.js';
 import { eventually } from '../support/eventually.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('GET /health', () => {
