@@ -72,11 +72,12 @@ export class FailedLogins {
   }
 
   /**
-   * Makes the windows that are over part of the record, in small batches. Several replicas may do it at once.
+   * Makes the windows that are over part of the audit log, in small batches. Several replicas may do it at once.
+   * @param now by the clock of PostgreSQL
    * @returns how many
    */
-  async moveClosed(): Promise<number> {
-    const latestStart = new Date(this.clock.now().getTime() - WINDOW_MS - SLACK_MS);
+  async moveClosed(now: Date): Promise<number> {
+    const latestStart = new Date(now.getTime() - WINDOW_MS - SLACK_MS);
     let total = 0;
     for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {
       moved = (await this.database.rows(MOVE_CLOSED, [latestStart])).length;

@@ -61,6 +61,8 @@ export class Environment {
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
   readonly auditRetentionDays!: number;
+  readonly auditSealKey!: string | undefined;
+  readonly auditSealIntervalSeconds!: number;
   readonly redisUrl!: string | undefined;
   readonly limits!: Limits;
 }
@@ -118,6 +120,8 @@ export function parseEnvironment(variables: Variables): Environment {
     shutdownDelayMs: shutdownDelayMsOf(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
     ...retentionOf(value),
+    auditSealKey: value.AUDIT_SEAL_KEY,
+    auditSealIntervalSeconds: value.AUDIT_SEAL_INTERVAL_SECONDS,
     redisUrl: value.REDIS_URL,
     limits: limitsOf(value),
   };

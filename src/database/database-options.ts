@@ -5,6 +5,8 @@ import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-h
 import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
 import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
+import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
+import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
 import { PromptClient } from './prompt-client.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
@@ -21,6 +23,8 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       CreateAuditEvents1763683400000,
       CreateThrottleCounters1763683500000,
       CreateCredentialChanges1763683600000,
+      SealAuditEvents1763684000000,
+      AddAuditDefiners1763684050000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -3,6 +3,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
+import { DatabaseClock } from './database-clock.js';
 import { Database } from './database.js';
 import { migrate, REACHING } from './migrate.js';
 import { requestOptions } from './database-options.js';
@@ -30,7 +31,7 @@ import { requestOptions } from './database-options.js';
       },
     }),
   ],
-  providers: [Database],
-  exports: [Database],
+  providers: [Database, DatabaseClock],
+  exports: [Database, DatabaseClock],
 })
 export class DatabaseModule {}
