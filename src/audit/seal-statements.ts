@@ -15,7 +15,8 @@ const COLUMNS = `event.epoch, event.xid::text AS xid, event.time::text AS time, 
   to_char(event.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical`;
 
 /** Visible in the snapshot `$2` of epoch `$1`. */
-export const IS_SEALED = `(event.epoch < $1 OR (event.epoch = $1 AND pg_visible_in_snapshot(event.xid, $2::pg_snapshot)))`;
+export const IS_SEALED =
+  '(event.epoch < $1 OR (event.epoch = $1 AND pg_visible_in_snapshot(event.xid, $2::pg_snapshot)))';
 
 /** One statement for each kind of row that an earlier snapshot does not show, so that each reads its own part of the index. */
 function rowsWhere(condition: string): string {

@@ -28,7 +28,7 @@ export class AddAuditDefiners1763684050000 implements MigrationInterface {
       COMMENT ON COLUMN audit_settings.retention_floor_days IS 'no audit month is dropped that ended later than so many days ago';
     `);
     const [row] = (await runner.query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
-    const definer = `SECURITY DEFINER SET search_path = pg_catalog, ${row?.schema ?? 'public'}, pg_temp`;
+    const definer = `SECURITY DEFINER SET search_path = ${row?.schema ?? 'public'}, pg_temp`;
     await runner.query(makeMonths(definer));
     await runner.query(dropMonth(definer));
     await runner.query(pruneEntries(definer));
