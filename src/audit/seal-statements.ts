@@ -1,29 +1,29 @@
-/** Tables are named as in the database; `audit_events` must be aliased to `event` where a fragment is used. */
+/** Tables are named as in the database; `audit_events` must be aliased to `logged` where a fragment is used. */
 
 /**
  * All columns of a row as one text, in UTC. Columns without a value are left out: a column that is added later, and is
  * null in the rows that exist, does not change their text.
  */
 export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
-  FROM jsonb_each(to_jsonb(event)) WHERE value <> 'null')::text`;
+  FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;
 
 /** Microseconds since 1970. Times without end have the largest number. */
-export const MICROS = `CASE WHEN isfinite(event.time) THEN (extract(epoch FROM event.time) * 1000000)::bigint
+export const MICROS = `CASE WHEN isfinite(logged.time) THEN (extract(epoch FROM logged.time) * 1000000)::bigint
   ELSE 9223372036854775807 END`;
 
-const COLUMNS = `event.epoch, event.xid::text AS xid, event.time::text AS time, event.id, (${MICROS})::text AS micros,
-  to_char(event.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical`;
+const COLUMNS = `logged.epoch, logged.xid::text AS xid, logged.time::text AS time, logged.id, (${MICROS})::text AS micros,
+  to_char(logged.time, 'YYYY-MM') AS month, ${CANONICAL_ROW} AS canonical`;
 
 /** Visible in the snapshot `$2` of epoch `$1`. */
 export const IS_SEALED =
-  '(event.epoch < $1 OR (event.epoch = $1 AND pg_visible_in_snapshot(event.xid, $2::pg_snapshot)))';
+  '(logged.epoch < $1 OR (logged.epoch = $1 AND pg_visible_in_snapshot(logged.xid, $2::pg_snapshot)))';
 
 /** One statement for each kind of row that an earlier snapshot does not show, so that each reads its own part of the index. */
 function rowsWhere(condition: string): string {
-  return `(SELECT ${COLUMNS} FROM audit_events AS event
+  return `(SELECT ${COLUMNS} FROM audit_events AS logged
     WHERE ${condition} AND ${IS_SEALED}
-      AND (event.epoch, event.xid, event.time, event.id) > ($6, $7::xid8, $8::timestamptz, $9::uuid)
-    ORDER BY event.epoch, event.xid, event.time, event.id LIMIT $10)`;
+      AND (logged.epoch, logged.xid, logged.time, logged.id) > ($6, $7::xid8, $8::timestamptz, $9::uuid)
+    ORDER BY logged.epoch, logged.xid, logged.time, logged.id LIMIT $10)`;
 }
 
 /**
@@ -31,9 +31,9 @@ function rowsWhere(condition: string): string {
  * whose transactions in progress are `$5`; after the position `$6` to `$9`; at most `$10`.
  */
 export const ROWS_TO_SEAL = `SELECT * FROM (
-    ${rowsWhere('event.epoch = $3 AND event.xid >= $4::xid8')}
-    UNION ALL ${rowsWhere('event.epoch = $3 AND event.xid < $4::xid8 AND event.xid = ANY ($5::xid8[])')}
-    UNION ALL ${rowsWhere('event.epoch > $3')}) AS event
+    ${rowsWhere('logged.epoch = $3 AND logged.xid >= $4::xid8')}
+    UNION ALL ${rowsWhere('logged.epoch = $3 AND logged.xid < $4::xid8 AND logged.xid = ANY ($5::xid8[])')}
+    UNION ALL ${rowsWhere('logged.epoch > $3')}) AS logged
   ORDER BY epoch, xid::xid8, time::timestamptz, id LIMIT $10`;
 
 /** The moment, and what is committed at it. */

@@ -11,7 +11,7 @@ export interface FoundRow {
   readonly canonical: string;
 }
 
-const TIME = `to_char(event.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
+const TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
 
 /** So that no month is dropped between the snapshot and the first look at it. */
 export const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
@@ -28,24 +28,24 @@ export const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT
 export const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
 
 /** The rows with the ids `$1` at the times `$2`. */
-export const LISTED_ROWS = `SELECT event.id, listed.micros::text, event.xid::text AS xid, event.event, ${TIME},
-    (extract(epoch FROM event.time) * 1000)::text AS time_ms,
-    (extract(epoch FROM event.recorded_at) * 1000)::text AS recorded_ms, ${CANONICAL_ROW} AS canonical
-  FROM unnest($1::uuid[], $2::bigint[]) AS listed (id, micros) JOIN audit_events AS event
-    ON event.id = listed.id AND event.time = CASE WHEN listed.micros = 9223372036854775807 THEN 'infinity'
+export const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.xid::text AS xid, logged.event, ${TIME},
+    (extract(epoch FROM logged.time) * 1000)::text AS time_ms,
+    (extract(epoch FROM logged.recorded_at) * 1000)::text AS recorded_ms, ${CANONICAL_ROW} AS canonical
+  FROM unnest($1::uuid[], $2::bigint[]) AS listed (id, micros) JOIN audit_events AS logged
+    ON logged.id = listed.id AND logged.time = CASE WHEN listed.micros = 9223372036854775807 THEN 'infinity'
       ELSE 'epoch'::timestamptz + listed.micros * interval '1 microsecond' END`;
 
-export const BY_ID = `SELECT event.id, ${TIME} FROM audit_events AS event WHERE event.id = ANY ($1::uuid[])`;
+export const BY_ID = `SELECT logged.id, ${TIME} FROM audit_events AS logged WHERE logged.id = ANY ($1::uuid[])`;
 
 /** Rows in a sealed place that no seal lists, and rows of transactions that have not begun. At most `$3`. */
 export const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
     SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
       ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros
     FROM audit_seal_entries, generate_series(0, length(entries) / 56 - 1) AS n)
-  SELECT event.id, ${TIME} FROM audit_events AS event
-  WHERE (${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = event.id AND listed.micros = ${MICROS}))
-    OR event.epoch > (SELECT epoch FROM audit_settings)
-    OR (event.epoch = (SELECT epoch FROM audit_settings) AND event.xid >= pg_snapshot_xmax(pg_current_snapshot()))
-  ORDER BY event.time, event.id LIMIT $3`;
+  SELECT logged.id, ${TIME} FROM audit_events AS logged
+  WHERE (${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = logged.id AND listed.micros = ${MICROS}))
+    OR logged.epoch > (SELECT epoch FROM audit_settings)
+    OR (logged.epoch = (SELECT epoch FROM audit_settings) AND logged.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+  ORDER BY logged.time, logged.id LIMIT $3`;
 
-export const WAITING = `SELECT count(*)::integer AS waiting FROM audit_events AS event WHERE NOT ${IS_SEALED}`;
+export const WAITING = `SELECT count(*)::integer AS waiting FROM audit_events AS logged WHERE NOT ${IS_SEALED}`;

@@ -2,12 +2,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DataSource, type MixedList } from 'typeorm';
 import { withAdvisoryLock } from './advisory-lock.js';
-import { isDatabaseFailure } from './database-failure.js';
+import { isDatabaseFailure, isPermissionDenied } from './database-failure.js';
 import { migrationOptions } from './database-options.js';
 import { LOCKS } from './locks.js';
 
 /** How long a start waits for a database that is not up yet. */
 export const REACHING = { attempts: 5, delayMs: 1_000 };
+
+/** The role of the service may use the tables, and not change the schema: another role has to migrate first. */
+export class MayNotMigrateError extends Error {
+  override readonly name = 'MayNotMigrateError';
+
+  constructor(cause: unknown) {
+    const how = 'Run as the owner of the tables: platform-auth migrate --grant-to ROLE';
+    super(`The schema is not up to date, and the role in DATABASE_URL may not change it. ${how}`, { cause });
+  }
+}
 
 /**
  * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do. All is
@@ -19,6 +29,8 @@ export async function migrate(databaseUrl: string): Promise<string[]> {
     const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
     try {
       return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);
+    } catch (error) {
+      throw isPermissionDenied(error) ? new MayNotMigrateError(error) : error;
     } finally {
       await dataSource.destroy();
     }

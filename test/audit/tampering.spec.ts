@@ -83,10 +83,7 @@ describe('platform-auth audit verify', () => {
       for (let seals = 0; seals < 4; seals += 1) await sealedRows(1);
       expect(await auditor.verify()).toMatchObject({ seals: 5, findings: [] });
       const stranger = new Auditor(app.database, { AUDIT_SEAL_KEY: 'another-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u' });
-      expect((await stranger.findings())[0]).toBe(
-        'inserted ' + (await app.database.query('SELECT id FROM audit_events ORDER BY id'))[0]!.id,
-      );
-      expect((await stranger.findings()).filter((finding) => finding.startsWith('other_key'))).toHaveLength(5);
+      expect(await stranger.findings()).toEqual([1, 2, 3, 4, 5].map((number) => `other_key ${number}`));
       stranger.cli.remove();
       await tamper(
         app.database,
