@@ -5,7 +5,7 @@ import { EmbeddedPostgres } from './database/embedded-postgres.js';
 
 const FILE = '.env';
 const DATA_FOLDER = '.data/postgres';
-const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY'] as const;
+const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 
 /**
  * Makes the secrets that are missing, once, into the gitignored environment file. Never called in production.

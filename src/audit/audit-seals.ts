@@ -41,7 +41,7 @@ export class AuditSeals {
    * @returns how many; 0 also when another replica is at it
    */
   async run(): Promise<number> {
-    // Not in the transaction of a seal, which must get its id after its snapshot (docs/decisions/0037).
+    // Not in the transaction of a seal, which must get its id after its snapshot (docs/decisions/0043).
     await this.dataSource.query(sql.ENSURE_EPOCH);
     let total = 0;
     for (let made = 0; made < MAX_SEALS_PER_RUN; made += 1) {

@@ -1,5 +1,4 @@
 import { sameDigest } from '../crypto/secret.js';
-import type { AuditedEvent } from './audit-entry.js';
 import { Findings, MAX_FINDINGS, type Finding } from './findings.js';
 import { SealChain, type ListedRow, type Query } from './seal-chain.js';
 import { NOTHING, type Reach, type SealKey } from './seal.js';
@@ -21,8 +20,9 @@ export interface Verification {
 const TOLERANCE_MS = 5 * 60_000;
 const MAX_DATE_MS = 8.64e15;
 /** Recorded later than they happened: when a window is over, or when times of last use are written. */
-const LATE_EVENTS: ReadonlySet<string> = new Set<AuditedEvent>([
+const LATE_EVENTS: ReadonlySet<string> = new Set([
   'user.login.failed',
+  'admin.key.refused',
   'app.first_used',
   'node.first_used',
 ]);

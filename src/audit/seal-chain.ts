@@ -95,7 +95,7 @@ export class SealChain {
     const content = contentOf(stored);
     if (!this.key.hasSealed(stored)) {
       if (content && content.key !== this.key.id)
-        this.findings.report('other_key', { seal, what: `Seal ${seal} names another key: ${String(content.key)}.` });
+        this.findings.report('other_key', { seal, what: `Seal ${seal} names another key: ${content.key}.` });
       else this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.` });
       return undefined;
     }

@@ -119,9 +119,7 @@ export function parseEnvironment(variables: Variables): Environment {
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
     shutdownDelayMs: shutdownDelayMsOf(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
-    ...retentionOf(value),
-    auditSealKey: value.AUDIT_SEAL_KEY,
-    auditSealIntervalSeconds: value.AUDIT_SEAL_INTERVAL_SECONDS,
+    ...upkeepOf(value),
     redisUrl: value.REDIS_URL,
     limits: limitsOf(value),
   };
@@ -136,12 +134,14 @@ function hashingOf(value: Values) {
   };
 }
 
-function retentionOf(value: Values) {
+function upkeepOf(value: Values) {
   return {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
     auditRetentionDays: value.AUDIT_RETENTION_DAYS,
+    auditSealKey: value.AUDIT_SEAL_KEY,
+    auditSealIntervalSeconds: value.AUDIT_SEAL_INTERVAL_SECONDS,
   };
 }
 

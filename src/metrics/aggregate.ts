@@ -8,6 +8,8 @@ type Aggregator = Report[number]['aggregator'];
 const AGGREGATORS: Readonly<Record<string, Aggregator>> = {
   // Each counts the same sessions in the same database.
   live_sessions: 'max',
+  // Of one machine, and so of one clock.
+  clock_skew_seconds: 'max',
   // One that cannot deliver is one too many.
   log_delivering: 'min',
   // The mean of several delays hides the worker that has them.

@@ -1,7 +1,7 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /**
- * What seals need (docs/decisions/0037): each audit row knows the transaction that recorded it, and the seals have
+ * What seals need (docs/decisions/0043): each audit row knows the transaction that recorded it, and the seals have
  * tables of their own. Rows that are already there count as recorded by transaction 0; none of them is rewritten.
  */
 export class SealAuditEvents1763684000000 implements MigrationInterface {
