@@ -22,7 +22,10 @@ export default {
     await sleep(REST_OF_THE_JOBS_MS);
     const after = await rowsAndMonths(world.postgres);
     for (const [what, kept] of Object.entries(before))
-      expect(kept.every((id) => after[what].includes(id)), `${what} were deleted`);
+      expect(
+        kept.every((id) => after[what].includes(id)),
+        `${what} were deleted`,
+      );
     for (const replica of wrong) await replica.kill();
     await quiet();
   },

@@ -70,7 +70,7 @@ export class AuditSeals {
 
   private async sealNext(transaction: EntityManager): Promise<SealContent | undefined> {
     if (!(await this.lock(transaction))) return undefined;
-    await transaction.query(`SET LOCAL TimeZone = 'UTC'`);
+    await transaction.query(sql.PLAN);
     const last = await this.lastSeal(transaction);
     const { at, ...present } = await presentOf(transaction);
     const { from, to, after } = nextSpan(last?.content, { at, ...present });

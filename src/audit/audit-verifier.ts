@@ -1,7 +1,7 @@
 import { sameDigest } from '../crypto/secret.js';
 import { Findings, MAX_FINDINGS, type Finding } from './findings.js';
-import { SealChain, type ListedRow, type Query } from './seal-chain.js';
-import { NOTHING, type Reach, type SealKey } from './seal.js';
+import { SealChain, type ListedRow, type Query, type SealKeys } from './seal-chain.js';
+import { NOTHING, type Reach } from './seal.js';
 import * as sql from './verify-statements.js';
 
 export interface Verification {
@@ -17,6 +17,7 @@ export interface Verification {
   readonly findings: readonly Finding[];
 }
 
+const ROWS_AT_ONCE = 2_000;
 const TOLERANCE_MS = 5 * 60_000;
 const MAX_DATE_MS = 8.64e15;
 /** Recorded later than they happened: when a window is over, or when times of last use are written. */
@@ -39,15 +40,19 @@ export class AuditVerifier {
 
   constructor(
     private readonly query: Query,
-    private readonly key: SealKey,
+    private readonly keys: SealKeys,
   ) {
-    this.chain = new SealChain(query, key, this.findings);
+    this.chain = new SealChain(query, keys, this.findings);
   }
 
   /** @param checkpoint a line of `audit checkpoint`, kept elsewhere */
   async verify(checkpoint?: string): Promise<Verification> {
     for (const { name } of await this.query<{ name: string }>(sql.MONTHS)) this.months.add(name);
-    for await (const listed of this.chain.pages()) if (listed.length > 0) await this.verifyRows(listed);
+    await this.query(sql.PLAN_LOOKUPS);
+    for await (const listed of this.chain.pages())
+      for (let done = 0; done < listed.length; done += ROWS_AT_ONCE)
+        await this.verifyRows(listed.slice(done, done + ROWS_AT_ONCE));
+    await this.query(sql.PLAN_SCANS);
     if (checkpoint !== undefined) await this.chain.compareWith(checkpoint);
     for (const [month, count] of this.goneByMonth) {
       const what = `The month ${month} is gone, with ${count} rows, and retention did not drop it.`;
@@ -84,7 +89,8 @@ export class AuditVerifier {
 
   private verifyRow({ id, mac, seal }: ListedRow, row: sql.FoundRow): void {
     const at = { seal: seal.number, row: id, time: row.time };
-    if (!sameDigest(this.key.macOfRow(row.canonical), mac)) {
+    const found = this.keys.get(seal.key)?.macOfRow(row.canonical);
+    if (!found || !sameDigest(found, mac)) {
       this.findings.report('changed', { ...at, what: 'The row was changed after it was sealed.' });
       return;
     }

@@ -11,6 +11,9 @@ import {
 } from './seal.js';
 import * as sql from './verify-statements.js';
 
+/** By their ids. */
+export type SealKeys = ReadonlyMap<string, SealKey>;
+
 /** Runs SQL in one read-only transaction, so that all that is compared is of one moment. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
 
@@ -32,7 +35,7 @@ export class SealChain {
 
   constructor(
     private readonly query: Query,
-    private readonly key: SealKey,
+    private readonly keys: SealKeys,
     private readonly findings: Findings,
   ) {}
 
@@ -77,8 +80,9 @@ export class SealChain {
 
   private async readDrops(): Promise<void> {
     for (const stored of await this.query<StoredSeal>(sql.DROPS)) {
-      const seal = this.key.hasSealed(stored) ? contentOf(stored) : undefined;
-      if (typeof seal?.dropped === 'string') this.drops.set(seal.dropped, seal.number);
+      const seal = contentOf(stored);
+      if (typeof seal?.dropped === 'string' && this.keys.get(seal.key)?.hasSealed(stored))
+        this.drops.set(seal.dropped, seal.number);
     }
   }
 
@@ -93,10 +97,13 @@ export class SealChain {
   private verified(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
     const seal = Number(stored.number);
     const content = contentOf(stored);
-    if (!this.key.hasSealed(stored)) {
-      if (content && content.key !== this.key.id)
-        this.findings.report('other_key', { seal, what: `Seal ${seal} names another key: ${content.key}.` });
-      else this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.` });
+    const key = content && this.keys.get(content.key);
+    if (content && !key) {
+      this.findings.report('other_key', { seal, what: `Seal ${seal} names a key that was not given: ${content.key}.` });
+      return undefined;
+    }
+    if (!key?.hasSealed(stored)) {
+      this.findings.report('seal_changed', { seal, what: `Seal ${seal} was changed.` });
       return undefined;
     }
     if (content?.number === seal && (previous === undefined || content.previous === previous)) return content;

@@ -25,7 +25,7 @@ export interface Position {
   readonly id: string;
 }
 
-/** What a seal says. Its rows are those that are visible in `to`, not in `from`, and not beyond `through`. */
+/** What a seal says. Its rows: visible in `to`, not visible in `from`, and not beyond `through`. */
 export interface SealContent {
   readonly number: number;
   /** HMAC of the seal before, in hex; empty in the first one. */

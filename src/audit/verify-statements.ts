@@ -18,6 +18,12 @@ export const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
   LOCK TABLE audit_events IN ACCESS SHARE MODE;
   SET LOCAL TimeZone = 'UTC'`;
 
+/** Each listed row is looked up by its key, instead of reading the whole log for each page of seals. */
+export const PLAN_LOOKUPS =
+  'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off';
+export const PLAN_SCANS =
+  'SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL enable_seqscan = on';
+
 export const MONTHS = `SELECT to_char(starts, 'YYYY-MM') AS name FROM audit_events_months()`;
 
 export const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '%"dropped":"%' ORDER BY number`;
@@ -42,10 +48,13 @@ export const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
     SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
       ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros
     FROM audit_seal_entries, generate_series(0, length(entries) / 56 - 1) AS n)
-  SELECT logged.id, ${TIME} FROM audit_events AS logged
-  WHERE (${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = logged.id AND listed.micros = ${MICROS}))
-    OR logged.epoch > (SELECT epoch FROM audit_settings)
-    OR (logged.epoch = (SELECT epoch FROM audit_settings) AND logged.xid >= pg_snapshot_xmax(pg_current_snapshot()))
-  ORDER BY logged.time, logged.id LIMIT $3`;
+  (SELECT logged.id, ${TIME} FROM audit_events AS logged
+   WHERE ${IS_SEALED} AND NOT EXISTS (SELECT FROM listed WHERE listed.id = logged.id AND listed.micros = ${MICROS})
+   LIMIT $3)
+  UNION ALL
+  (SELECT logged.id, ${TIME} FROM audit_events AS logged, audit_settings
+   WHERE logged.epoch > audit_settings.epoch
+     OR (logged.epoch = audit_settings.epoch AND logged.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+   LIMIT $3)`;
 
-export const WAITING = `SELECT count(*)::integer AS waiting FROM audit_events AS logged WHERE NOT ${IS_SEALED}`;
+export const WAITING = `SELECT count(*)::integer AS waiting FROM audit_events AS logged WHERE NOT (${IS_SEALED})`;

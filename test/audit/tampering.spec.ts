@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
-import { TestApp } from '../support/test-app.js';
+import { SECRET_KEY, TestApp } from '../support/test-app.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
 import { oldMonth, partitionOf } from './months.js';
 
@@ -84,6 +85,9 @@ describe('platform-auth audit verify', () => {
       expect(await auditor.verify()).toMatchObject({ seals: 5, findings: [] });
       const stranger = new Auditor(app.database, { AUDIT_SEAL_KEY: 'another-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u' });
       expect(await stranger.findings()).toEqual([1, 2, 3, 4, 5].map((number) => `other_key ${number}`));
+      const file = stranger.cli.path('old-keys');
+      writeFileSync(file, `${SECRET_KEY}\n`);
+      expect(await stranger.findings('--old-keys', file)).toEqual([]);
       stranger.cli.remove();
       await tamper(
         app.database,

@@ -8,6 +8,7 @@ Works on the database itself: needs DATABASE_URL, and the key that seals: AUDIT_
 
 interface VerifyOptions extends Output {
   readonly checkpoint?: string;
+  readonly oldKeys?: string;
 }
 
 /** `platform-auth audit verify`: whether the audit log is as it was sealed; see docs/audit.md. */
@@ -15,11 +16,12 @@ export function verifyCommand(): Command {
   return new Command('verify')
     .description('Hold the audit log against its seals. Exit code 1 when a row or a seal was tampered with.')
     .option('--checkpoint <line>', 'a line of "audit checkpoint" that was kept elsewhere', checkpoint)
+    .option('--old-keys <file>', 'keys that sealed before the present one, one a line')
     .addHelpText('after', `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth audit verify`)
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<VerifyOptions>();
       const { verifyAudit } = await import('./audit-seals.js');
-      const report = await during('Reading the audit log', verifyAudit(options.checkpoint));
+      const report = await during('Reading the audit log', verifyAudit(options));
       print(options, report, asText);
       const { length } = report.findings;
       if (length > 0) throw new CommandFailed(`Not as it was sealed: ${length}${length === 1_000 ? ' or more' : ''}.`);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { Client } from 'pg';
 import { AuditVerifier, type Verification } from '../../audit/audit-verifier.js';
 import { formatCheckpoint } from '../../audit/checkpoint.js';
@@ -8,10 +9,21 @@ import { BEGIN } from '../../audit/verify-statements.js';
 import { auditSealSecretOf } from '../../config/audit-variables.js';
 import { databaseUrlOf, readVariables } from '../../config/environment.js';
 import { CommandFailed } from '../terminal.js';
+import { messageOf } from './platform-files.js';
+
+export interface VerifyRequest {
+  readonly checkpoint?: string | undefined;
+  /** The path of a file with one former key a line. */
+  readonly oldKeys?: string | undefined;
+}
 
 /** Holds the whole audit log against its seals. Only reads. */
-export async function verifyAudit(checkpoint: string | undefined): Promise<Verification> {
-  return onDatabase((query, key) => new AuditVerifier(query, key).verify(checkpoint));
+export async function verifyAudit({ checkpoint, oldKeys }: VerifyRequest): Promise<Verification> {
+  const old = oldKeys === undefined ? [] : secretsIn(oldKeys).map((secret) => new SealKey(secret));
+  return onDatabase((query, key) => {
+    const keys = new Map([...old, key].map((each) => [each.id, each]));
+    return new AuditVerifier(query, keys).verify(checkpoint);
+  });
 }
 
 /** @returns the line that stands for everything sealed so far */
@@ -23,6 +35,17 @@ export async function auditCheckpoint(): Promise<string> {
     const { number, at } = JSON.parse(seal.content) as SealContent;
     return formatCheckpoint({ number, at, mac: seal.mac });
   });
+}
+
+function secretsIn(path: string): string[] {
+  try {
+    return readFileSync(path, 'utf8')
+      .split('\n')
+      .map((line) => line.trim())
+      .filter((line) => line !== '');
+  } catch (error) {
+    throw new CommandFailed(`The file of old keys cannot be read: ${messageOf(error)}.`);
+  }
 }
 
 async function onDatabase<Result>(work: (query: Query, key: SealKey) => Promise<Result>): Promise<Result> {

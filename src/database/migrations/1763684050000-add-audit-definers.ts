@@ -25,7 +25,7 @@ export class AddAuditDefiners1763684050000 implements MigrationInterface {
       INSERT INTO audit_settings DEFAULT VALUES;
       COMMENT ON TABLE audit_settings IS 'one row, which only the owner changes';
       COMMENT ON COLUMN audit_settings.epoch IS 'the epoch of new rows of audit_events';
-      COMMENT ON COLUMN audit_settings.retention_floor_days IS 'no audit month is dropped that ended later than so many days ago';
+      COMMENT ON COLUMN audit_settings.retention_floor_days IS 'a month of the audit log is dropped this many days after its end, or later';
     `);
     const [row] = (await runner.query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
     const definer = `SECURITY DEFINER SET search_path = ${row?.schema ?? 'public'}, pg_temp`;
