@@ -1,5 +1,6 @@
-# syntax=docker/dockerfile:1
-ARG BASE_IMAGE=node:24-bookworm-slim
+# Node.js 24.18.0 on Debian 12: the multi-platform index behind the tag node:24-bookworm-slim. A digest never changes,
+# so it is renewed by hand: docs/operations/image.md.
+ARG BASE_IMAGE=node:24-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b1270fd37b7e9a7285cf83b6951452d
 
 # ── Everything that is needed to build ──────────────────────────────────────
 FROM ${BASE_IMAGE} AS build
@@ -8,7 +9,9 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=optional
 COPY tsconfig.json tsconfig.build.json nest-cli.json ormconfig.ts ./
 COPY src ./src
-RUN npm run build
+COPY deploy/sbom.js ./deploy/
+# The bill of materials lands beside the program: dist/sbom.cdx.json.
+RUN npm run build && npm run --silent sbom
 
 # ── Only what is needed to run: no development packages, no embedded database ─
 FROM ${BASE_IMAGE} AS packages

@@ -24,6 +24,8 @@ export class Load {
   /** Set while the database reads but does not write: a new key's first use cannot end the old one then. */
   writesAreRefused = false;
   #running = [];
+  #resumed = undefined;
+  #idle = 0;
 
   /**
    * @param {{ record, ledger, targets: () => { balancer: string | undefined, replicas: string[] }, adminKey: string,
@@ -35,6 +37,17 @@ export class Load {
 
   start() {
     this.#running = ACTORS.map((live, index) => this.#run(live, index));
+  }
+
+  /** Resolves when every caller has finished what it began. They go on when the returned function is called. */
+  async pause() {
+    let resume;
+    this.#resumed = new Promise((resolve) => (resume = resolve));
+    while (this.#idle < this.#running.length) await sleep(10);
+    return () => {
+      this.#resumed = undefined;
+      resume();
+    };
   }
 
   async stop() {
@@ -112,6 +125,9 @@ export class Load {
     while (!this.isOver) {
       await live(this);
       await this.think();
+      this.#idle += 1;
+      await this.#resumed;
+      this.#idle -= 1;
     }
   }
 }

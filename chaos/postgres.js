@@ -89,8 +89,9 @@ export class Postgres {
   /**
    * A streaming standby, made from a copy of the stopped server. From here on the server acknowledges only what the
    * standby has applied.
+   * @param {(port: number) => Promise<number>} portOf where the standby finds the server, when not on its own port
    */
-  async withStandby() {
+  async withStandby(portOf = async (port) => port) {
     await this.stop();
     const cluster = `${this.cluster}-standby`;
     cpSync(this.cluster, cluster, { recursive: true });
@@ -105,7 +106,7 @@ export class Postgres {
       Object.assign(new URL(this.url), { port: String(port) }).toString(),
     );
     const { username, password } = new URL(this.url);
-    const primary = `host=127.0.0.1 port=${this.port} user=${username} password=${password}`;
+    const primary = `host=127.0.0.1 port=${await portOf(this.port)} user=${username} password=${password}`;
     standby.settings = { primary_conninfo: primary, wal_retrieve_retry_interval: '100ms' };
     later(() => standby.stop('immediate'));
     await standby.startAgain();

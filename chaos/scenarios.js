@@ -1,5 +1,7 @@
 import postgresKilled from './scenarios/postgres-killed.js';
 import standbyPromoted from './scenarios/standby-promoted.js';
+import { failoverReusesIds, failoverReusesIdsWithGrace } from './scenarios/failover-reuses-ids.js';
+import bulkChange from './scenarios/bulk-change.js';
 import connectionsCut from './scenarios/connections-cut.js';
 import blackHole from './scenarios/black-hole.js';
 import slowNetwork from './scenarios/slow-network.js';
@@ -14,11 +16,15 @@ import wrongClock from './scenarios/wrong-clock.js';
 import diskFull from './scenarios/disk-full.js';
 import readOnly from './scenarios/read-only.js';
 import loggingService from './scenarios/logging-service.js';
+import loginFlood from './scenarios/login-flood.js';
 
 /** In the order in which they run. */
 export const scenarios = [
   postgresKilled,
   standbyPromoted,
+  failoverReusesIds,
+  failoverReusesIdsWithGrace,
+  bulkChange,
   connectionsCut,
   blackHole,
   slowNetwork,
@@ -33,4 +39,5 @@ export const scenarios = [
   diskFull,
   readOnly,
   loggingService,
+  loginFlood,
 ];

@@ -28,7 +28,7 @@ export class ApiDocument {
       id: `${method.toUpperCase()} ${template}`,
       method: method.toUpperCase(),
       template,
-      pattern: new RegExp(`^${template.replaceAll('.', '\\.').replace(/\{\w+\}/g, '[^/]+')}$`, 'i'),
+      pattern: new RegExp(`^${template.replaceAll('.', '\\.').replace(/\{\w+\}/g, '[^/]+')}$`),
       query: query.map(({ name, required, schema }) => ({ name, required, schema: this.resolve(schema) })),
       body: body && { ...body, additionalProperties: false },
       bodyRequired: requestBody?.required === true && (body?.required?.length ?? 0) > 0,
@@ -44,9 +44,9 @@ export class ApiDocument {
     return name ? this.document.components.schemas[name] : schema;
   }
 
-  /** @returns the operation that a path leads to, as the router reads it: in any case, with or without the prefix */
+  /** @returns the operation that a path leads to, as the router reads it: exactly, with or without the prefix */
   operationAt(method, target) {
-    const path = target.split(/[?#]/)[0].replace(/(?<=.)\/$/, '');
+    const path = target.split(/[?#]/)[0];
     const full = /^\/(auth|users|admin)(\/|$)/.test(path) ? `/api/v0${path}` : path;
     const wanted = method === 'HEAD' ? 'GET' : method;
     const found = this.operations.filter((operation) => operation.method === wanted && operation.pattern.test(full));

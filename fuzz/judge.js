@@ -94,7 +94,8 @@ export class Judge {
       const reason = this.#bodyRefusal(operation, text);
       if (reason) return `accepted a body although ${reason}`;
     }
-    const reason = operation.query.length > 0 ? this.#queryRefusal(operation, parameters) : undefined;
+    const takesNoQuery = operation.template.startsWith('/internal/');
+    const reason = operation.query.length > 0 || takesNoQuery ? this.#queryRefusal(operation, parameters) : undefined;
     return reason && `accepted a query although ${reason}`;
   }
 
@@ -108,6 +109,8 @@ export class Judge {
     }
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'it is no object';
     if (!isSane(value)) return 'it reaches a prototype or is no Unicode';
+    if (!operation.body && operation.template.startsWith('/internal/') && Object.keys(value).length > 0)
+      return 'it takes no fields';
     return operation.body && this.document.difference(operation.body, value);
   }
 
@@ -126,7 +129,7 @@ const typeOf = (headers) => String(headers['content-type'] ?? 'none').split(';')
 
 /** The pages for developers are not operations of the document that they show. */
 function isDocumentation(target, status) {
-  return /^\/docs/i.test(target) && [200, 206, 301, 302, 304].includes(status);
+  return /^\/docs/.test(target) && [200, 206, 301, 302, 304].includes(status);
 }
 
 function isSane(value) {

@@ -4,6 +4,7 @@ import { AdminModule } from './admin/admin.module.js';
 import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
 import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
+import { StartWatch } from './common/start-watch.js';
 import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
 import { CredentialsModule } from './credentials/credentials.module.js';
@@ -20,12 +21,12 @@ import { UsersModule } from './users/users.module.js';
 /** The table of contents. */
 @Module({})
 export class AppModule {
-  static forRoot(environment: Environment): DynamicModule {
+  static forRoot(environment: Environment, watch = new StartWatch()): DynamicModule {
     return {
       module: AppModule,
       imports: [
         // What everything stands on
-        ConfigModule.forRoot(environment),
+        ConfigModule.forRoot(environment, watch),
         LoggingModule,
         CryptoModule,
         DatabaseModule,

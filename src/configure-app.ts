@@ -2,7 +2,8 @@ import type { NestExpressApplication } from '@nestjs/platform-express';
 import { serveDocs } from './docs.js';
 import { Environment } from './config/environment.js';
 import { ProblemFilter } from './http/problem.filter.js';
-import * as guards from './http/request-guards.js';
+import { parseJson, readBytes } from './http/json-body.js';
+import { guardHead } from './http/request-guards.js';
 import { requestLog } from './http/request-log.js';
 import { validationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
@@ -19,7 +20,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
   app.use(requestLog(log, environment.logsValidations, count));
-  app.use(guards.guardHead, guards.readJson, guards.refuseHostileJson);
+  app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(validationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);

@@ -1,6 +1,24 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
+import { stringify } from 'yaml';
 import { ProblemSchema } from './access/api-problems.js';
+import { staticPage } from './http/static-page.js';
+
+const require = createRequire(import.meta.url);
+const HTML = 'text/html; charset=utf-8';
+const SCRIPT = 'text/javascript; charset=utf-8';
+/** What the page needs of Swagger UI's distribution. */
+const FILES = {
+  'swagger-ui.css': 'text/css; charset=utf-8',
+  'index.css': 'text/css; charset=utf-8',
+  'swagger-ui-bundle.js': SCRIPT,
+  'favicon-16x16.png': 'image/png',
+  'favicon-32x32.png': 'image/png',
+} as const;
+/** Repeated, as in JSON, not referred to. */
+const YAML = { aliasDuplicateObjects: false } as const;
 
 const DESCRIPTION = `The central authority for authentication of a multi-service platform.
 
@@ -8,7 +26,10 @@ const DESCRIPTION = `The central authority for authentication of a multi-service
 means: I could not look. Keep the credential and try again.
 
 Every error is an RFC 9457 problem (\`application/problem+json\`) with a stable \`code\` to branch on and the
-\`request_id\` under which the operator finds it in the logs.`;
+\`request_id\` under which the operator finds it in the logs.
+
+Paths match exactly, in case and in slashes. A path that exists but has not the method is \`405\`
+(\`method_not_allowed\`) with \`Allow\`.`;
 
 /** The OpenAPI document of everything that is routed. */
 export function openApiDocument(app: INestApplication): OpenAPIObject {
@@ -34,12 +55,67 @@ export function openApiDocument(app: INestApplication): OpenAPIObject {
   return SwaggerModule.createDocument(app, config, { extraModels: [ProblemSchema] });
 }
 
-/** Swagger UI at /docs and the document at /docs-json. */
+/** Swagger UI at /docs, the document at /docs-json and /docs-yaml. */
 export function serveDocs(app: INestApplication): void {
-  SwaggerModule.setup('docs', app, () => openApiDocument(app), {
-    jsonDocumentUrl: 'docs-json',
-    yamlDocumentUrl: 'docs-yaml',
-    customSiteTitle: 'Authentication service',
-    swaggerOptions: { persistAuthorization: false, displayRequestDuration: true, tryItOutEnabled: true },
-  });
+  const http = app.getHttpAdapter();
+  let built: OpenAPIObject | undefined;
+  const document = (): OpenAPIObject => (built ??= openApiDocument(app));
+  http.get(
+    '/docs-json',
+    staticPage('application/json; charset=utf-8', () => JSON.stringify(document())),
+  );
+  http.get(
+    '/docs-yaml',
+    staticPage('text/yaml; charset=utf-8', () => stringify(document(), YAML)),
+  );
+  http.get(
+    '/docs/swagger-ui-init.js',
+    staticPage(SCRIPT, () => startScript(document())),
+  );
+  for (const [name, type] of Object.entries(FILES)) {
+    http.get(
+      `/docs/${name}`,
+      staticPage(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
+    );
+  }
+  const page = staticPage(HTML, () => htmlPage('./docs/'));
+  const pageInFolder = staticPage(HTML, () => htmlPage('./'));
+  http.get('/docs', page);
+  http.get('/docs/', pageInFolder);
+  http.get('/docs/index.html', pageInFolder);
+}
+
+/** @param folder of the page's files, seen from the page: a proxy may have put a prefix before both */
+function htmlPage(folder: string): string {
+  return `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <title>Authentication service</title>
+    <link rel="icon" type="image/png" href="${folder}favicon-32x32.png" sizes="32x32">
+    <link rel="icon" type="image/png" href="${folder}favicon-16x16.png" sizes="16x16">
+    <link rel="stylesheet" href="${folder}swagger-ui.css">
+    <link rel="stylesheet" href="${folder}index.css">
+  </head>
+  <body>
+    <div id="swagger-ui"></div>
+    <script src="${folder}swagger-ui-bundle.js"></script>
+    <script src="${folder}swagger-ui-init.js"></script>
+  </body>
+</html>
+`;
+}
+
+/** The content security policy allows no inline script. */
+function startScript(document: OpenAPIObject): string {
+  const options = {
+    dom_id: '#swagger-ui',
+    deepLinking: true,
+    persistAuthorization: false,
+    displayRequestDuration: true,
+    tryItOutEnabled: true,
+    spec: document,
+  };
+  return `window.ui = SwaggerUIBundle(${JSON.stringify(options)});\n`;
 }

@@ -30,10 +30,13 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => randomSecret() });
 }
 
-/** What somebody who has just started the service wants to know, and to type next. */
-export function welcome({ host, port, metricsPort }: Environment, embeddedFolder: string | undefined): string {
+/** What a developer who has just started the service wants to know, and to type next. */
+export function welcome(environment: Environment, embeddedFolder: string | undefined): string {
+  const { host, port, internalPort, metricsPort } = environment;
   const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
   const url = `${origin}:${port}`;
+  const internalUrl = `${origin}:${internalPort ?? port}`;
+  const internal = internalPort === undefined ? '' : `\n    internal ${internalUrl}/internal/, and the admin routes`;
   const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
   const json = `-H 'Content-Type: application/json'`;
   const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
@@ -41,7 +44,7 @@ export function welcome({ host, port, metricsPort }: Environment, embeddedFolder
   The authentication service is ready.
 
     docs     ${url}/docs
-    health   ${url}/health${metrics}
+    health   ${url}/health${internal}${metrics}
     data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
 
   A user registers and logs in:
@@ -50,11 +53,11 @@ export function welcome({ host, port, metricsPort }: Environment, embeddedFolder
     curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
 
   An administrator mints a key for a pair of services, and registers a node (the key is in .env):
-    curl ${url}/api/v0/admin/app-credentials ${admin} ${json} -d '{"caller":"ocr","target":"recipes"}'
-    curl ${url}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
+    curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${json} -d '{"caller":"ocr","target":"recipes"}'
+    curl ${internalUrl}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
 
   A service validates what was presented to it:
-    curl -X POST ${url}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${json} -d '{"target":"recipes"}'
-    curl -X POST ${url}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
+    curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${json} -d '{"target":"recipes"}'
+    curl -X POST ${internalUrl}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
 `;
 }

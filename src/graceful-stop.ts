@@ -10,19 +10,25 @@ const SWEEP_MS = 50;
 
 /**
  * On SIGTERM or SIGINT: say "unready", wait until the load balancer has noticed, answer what is under way, close.
- * @param afterClose what must stop once nothing uses it any more
+ * @param internal the server of INTERNAL_PORT, if there is one
+ * @param afterClose what must stop once nothing uses it anymore
  */
-export function stopGracefully(app: NestExpressApplication, afterClose: () => Promise<void>): void {
+export function stopGracefully(
+  app: NestExpressApplication,
+  internal: Server | undefined,
+  afterClose: () => Promise<void>,
+): void {
+  const servers = internal ? [app.getHttpServer(), internal] : [app.getHttpServer()];
   let stopping = false;
   const stop = (): void => {
     if (stopping) return;
     stopping = true;
-    void drain(app, afterClose);
+    void drain(app, servers, afterClose);
   };
   for (const signal of SIGNALS) process.on(signal, stop);
 }
 
-async function drain(app: NestExpressApplication, afterClose: () => Promise<void>): Promise<void> {
+async function drain(app: NestExpressApplication, servers: Server[], afterClose: () => Promise<void>): Promise<void> {
   const { shutdownDelayMs, shutdownDeadlineMs } = app.get(Environment);
   const log = app.get(Log);
   setTimeout(() => {
@@ -31,12 +37,11 @@ async function drain(app: NestExpressApplication, afterClose: () => Promise<void
   try {
     log.info('stopping');
     app.get(Readiness).drain();
-    const server = app.getHttpServer();
-    hangUpAfterAnswers(server);
+    servers.forEach(hangUpAfterAnswers);
     await sleep(shutdownDelayMs);
     // The logging service asks this one whether our delivery is genuine: ship while there is an answer.
     await log.flush();
-    await closeServer(server, (shutdownDeadlineMs - shutdownDelayMs) / 2);
+    await closeServers(servers, (shutdownDeadlineMs - shutdownDelayMs) / 2);
     await app.close();
     await afterClose();
     log.info('stopped');
@@ -62,13 +67,13 @@ function hangUpAfterAnswers(server: Server): void {
 
 /**
  * Accepts nothing new and waits for the answers that are under way.
- * @param patienceMs after which whoever never finishes asking is cut off
+ * @param timeoutMs after which a client that never finishes its request is cut off
  */
-async function closeServer(server: Server, patienceMs: number): Promise<void> {
-  const closed = new Promise((resolve) => server.close(resolve));
+async function closeServers(servers: Server[], timeoutMs: number): Promise<void> {
+  const closed = Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
   // Node.js ends the connections that are idle now, not those that become idle with their next answer.
-  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
-  const cut = setTimeout(() => server.closeAllConnections(), patienceMs);
+  const sweep = setInterval(() => servers.forEach((server) => server.closeIdleConnections()), SWEEP_MS);
+  const cut = setTimeout(() => servers.forEach((server) => server.closeAllConnections()), timeoutMs);
   await closed;
   clearInterval(sweep);
   clearTimeout(cut);

@@ -1,5 +1,7 @@
+import { once } from 'node:events';
+import type { StartWatch } from './common/start-watch.js';
 import type { Environment } from './config/environment.js';
-import { createApp } from './create-app.js';
+import { createApp, internalServerOf } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
 import { Log } from './logging/log.js';
 import type { StopTracing } from './tracing.js';
@@ -9,20 +11,24 @@ const TRACING_SHARE = 4;
 
 /**
  * Serves in this process, until a signal ends it.
- * @param afterClose what must stop once nothing uses it any more
+ * @param afterClose what must stop once nothing uses it anymore
  */
 export async function serveApp(
   environment: Environment,
+  watch: StartWatch,
   stopTracing?: StopTracing,
   afterClose?: () => Promise<void>,
 ): Promise<void> {
-  const app = await createApp(environment);
-  const { shutdownDelayMs, shutdownDeadlineMs } = environment;
-  stopGracefully(app, async () => {
+  const app = await createApp(environment, watch);
+  const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
+  const internal = internalPort === undefined ? undefined : internalServerOf(app);
+  stopGracefully(app, internal, async () => {
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
     await afterClose?.();
   });
-  const { port, host } = environment;
-  await app.listen(port, host);
-  app.get(Log).info('listening', { host, port });
+  await watch.during('the port', async () => {
+    if (internal) await once(internal.listen(internalPort, host), 'listening');
+    await app.listen(port, host);
+  });
+  app.get(Log).info('listening', { host, port, internal_port: internalPort });
 }

@@ -5,6 +5,7 @@ import type { EmbeddedPostgres } from './database/embedded-postgres.js';
 import { startEmbeddedDatabase, welcome, withSecrets } from './first-run.js';
 import { explain } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
+import { watchStart } from './watch-start.js';
 
 /** Starts the service, or says why it cannot and exits. */
 export async function serve(stopTracing?: StopTracing): Promise<void> {
@@ -25,21 +26,26 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
-  await refuseTakenPort(environment, 'PORT', environment.port);
-  if (environment.metricsPort !== undefined)
-    await refuseTakenPort(environment, 'METRICS_PORT', environment.metricsPort);
-  const embedded: EmbeddedPostgres | undefined = needsDatabase ? await startEmbeddedDatabase() : undefined;
+  const { port, internalPort, metricsPort } = environment;
+  await refuseTakenPort(environment, 'PORT', port);
+  if (internalPort !== undefined) await refuseTakenPort(environment, 'INTERNAL_PORT', internalPort);
+  if (metricsPort !== undefined) await refuseTakenPort(environment, 'METRICS_PORT', metricsPort);
+  const watch = watchStart(environment);
+  const embedded: EmbeddedPostgres | undefined = needsDatabase
+    ? await watch.limit(watch.during('the embedded PostgreSQL', () => startEmbeddedDatabase()))
+    : undefined;
   if (embedded) environment = { ...environment, databaseUrl: embedded.url() };
   const afterClose = async (): Promise<void> => embedded?.stop();
   try {
     if (environment.workers === 1) {
       const { serveApp } = await import('./serve-app.js');
-      await serveApp(environment, stopTracing, afterClose);
+      await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
     } else {
       const { servePrimary } = await import('./workers/primary.js');
       const ofWorkers = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
-      await servePrimary(environment, { file, variables: ofWorkers }, afterClose);
+      const servers = internalPort === undefined ? 1 : 2;
+      await watch.limit(servePrimary(environment, { file, servers, variables: ofWorkers }, watch, afterClose));
     }
     if (environment.nodeEnv === 'development') console.log(welcome(environment, embedded?.folder));
   } catch (error) {

@@ -1,15 +1,18 @@
+import { StartTimeoutError } from './common/start-watch.js';
 import { InvalidEnvironment } from './config/environment.js';
 import { WorkerStartFailed } from './workers/worker-messages.js';
 
 /** A file or folder that cannot be used as it is. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 
-/** Why a start failed, for whoever has to mend it. Holds no secret. */
+/** Why a start failed, for the operator. Holds no secret. */
 export function explain(error: unknown): string {
   if (error instanceof InvalidEnvironment || error instanceof WorkerStartFailed) return error.message;
+  if (error instanceof StartTimeoutError)
+    return `The service could not start: ${error.message}. START_TIMEOUT_SECONDS sets the limit.`;
   const { code, port, message, variable } = error as NodeJS.ErrnoException & { port?: number; variable?: string };
-  if (code === 'EADDRINUSE' && variable === 'METRICS_PORT') {
-    return `Port ${port ?? ''} is taken: choose another METRICS_PORT.`;
+  if (code === 'EADDRINUSE' && (variable === 'METRICS_PORT' || variable === 'INTERNAL_PORT')) {
+    return `Port ${port ?? ''} is taken: choose another ${variable}.`;
   }
   if (code === 'EADDRINUSE') {
     return `Port ${port ?? ''} is taken: the service may be running already. Stop it, or choose another port: PORT=7702 npm start`;

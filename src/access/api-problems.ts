@@ -1,6 +1,7 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, getSchemaPath } from '@nestjs/swagger';
-import { problemBody, type Problem } from '../common/problems.js';
+import { problemBody } from '../common/problem-body.js';
+import type { Problem } from '../common/problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
 const EXAMPLE_REQUEST_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';

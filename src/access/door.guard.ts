@@ -3,8 +3,10 @@ import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
+import { refuseUnknownFields } from '../common/unknown-fields.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
+import { presentedTarget } from './presented-target.js';
 import type { AppPrincipal, Door } from './principals.js';
 
 /**
@@ -30,11 +32,23 @@ export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivat
 }
 
 export const UserGuard = doorGuard(['user']);
-export const AppGuard = doorGuard(['app']);
 export const NodeGuard = doorGuard(['node']);
 export const AdminGuard = doorGuard(['admin']);
 
-/** For routes that a service calls for someone else: its own credential must hold too, if it sent one or must. */
+/** For the route on which a service has a key validated that was presented to it: the key is good at that service only. */
+@Injectable()
+export class PresentedAppGuard extends doorGuard(['app']) {
+  override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
+    const http = context.switchToHttp();
+    (http.getResponse<Response>().locals as RequestOutcome).presentedTo = presentedTarget(http.getRequest<Request>());
+    return super.canActivate(context) as Promise<boolean>;
+  }
+}
+
+/**
+ * For routes that a service calls for another caller: its own credential must hold too, if it sent one or must. They take
+ * no fields: a target that the service put there would not be looked at.
+ */
 @Injectable()
 export class ForwardingAppGuard implements CanActivate {
   constructor(
@@ -44,6 +58,7 @@ export class ForwardingAppGuard implements CanActivate {
 
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
+    refuseUnknownFields(request.body);
     const isNeeded = this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request);
     return isNeeded ? this.letIn(request, context.switchToHttp().getResponse()) : true;
   }

@@ -1,8 +1,9 @@
 import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
-import { ApiSecurity } from '@nestjs/swagger';
+import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
 import { problems, type Problem } from '../common/problems.js';
+import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from './api-problems.js';
-import { AdminGuard, AppGuard, doorGuard, ForwardingAppGuard, NodeGuard, UserGuard } from './door.guard.js';
+import { AdminGuard, doorGuard, ForwardingAppGuard, NodeGuard, PresentedAppGuard, UserGuard } from './door.guard.js';
 import { DOORS } from './doors.js';
 import type { Door } from './principals.js';
 
@@ -35,8 +36,20 @@ export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), Api
 /** A user's access token: `Authorization: Bearer`. */
 export const RequireUser = () => through(UserGuard, 'user');
 
-/** A service's key: `X-Platform-App-Id` and `X-Platform-App-Key`. */
-export const RequireApp = () => through(AppGuard, 'app');
+/**
+ * A service's key that was presented to another service, which asks: `X-Platform-App-Id` and `X-Platform-App-Key`. On
+ * every other route of the app door the key must be one for this service.
+ */
+export const RequirePresentedApp = () =>
+  applyDecorators(
+    through(PresentedAppGuard, 'app'),
+    ApiHeader({
+      name: 'X-Platform-Target',
+      required: false,
+      schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, example: 'speech-to-text' },
+      description: 'Your own name, as the body’s `target`. If you send both, they must agree.',
+    }),
+  );
 
 /** A node's key: `X-API-Key: node_id:api_key`. The forwarding service's key must hold too, if it is sent or demanded. */
 export const RequireNode = () =>
@@ -58,6 +71,7 @@ function through(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodD
   const refusals = doors.flatMap((door) =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );
+  if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
   if (doors.length > 1) refusals.unshift(problems.unauthenticated);
   return applyDecorators(
     SetMetadata(DOORS_OF_ROUTE, doors),

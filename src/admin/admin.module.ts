@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AdminStrategy } from './admin.strategy.js';
@@ -11,7 +12,7 @@ import { NodesAdminController } from './nodes.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
-  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule],
+  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule, ThrottlingModule],
   controllers: [
     UsersAdminController,
     AppCredentialsAdminController,

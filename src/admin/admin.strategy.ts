@@ -4,24 +4,41 @@ import type { Request } from 'express';
 import { Doors, refusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AdminPrincipal } from '../access/principals.js';
+import { actorOf } from '../audit/actor.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { addressOf } from '../common/client-address.js';
+import { networkOf } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { sameSecret } from '../crypto/secret.js';
+import { AddressThrottle } from '../throttling/address-throttle.js';
 
-/** The admin door: `X-Admin-Key` is ADMIN_API_KEY. Without one configured, nobody comes in. */
+/**
+ * The admin door: `X-Admin-Key` is ADMIN_API_KEY. Without one configured, the door is closed. Wrong keys are throttled by
+ * network and counted in the audit log. The right key always passes: it has 256 bits, so the limit protects the log, the
+ * audit log and the processor, and must not shut the operator out (decision 30).
+ */
 @Injectable()
 export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') {
   constructor(
     doors: Doors,
     private readonly environment: Environment,
+    private readonly throttle: AddressThrottle,
+    private readonly refusals: CountedRefusals,
   ) {
     super('X-Admin-Key');
     doors.install('admin', this);
   }
 
-  validate(_request: Request, key: string): AdminPrincipal {
+  async validate(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
-    if (adminApiKey === undefined) throw refusal('admin', 'door_closed');
-    if (!sameSecret(key, adminApiKey)) throw refusal('admin', 'wrong_key');
-    return { door: 'admin' };
+    if (adminApiKey !== undefined && sameSecret(key, adminApiKey)) return { door: 'admin' };
+    const reason = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
+    const network = networkOf(addressOf(request));
+    await this.throttle.spend('admin-key', addressOf(request));
+    await this.refusals.count(
+      { event: 'admin.key.refused', reason, counted: network, subject: network },
+      actorOf(request),
+    );
+    throw refusal('admin', reason);
   }
 }

@@ -80,8 +80,7 @@ export class AppCredentialsAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    const { id: appId, caller, target } = await this.credentials.find(id);
-    await this.credentials.keys.revoke(appId, actorOf(request));
+    const { id: appId, caller, target } = await this.credentials.keys.revoke(id, actorOf(request));
     this.events.record('admin.app_credential.revoked', request, {
       app_id: appId,
       calling_service: caller,
@@ -105,14 +104,14 @@ export class AppCredentialsAdminController {
     @Param('app_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
-    const { id: appId, caller, target } = await this.credentials.find(id);
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.credentials.keys.rotate(appId, overlapHours, actorOf(request));
+    const key = await this.credentials.keys.rotate(id, overlapHours, actorOf(request));
+    const credential = await this.credentials.find(id);
     this.events.record('admin.app_credential.rotated', request, {
-      app_id: appId,
-      calling_service: caller,
-      called_service: target,
+      app_id: credential.id,
+      calling_service: credential.caller,
+      called_service: credential.target,
     });
-    return messages.IssuedAppCredentialResponse.issued(await this.credentials.find(appId), key);
+    return messages.IssuedAppCredentialResponse.issued(credential, key);
   }
 }

@@ -99,8 +99,7 @@ export class NodesAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    const node = await this.nodes.find(id);
-    await this.nodes.keys.revoke(node.id, actorOf(request));
+    const node = await this.nodes.keys.revoke(id, actorOf(request));
     this.events.record('admin.node.revoked', request, { node_id: node.id });
   }
 
@@ -120,10 +119,10 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedNodeResponse> {
-    const { id: nodeId } = await this.nodes.find(id);
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.nodes.keys.rotate(nodeId, overlapHours, actorOf(request));
-    this.events.record('admin.node.rotated', request, { node_id: nodeId });
-    return messages.IssuedNodeResponse.issued(await this.nodes.find(nodeId), key);
+    const key = await this.nodes.keys.rotate(id, overlapHours, actorOf(request));
+    const node = await this.nodes.find(id);
+    this.events.record('admin.node.rotated', request, { node_id: node.id });
+    return messages.IssuedNodeResponse.issued(node, key);
   }
 }

@@ -3,7 +3,7 @@ import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
 import { IfSent } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
-import type { Session } from '../tokens/session.entity.js';
+import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 
 export class UpdateUserRequest {
   @ApiProperty({ example: false, description: 'false ends all sessions and refuses every login' })
@@ -39,7 +39,7 @@ export class SessionResponse {
   @ApiProperty({ ...MOMENT, nullable: true, example: null })
   ended_at!: string | null;
 
-  @ApiProperty({ type: String, enum: ['logout', 'reuse', 'admin', 'disabled', null], nullable: true, example: null })
+  @ApiProperty({ type: String, enum: [...SESSION_END_REASONS, null], nullable: true, example: null })
   end_reason!: string | null;
 
   static from(session: Session): SessionResponse {

@@ -4,14 +4,21 @@ import type { Request } from 'express';
 import { Doors, refusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
-import { APP_KEYS, type AppKeys } from './app-credentials.service.js';
+import type { ProblemException } from '../common/problem.exception.js';
+import type { RequestOutcome } from '../common/request-outcome.js';
+import { Environment } from '../config/environment.js';
+import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 
-/** The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. */
+/**
+ * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is good at its target only: at this service, or at
+ * the one that asks on behalf of itself.
+ */
 @Injectable()
 export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   constructor(
     doors: Doors,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
+    private readonly environment: Environment,
   ) {
     super('X-Platform-App-Key');
     doors.install('app', this);
@@ -22,17 +29,16 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     if (typeof sentId !== 'string') throw refusal('app', 'no_id');
     const appId = sentId.toLowerCase();
     const verdict = await this.keys.verify(appId, key);
-    const { caller, target } = verdict.identity ?? {};
-    if (!verdict.valid)
-      throw refusal(
-        'app',
-        verdict.reason,
-        verdict.identity && { app_id: appId, calling_service: caller, called_service: target },
-      );
-    const named = (request.body as { target?: unknown } | undefined)?.target;
-    // Presented to another service than its own the key is good, and the call is refused all the same.
-    if (named === undefined) this.keys.accepted(appId, null);
-    else if (named === verdict.identity.target) this.keys.accepted(appId, verdict.identity.target);
-    return { door: 'app', appId, caller: verdict.identity.caller, target: verdict.identity.target };
+    if (!verdict.valid) throw refused(verdict.reason, appId, verdict.identity);
+    const { caller, target } = verdict.identity;
+    const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as RequestOutcome;
+    if (presentedTo !== null && presentedTo !== target) throw refused('other_target', appId, verdict.identity);
+    this.keys.accepted(appId, presentedTo);
+    return { door: 'app', appId, caller, target };
   }
+}
+
+function refused(reason: string, appId: string, identity: AppIdentity | undefined): ProblemException {
+  const { caller, target } = identity ?? {};
+  return refusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
 }

@@ -1,11 +1,11 @@
-import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { refusal } from '../access/doors.js';
 import { principalOf } from '../access/principals.js';
-import { RequireApp } from '../access/require.js';
+import { RequirePresentedApp } from '../access/require.js';
 import { ServiceNameField } from '../common/fields.js';
 
+/** As documented. `presentedTarget` reads it, before the key is looked at. */
 export class ValidateAppRequest {
   @ServiceNameField('speech-to-text', true)
   target?: string;
@@ -30,23 +30,17 @@ export class ValidAppResponse {
 export class ValidateAppController {
   @Post('validate-app')
   @HttpCode(200)
-  @RequireApp()
+  @RequirePresentedApp()
   @ApiOperation({
     summary: 'Is this service who it says it is?',
     description:
-      'Forward the headers that a service sent you, and name yourself as target: a key for another service is refused.',
+      'Forward the headers that a service sent you, and name yourself as target, in the body or in X-Platform-Target: ' +
+      'a key for another service is refused.',
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
-  validate(@Req() request: Request, @Body() { target }: ValidateAppRequest): ValidAppResponse {
-    const app = principalOf(request, 'app');
-    if (target !== undefined && target !== app.target) {
-      throw refusal('app', 'other_target', {
-        app_id: app.appId,
-        calling_service: app.caller,
-        called_service: app.target,
-      });
-    }
-    return { valid: true, app_id: app.appId, caller: app.caller, target: app.target };
+  validate(@Req() request: Request): ValidAppResponse {
+    const { appId, caller, target } = principalOf(request, 'app');
+    return { valid: true, app_id: appId, caller, target };
   }
 }

@@ -1,26 +1,29 @@
 import type { Request } from 'express';
 import type { Door, Principal } from '../access/principals.js';
 import { addressOf } from '../common/client-address.js';
-import { requestIdOf } from '../common/request-id.js';
+import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
 
-/** Who does something, and from where. `open`: whoever it is came through no door. `cli`: the command line. */
+/** Who does something, and from where. `open`: the caller came through no door. `cli`: the command line. */
 export interface Actor {
   readonly door: Door | 'open' | 'cli';
   readonly id: string | null;
   readonly requestId: string | null;
+  /** The `X-Request-Id` that the caller sent, for correlation only. */
+  readonly callerRequestId?: string | undefined;
   readonly address: string | null;
 }
 
 /** The operator's command line, which works on the database. */
 export const COMMAND_LINE: Actor = { door: 'cli', id: null, requestId: null, address: null };
 
-/** Whom the route's door let in. */
+/** The principal of the route's door. */
 export function actorOf(request: Request): Actor {
   const principal = request.user as Principal | undefined;
   return {
     door: principal?.door ?? 'open',
     id: principal ? idOf(principal) : null,
     requestId: requestIdOf(request),
+    callerRequestId: callerRequestIdOf(request),
     address: addressOf(request) ?? null,
   };
 }

@@ -10,9 +10,11 @@ export const AUDITED_EVENTS = [
   'user.login.succeeded',
   'user.login.failed',
   'session.refresh.reused',
+  'session.refresh.repeated_elsewhere',
   'session.ended',
   'app.first_used',
   'node.first_used',
+  'admin.key.refused',
   'admin.node.registered',
   'admin.node.updated',
   'admin.node.rotated',
@@ -62,8 +64,9 @@ export function audited(act: Statement, details?: string): Statement {
 
 /** What an {@link audited} statement takes after its own values. */
 export function entryValues({ event, actor, time, subject, details = {} }: Omit<AuditEntry, 'count'>): unknown[] {
-  const { door, id, requestId, address } = actor;
-  return [newId(), time, event, door, id, subject, requestId, address, JSON.stringify(details)];
+  const { door, id, requestId, callerRequestId, address } = actor;
+  const all = callerRequestId === undefined ? details : { ...details, caller_request_id: callerRequestId };
+  return [newId(), time, event, door, id, subject, requestId, address, JSON.stringify(all)];
 }
 
 /** Records an act in the transaction that does it. */

@@ -3,7 +3,7 @@ import { DataSource } from 'typeorm';
 import { isId } from '../common/ids.js';
 import { badCursor, type Page } from '../common/page.js';
 import type { AuditedEvent } from './audit-entry.js';
-import { FAILED_LOGIN_AS_EVENT } from './failed-logins.js';
+import { OPEN_WINDOWS } from './counted-refusals.js';
 
 /** A row of the record; columns are named as in the database. */
 export interface AuditRow {
@@ -41,7 +41,7 @@ export class AuditEvents {
   constructor(private readonly dataSource: DataSource) {}
 
   /**
-   * Newest first, with the failed logins that are still being counted.
+   * Newest first, with the failed logins and refused admin keys that are still being counted.
    * @param cursor of the page before
    * @throws {ProblemException} validation_failed for a cursor that no page handed out
    */
@@ -52,7 +52,7 @@ export class AuditEvents {
       `(SELECT id, time, event, actor_door, actor_id, subject, request_id, address, count, details
         FROM audit_events ${newest})
        UNION ALL
-       (SELECT * FROM (SELECT ${FAILED_LOGIN_AS_EVENT} FROM failed_logins) AS still_counted ${newest})
+       (SELECT * FROM (${OPEN_WINDOWS}) AS still_counted ${newest})
        ORDER BY time DESC, id DESC LIMIT ${limit + 1}`,
       values,
     );

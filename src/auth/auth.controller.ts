@@ -52,12 +52,17 @@ export class AuthController {
     summary: 'Log in',
     description:
       'An unknown address, a wrong password and a disabled account answer alike. Wrong passwords are counted by account ' +
-      'and by address; too many are 429, and then the password is not looked at.',
+      'and by address; too many are 429, and then the password is not looked at. A user has a limited number of ' +
+      'sessions: a login beyond it ends the oldest.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
     const grant = await this.auth.logIn(email, password, actorOf(request));
     this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
+    if (grant.endedSessions > 0) {
+      const fields = { user_id: grant.userId, reason: 'session_limit', count: grant.endedSessions };
+      this.events.record('session.ended', request, fields);
+    }
     return this.tokenPair(grant);
   }
 
@@ -75,11 +80,9 @@ export class AuthController {
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
     const { grant, outcome } = await this.auth.refresh(body.refresh_token, actorOf(request));
-    this.events.record('session.refreshed', request, {
-      user_id: grant.userId,
-      session_id: grant.sessionId,
-      reason: outcome,
-    });
+    const about = { user_id: grant.userId, session_id: grant.sessionId };
+    this.events.record('session.refreshed', request, { ...about, reason: outcome });
+    if (outcome === 'repeated_elsewhere') this.events.record('session.refresh.repeated_elsewhere', request, about);
     return this.tokenPair(grant);
   }
 

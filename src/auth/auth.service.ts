@@ -1,17 +1,19 @@
 import { Injectable } from '@nestjs/common';
 import { refusal } from '../access/doors.js';
 import { asUser, type Actor } from '../audit/actor.js';
-import { FailedLogins } from '../audit/failed-logins.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
+import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
-import { SessionsService, type EndedSession, type Grant, type RefreshOutcome } from '../tokens/sessions.service.js';
+import { SessionsService, type EndedSession, type Grant, type StartedSession } from '../tokens/sessions.service.js';
+import { TokenRotation, type RefreshOutcome } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
 import { UsersService, type PasswordVerdict } from '../users/users.service.js';
 
-/** `repeated`: the answer to the first try was lost, and this is the same one again. */
+/** `repeated`, `repeated_elsewhere`: the response to the first try was lost, and this is the same one again. */
 export type Refreshed = Extract<RefreshOutcome, { grant: Grant }>;
 
 type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
@@ -22,24 +24,36 @@ export class AuthService {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
+    private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
-    private readonly failedLogins: FailedLogins,
+    private readonly refusals: CountedRefusals,
     private readonly throttle: LoginThrottle,
+    private readonly busy: BusyThrottle,
     private readonly environment: Environment,
   ) {}
 
-  /** @throws {ProblemException} registration_closed; validation_failed; email_taken; hashing_busy */
+  /** @throws {ProblemException} registration_closed; too_many_requests; validation_failed; email_taken; hashing_busy */
   async register(email: string, password: string, actor: Actor): Promise<User> {
     if (!this.environment.registrationOpen) throw new ProblemException(problems.registrationClosed);
-    return this.users.register(email, password, actor, 'user.registered');
+    const address = actor.address ?? undefined;
+    await this.busy.refuseExhausted('user.registration.throttled', address);
+    try {
+      return await this.users.register(email, password, actor, 'user.registered');
+    } catch (error) {
+      this.busy.count(error, address);
+      throw error;
+    }
   }
 
   /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */
-  async logIn(email: string, password: string, actor: Actor): Promise<Grant> {
+  async logIn(email: string, password: string, actor: Actor): Promise<StartedSession> {
     const { address } = actor;
-    const verdict = await this.throttle.guess(email, address ?? undefined, () =>
-      this.users.verifyPassword(email, password),
-    );
+    const attempt = await this.throttle.begin(email, address ?? undefined);
+    const verdict = await this.users.verifyPassword(email, password, attempt.turn).catch(async (error: unknown) => {
+      await attempt.refund(error);
+      throw error;
+    });
+    await attempt.settle(verdict.valid);
     if (!verdict.valid) throw await this.loginRefused(email, verdict, actor);
     const { id: userId } = verdict.user;
     const grant = await this.sessions.start(userId, verdict.user.email, asUser(actor, userId));
@@ -49,7 +63,7 @@ export class AuthService {
 
   /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
   async refresh(refreshToken: string, actor: Actor): Promise<Refreshed> {
-    const result = await this.sessions.refresh(refreshToken, actor);
+    const result = await this.rotation.refresh(refreshToken, actor);
     if ('grant' in result) return result;
     const event: RefusalEvent =
       result.outcome === 'reused'
@@ -81,8 +95,8 @@ export class AuthService {
   }
 
   private async loginRefused(email: string, verdict: RefusedPassword, actor: Actor): Promise<ProblemException> {
-    await this.failedLogins.record(email, verdict, actor);
     const { reason, userId } = verdict;
+    await this.refusals.count({ event: 'user.login.failed', reason, counted: email, subject: userId }, actor);
     const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
     return new ProblemException(problems.invalidCredentials, { refusal: event });
   }

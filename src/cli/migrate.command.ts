@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import { auditRetentionDaysOf } from '../config/audit-variables.js';
-import { databaseUrlOf, readVariables } from '../config/environment.js';
+import { readVariables } from '../config/environment.js';
+import { auditRetentionDaysOf, databaseUrlOf } from '../config/single-variables.js';
 import { print, type Output } from './terminal.js';
 
 interface MigrateOptions extends Output {
@@ -25,8 +25,8 @@ Example:
       const variables = readVariables();
       const databaseUrl = databaseUrlOf(variables);
       const auditRetentionDays = auditRetentionDaysOf(variables);
-      const { migrate } = await import('../database/migrate.js');
-      const report = { migrations: await migrate(databaseUrl), granted_to: options.grantTo };
+      const { migrateWatched } = await import('./watched-migration.js');
+      const report = { migrations: await migrateWatched(databaseUrl), granted_to: options.grantTo };
       if (options.grantTo !== undefined) {
         const { grantToService } = await import('../database/grants.js');
         await grantToService(databaseUrl, { role: options.grantTo, auditRetentionDays });

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
+import { StartTimeoutError } from '../common/start-watch.js';
 import { InvalidEnvironment } from '../config/environment.js';
 import { appsCommand } from './remote/apps.command.js';
 import { auditCommand } from './remote/audit.command.js';
@@ -50,6 +51,8 @@ async function main(): Promise<number> {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE;
     if (error instanceof CommandFailed || error instanceof InvalidEnvironment) say(error.message);
     else say(`It failed: ${error instanceof Error ? error.message : String(error)}`);
+    // What it waited for would keep the process alive.
+    if (error instanceof StartTimeoutError) process.exit(FAILED);
     return FAILED;
   }
 }

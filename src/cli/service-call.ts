@@ -124,7 +124,8 @@ function adviceOn({ status, retryAfter }: Answer, code: string): string {
   if (code === 'invalid_admin_key')
     return '\n  ADMIN_API_KEY is not the key that the service runs with, or the service runs without one.';
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
-  if (code === 'not_found') return '\n  Is the id right? `list` shows every id.';
+  if (code === 'not_found')
+    return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';
   if (status === 503 || status === 429) return `\n  Try again in ${retryAfter ?? 'a few'} seconds.`;
   return '';
 }

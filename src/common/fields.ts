@@ -1,6 +1,7 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
 import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
+import { isServiceName, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
 
 /** A property check that says in words what it accepts. */
 function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
@@ -43,10 +44,9 @@ export function LabelField(example: string, optional = false): PropertyDecorator
 
 /** The name of a service of the platform, as in the map of who calls whom. */
 export function ServiceNameField(example: string, optional = false): PropertyDecorator {
-  const schema = { pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$', example };
   return applyDecorators(
-    Field(schema, optional),
-    Matches(new RegExp(schema.pattern), { message: 'must be 1 to 100 letters, digits, dots, dashes or underscores' }),
+    Field({ pattern: SERVICE_NAME_PATTERN, example }, optional),
+    Accepts('serviceName', SERVICE_NAME_DETAIL, isServiceName),
   );
 }
 

@@ -118,6 +118,12 @@ export const problems = {
     title: 'Not found',
     detail: 'There is nothing here, or nothing that you may see.',
   },
+  methodNotAllowed: {
+    status: 405,
+    code: 'method_not_allowed',
+    title: 'The method is not allowed here',
+    detail: 'The path exists, and takes the methods that the Allow header lists.',
+  },
   emailTaken: {
     status: 409,
     code: 'email_taken',
@@ -194,22 +200,5 @@ export interface FieldError {
   readonly detail: string;
 }
 
-/** The body that a caller gets (RFC 9457 §3). `instance` names the occurrence, never the path: a path may hold anything. */
-export function problemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
-  return {
-    type: problemType(problem),
-    title: problem.title,
-    status: problem.status,
-    detail: problem.detail,
-    instance: `urn:request:${requestId}`,
-    code: problem.code,
-    request_id: requestId,
-    ...problem.extension,
-    ...(problem.status === 400 && { errors }),
-  };
-}
-
-/** The URI reference that names a problem's kind, as the README lists it. */
-export function problemType(problem: Problem): string {
-  return `/problems/${problem.code.replaceAll('_', '-')}`;
-}
+/** An answer names this many rejected fields at most: a request may have any number. */
+export const MAX_ERRORS = 20;

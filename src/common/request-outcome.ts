@@ -1,9 +1,13 @@
 import type { RefusalEvent } from './problem.exception.js';
 
-/** What is noted about a request in `response.locals` while it is answered, for whoever counts answers. */
+/** What is noted about a request in `response.locals` while it is answered. */
 export interface RequestOutcome {
   /** Why it was refused, when it was. */
   refusal?: RefusalEvent | undefined;
-  /** The service that vouched for somebody else's credential with a good one of its own. */
+  /** One of many like it: the log has no line about it. */
+  isUnlogged?: boolean;
+  /** The service that vouched for another caller's credential with a good one of its own. */
   forwardedBy?: string;
+  /** The service that an app key is presented to: this one when unset, and null when the service that asks did not say. */
+  presentedTo?: string | null;
 }

@@ -3,8 +3,8 @@ import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
-import { postgresUrl } from './variable-kinds.js';
-import { schema, shutdownDelayMsOf } from './variables.js';
+import { postgresUrl } from './postgres-url.js';
+import { revocationWaitMsOf, schema, shutdownDelayMsOf } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
@@ -17,13 +17,18 @@ const HASH_QUEUE_LIMIT = 100;
 /** Everything that can be configured, validated, with its unit in its name. */
 export class Environment {
   readonly nodeEnv!: 'development' | 'production' | 'test';
+  /** What the other services call this one: the target of the keys that open its own doors. */
+  readonly serviceName!: string;
   readonly host!: string;
   readonly port!: number;
+  /** Where `/internal/*` and the admin routes are served, and only there; undefined: on the one port. */
+  readonly internalPort!: number | undefined;
   readonly metricsPort!: number | undefined;
   /** Processes that share the port. */
   readonly workers!: number;
   /** One of several: what is done once, another process has done. */
   readonly isWorker!: boolean;
+  readonly startTimeoutSeconds!: number;
   readonly databaseUrl!: string;
   readonly databasePoolSize!: number;
   readonly databaseConnectTimeoutMs!: number;
@@ -36,6 +41,7 @@ export class Environment {
   readonly refreshTokenTtlDays!: number;
   readonly refreshGraceSeconds!: number;
   readonly sessionMaxAgeDays!: number;
+  readonly sessionLimitPerUser!: number;
   readonly registrationOpen!: boolean;
   readonly bcryptCost!: number;
   readonly hashThreads!: number;
@@ -45,6 +51,7 @@ export class Environment {
   readonly passwordBlocklist!: string;
   readonly keyOverlapHours!: number;
   readonly revocationLeaseMs!: number;
+  readonly revocationWaitMs!: number;
   readonly outageGraceSeconds!: number;
   readonly credentialMemorySize!: number;
   readonly validateNodeRequiresApp!: boolean;
@@ -63,7 +70,6 @@ export class Environment {
   readonly auditRetentionDays!: number;
   readonly auditSealKey!: string | undefined;
   readonly auditSealIntervalSeconds!: number;
-  readonly redisUrl!: string | undefined;
   readonly limits!: Limits;
 }
 
@@ -84,11 +90,11 @@ export function parseEnvironment(variables: Variables): Environment {
   const value = validated(variables);
   return {
     nodeEnv: value.NODE_ENV,
-    host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
-    port: value.PORT,
-    metricsPort: value.METRICS_PORT,
+    serviceName: value.SERVICE_NAME,
+    ...addressesOf(value),
     workers: value.WORKERS,
     isWorker: false,
+    startTimeoutSeconds: value.START_TIMEOUT_SECONDS,
     databaseUrl: value.DATABASE_URL,
     databasePoolSize: value.DATABASE_POOL_SIZE,
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,
@@ -101,12 +107,14 @@ export function parseEnvironment(variables: Variables): Environment {
     refreshTokenTtlDays: value.REFRESH_TOKEN_EXPIRE_DAYS,
     refreshGraceSeconds: value.REFRESH_GRACE_SECONDS,
     sessionMaxAgeDays: value.SESSION_MAX_AGE_DAYS,
+    sessionLimitPerUser: value.SESSION_LIMIT_PER_USER,
     registrationOpen: value.REGISTRATION === 'open',
     ...hashingOf(value),
     passwordMinLength: value.PASSWORD_MIN_LENGTH,
     passwordBlocklist: value.PASSWORD_BLOCKLIST,
     keyOverlapHours: value.KEY_OVERLAP_HOURS,
     revocationLeaseMs: value.REVOCATION_LEASE_MS,
+    revocationWaitMs: revocationWaitMsOf(value),
     outageGraceSeconds: value.OUTAGE_GRACE_SECONDS,
     credentialMemorySize: value.CREDENTIAL_MEMORY_SIZE,
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,
@@ -120,8 +128,16 @@ export function parseEnvironment(variables: Variables): Environment {
     shutdownDelayMs: shutdownDelayMsOf(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
     ...upkeepOf(value),
-    redisUrl: value.REDIS_URL,
     limits: limitsOf(value),
+  };
+}
+
+function addressesOf(value: Values) {
+  return {
+    host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
+    port: value.PORT,
+    internalPort: value.INTERNAL_PORT,
+    metricsPort: value.METRICS_PORT,
   };
 }
 
@@ -149,17 +165,6 @@ function validated(variables: Variables): Values {
   const parsed = schema.safeParse(withoutEmpty(variables));
   if (parsed.success) return parsed.data;
   throw new InvalidEnvironment(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
-}
-
-/**
- * The one variable that the migrations need.
- * @throws {InvalidEnvironment} when it is missing or no PostgreSQL URL
- */
-export function databaseUrlOf(variables: Variables): string {
-  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
-  if (!parsed.success)
-    throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
-  return parsed.data;
 }
 
 /**

@@ -1,15 +1,18 @@
-import { rate, redisUrl, wholeNumber } from './variable-kinds.js';
+import { rate, wholeNumber } from './variable-kinds.js';
 
 /** How long two keys of one credential may be good at once: a year. */
 export const MOST_OVERLAP_HOURS = 8_760;
 
-/** So many tries in a window; the window starts with the first of them. */
+/** At most this many tries in a window; the window starts with the first of them. */
 export interface Limit {
   readonly points: number;
   readonly seconds: number;
 }
 
-/** How often strangers may try. Written `points/seconds`. */
+/**
+ * How often a client may try. Written `points/seconds`. Each limit by network counts an IPv4 address or an IPv6 /64, and
+ * an IPv6 /48 with {@link SITE_BUDGET_FACTOR} times the points.
+ */
 export interface Limits {
   /** Wrong passwords for one account from one address. */
   readonly loginPerAccountAndAddress: Limit;
@@ -17,22 +20,29 @@ export interface Limits {
   readonly loginPerAccount: Limit;
   /** Wrong passwords for all accounts from one address. */
   readonly loginPerAddress: Limit;
+  /** Logins and registrations that found no place in the password queue of one replica. */
+  readonly hashingBusyPerAddress: Limit;
+  readonly adminKeyPerAddress: Limit;
   readonly registrationPerAddress: Limit;
   readonly refreshPerAddress: Limit;
   readonly knownAddressDays: number;
 }
 
+/** An IPv6 /48 holds 65,536 networks of /64, and may be one attacker or a whole office. */
+export const SITE_BUDGET_FACTOR = 16;
+
 export const limitVariables = {
-  REDIS_URL: redisUrl.optional(),
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: rate.default('10/900').transform(limitOf),
   LOGIN_LIMIT_PER_ACCOUNT: rate.default('100/900').transform(limitOf),
   LOGIN_LIMIT_PER_ADDRESS: rate.default('1000/900').transform(limitOf),
+  HASHING_BUSY_LIMIT_PER_ADDRESS: rate.default('200/60').transform(limitOf),
+  ADMIN_KEY_LIMIT_PER_ADDRESS: rate.default('20/900').transform(limitOf),
   REGISTRATION_LIMIT_PER_ADDRESS: rate.default('1000/3600').transform(limitOf),
   REFRESH_LIMIT_PER_ADDRESS: rate.default('6000/60').transform(limitOf),
   KNOWN_ADDRESS_DAYS: wholeNumber(1, 365).default(30),
 };
 
-type LimitValues = Record<Exclude<keyof typeof limitVariables, 'REDIS_URL' | 'KNOWN_ADDRESS_DAYS'>, Limit> & {
+type LimitValues = Record<Exclude<keyof typeof limitVariables, 'KNOWN_ADDRESS_DAYS'>, Limit> & {
   KNOWN_ADDRESS_DAYS: number;
 };
 
@@ -41,6 +51,8 @@ export function limitsOf(value: LimitValues): Limits {
     loginPerAccountAndAddress: value.LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS,
     loginPerAccount: value.LOGIN_LIMIT_PER_ACCOUNT,
     loginPerAddress: value.LOGIN_LIMIT_PER_ADDRESS,
+    hashingBusyPerAddress: value.HASHING_BUSY_LIMIT_PER_ADDRESS,
+    adminKeyPerAddress: value.ADMIN_KEY_LIMIT_PER_ADDRESS,
     registrationPerAddress: value.REGISTRATION_LIMIT_PER_ADDRESS,
     refreshPerAddress: value.REFRESH_LIMIT_PER_ADDRESS,
     knownAddressDays: value.KNOWN_ADDRESS_DAYS,

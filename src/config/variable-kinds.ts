@@ -2,6 +2,8 @@ import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
+import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
+import { MAX_LEASE_MS } from './lease.js';
 
 // The kinds of variables. Their messages say what is accepted and never show what was given.
 
@@ -28,25 +30,13 @@ export const secret = z
 /** A secret that callers send in a header. */
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
-export const postgresUrl = z
-  .string({ error: 'is required (postgresql://user:password@host:5432/database)' })
-  .refine(
-    (value) => /^postgres(ql)?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
-    'must be a PostgreSQL URL: postgresql://user:password@host:5432/database',
-  );
-
-export const redisUrl = z
-  .string()
-  .refine(
-    (value) => /^rediss?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''),
-    'must be a Redis URL: redis://user:password@host:6379/0',
-  );
-
 export const httpUrl = z
   .string()
   .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
 
 export const word = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
+
+export const serviceName = z.string().refine(isServiceName, SERVICE_NAME_DETAIL);
 
 export const flag = z
   .enum(['true', 'false'], { error: 'must be true or false' })
@@ -63,14 +53,15 @@ export function wholeNumber(from: number, to: number) {
     .refine((value) => value >= from && value <= to, message);
 }
 
-const LEASE_MESSAGE = 'must be 0 or a whole number from 100 to 5000';
+const MIN_LEASE_MS = 100;
+const LEASE_MESSAGE = `must be 0 or a whole number from ${MIN_LEASE_MS} to ${MAX_LEASE_MS}`;
 
-/** Shorter, a replica would do little else than ask; longer, whoever revokes would not wait for the answer. */
+/** Shorter, a replica would do little else than ask. */
 export const leaseMs = z
   .string()
   .regex(/^\d{1,4}$/, LEASE_MESSAGE)
   .transform(Number)
-  .refine((value) => value === 0 || (value >= 100 && value <= 5_000), LEASE_MESSAGE);
+  .refine((value) => value === 0 || (value >= MIN_LEASE_MS && value <= MAX_LEASE_MS), LEASE_MESSAGE);
 
 /** `auto` is one process for each core. */
 export const workers = z
@@ -110,7 +101,7 @@ export const trustProxy = z
     return /^\d$/.test(value) ? Number(value) : value;
   });
 
-/** `points/seconds`: at most so many in a window of that length. */
+/** `points/seconds`: at most that many points in a window of that length. */
 export const rate = z
   .string()
   .refine(

@@ -1,13 +1,16 @@
 import { z } from 'zod';
+import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
+import { MAX_LEASE_MS, waitMsFor } from './lease.js';
 import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
+import { postgresUrl } from './postgres-url.js';
 import {
   flag,
   headerSecret,
   httpUrl,
   leaseMs,
   passwordBlocklist,
-  postgresUrl,
   secret,
+  serviceName,
   trustProxy,
   wholeNumber,
   word,
@@ -22,16 +25,27 @@ export function shutdownDelayMsOf(value: { NODE_ENV: string; SHUTDOWN_DELAY_MS?:
   return value.SHUTDOWN_DELAY_MS ?? (value.NODE_ENV === 'production' ? PRODUCTION_SHUTDOWN_DELAY_MS : 0);
 }
 
+/** How long a call that revokes waits before it answers. */
+export function revocationWaitMsOf(value: {
+  REVOCATION_LEASE_MS: number;
+  REVOCATION_WAIT_MS?: number | undefined;
+}): number {
+  return value.REVOCATION_WAIT_MS ?? waitMsFor(value.REVOCATION_LEASE_MS);
+}
+
 /** Every variable: what it may be, and what it is when it is not set. */
 export const schema = z
   .object({
     NODE_ENV: z
       .enum(['development', 'production', 'test'], { error: 'must be development, production or test' })
       .default('development'),
+    SERVICE_NAME: serviceName.default('auth'),
     HOST: word.optional(),
     PORT: wholeNumber(0, 65_535).default(7701),
+    INTERNAL_PORT: wholeNumber(0, 65_535).optional(),
     METRICS_PORT: wholeNumber(0, 65_535).optional(),
     WORKERS: workers.default(1),
+    START_TIMEOUT_SECONDS: wholeNumber(1, 3_600).default(DEFAULT_START_TIMEOUT_SECONDS),
     DATABASE_URL: postgresUrl,
     DATABASE_POOL_SIZE: wholeNumber(1, 1_000).default(10),
     DATABASE_CONNECT_TIMEOUT_MS: wholeNumber(50, 60_000).default(2_000),
@@ -44,6 +58,7 @@ export const schema = z
     REFRESH_TOKEN_EXPIRE_DAYS: wholeNumber(1, 3_650).default(14),
     REFRESH_GRACE_SECONDS: wholeNumber(0, 300).default(10),
     SESSION_MAX_AGE_DAYS: wholeNumber(1, 3_650).default(90),
+    SESSION_LIMIT_PER_USER: wholeNumber(1, 100_000).default(100),
     REGISTRATION: z.enum(['open', 'closed'], { error: 'must be open or closed' }).default('open'),
     BCRYPT_COST: wholeNumber(4, 16).default(12),
     HASH_THREADS: wholeNumber(1, 128).optional(),
@@ -52,6 +67,7 @@ export const schema = z
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
     KEY_OVERLAP_HOURS: wholeNumber(0, MOST_OVERLAP_HOURS).default(24),
     REVOCATION_LEASE_MS: leaseMs.default(500),
+    REVOCATION_WAIT_MS: wholeNumber(0, 2 * MAX_LEASE_MS).optional(),
     OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
     CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
     VALIDATE_NODE_REQUIRES_APP: flag,
@@ -76,11 +92,28 @@ export const schema = z
     AUDIT_SEAL_INTERVAL_SECONDS: wholeNumber(1, 3_600).default(5),
     ...limitVariables,
   })
+  .refine((value) => revocationWaitMsOf(value) >= waitMsFor(value.REVOCATION_LEASE_MS), {
+    path: ['REVOCATION_WAIT_MS'],
+    error: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
+  })
   .refine((value) => shutdownDelayMsOf(value) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
   })
-  .refine((value) => value.METRICS_PORT === 0 || value.METRICS_PORT !== value.PORT, {
+  .refine((value) => areDistinct(value.INTERNAL_PORT, value.PORT), {
+    path: ['INTERNAL_PORT'],
+    error: 'must differ from PORT',
+  })
+  .refine((value) => areDistinct(value.METRICS_PORT, value.PORT), {
     path: ['METRICS_PORT'],
     error: 'must differ from PORT',
+  })
+  .refine((value) => areDistinct(value.METRICS_PORT, value.INTERNAL_PORT), {
+    path: ['METRICS_PORT'],
+    error: 'must differ from INTERNAL_PORT',
   });
+
+/** 0 takes any free port. */
+function areDistinct(port: number | undefined, other: number | undefined): boolean {
+  return port === undefined || port === 0 || port !== other;
+}

@@ -1,5 +1,8 @@
 import { Global, Module } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
+import { Database } from '../database/database.js';
+import { Log } from '../logging/log.js';
+import { Propagation } from './propagation.js';
 import { RevocationFeed } from './revocation-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from './revocation-lease.js';
 
@@ -18,7 +21,13 @@ const MS_PER_SECOND = 1_000;
           SYSTEM_CLOCKS,
         ),
     },
+    {
+      provide: Propagation,
+      inject: [Environment, Database, Log],
+      useFactory: ({ revocationWaitMs }: Environment, database: Database, log: Log) =>
+        new Propagation(revocationWaitMs, database, log),
+    },
   ],
-  exports: [RevocationFeed, RevocationLease],
+  exports: [RevocationFeed, RevocationLease, Propagation],
 })
 export class CredentialsModule {}

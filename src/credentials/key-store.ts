@@ -4,6 +4,7 @@ import type { Actor } from '../audit/actor.js';
 import { entryValues } from '../audit/audit-entry.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
+import { isId } from '../common/ids.js';
 import { problems } from '../common/problems.js';
 import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
@@ -11,14 +12,14 @@ import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import type { CredentialMemory } from './credential-memory.js';
+import type { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
 import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
-import type { RevocationLease } from './revocation-lease.js';
 import { LastUses } from './last-uses.js';
+import type { Propagation } from './propagation.js';
 
 /** Compared with when there is no digest, so that every refusal costs the same. */
-const NOBODYS_DIGEST = digestOf(randomSecretBytes());
+const DUMMY_DIGEST = digestOf(randomSecretBytes());
 
 interface KeyRow {
   readonly id: string;
@@ -43,7 +44,7 @@ export interface IssuedKey {
   readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
 }
 
-/** The life of the generated keys of one table: issued, verified, remembered, rotated with an overlap, revoked, purged. */
+/** The life of the generated keys of one table: issued, verified, cached, rotated with an overlap, revoked, purged. */
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
@@ -57,8 +58,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly table: KeyTable,
     private readonly repository: Repository<Entity>,
     private readonly database: Database,
-    private readonly memory: CredentialMemory<Identity>,
-    private readonly lease: RevocationLease,
+    private readonly cache: KeyCache<Identity>,
+    private readonly propagation: Propagation,
     private readonly clock: Clock,
     private readonly log: Log,
   ) {
@@ -94,21 +95,21 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   /**
-   * A key that this replica has verified before is answered from memory while the lease is held. Everything else, and
+   * A key that this replica has verified before is answered from the cache while the lease is held. Everything else, and
    * every no, comes from the database: one primary-key read and no write, save for the first use of a rotated key,
    * which ends the old one before the answer leaves.
    */
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
     const presented = digestOf(key);
-    const known = this.memory.recall(id, presented, this.clock.now());
+    const known = this.cache.recall(id, presented, this.clock.now());
     return known ? { valid: true, identity: known } : this.verifyInDatabase(id, presented);
   }
 
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
-    const ticket = this.memory.ticket();
+    const ticket = this.cache.ticket();
     const row = await this.keyRows.find(id);
-    const isCurrent = sameDigest(presented, row?.key_digest ?? NOBODYS_DIGEST);
-    const isPrevious = sameDigest(presented, row?.previous_key_digest ?? NOBODYS_DIGEST);
+    const isCurrent = sameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
+    const isPrevious = sameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
     if (!row) return { valid: false, reason: 'unknown' };
     const now = this.clock.now();
     const overlaps = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
@@ -121,7 +122,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     }
     // During an overlap the first use of the new key anywhere ends the old one: the database has to see each use.
     if (!row.previous_key_digest)
-      this.memory.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
+      this.cache.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
     return { valid: true, identity: row };
   }
 
@@ -142,35 +143,24 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotate(id: string, overlapHours: number, actor: Actor): Promise<string> {
-    const { key, columns } = this.issue();
-    const now = this.clock.now();
-    const overlapEnds = addSeconds(now, overlapHours * 3_600);
-    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
-    const entry = { event: `${this.table.auditedAs}.rotated`, actor, time: now, subject: id, details } as const;
-    const values = [id, columns.keyDigest, overlapEnds, now, actor.requestId, ...entryValues(entry)];
-    const rotated = await this.database.row(this.statements.rotate, values);
-    if (!rotated) throw await this.whyNotRotated(id);
-    await this.lease.waitOut();
-    return key;
+    return this.propagation.after(() => this.commitRotation(id, overlapHours, actor));
   }
 
   /**
-   * When it returns, no replica accepts the key any more, also none that is cut off from the database. Revoking twice
+   * When it returns, no replica accepts the key any more, not even one that is cut off from the database. Revoking twice
    * is one revocation: the first request is kept.
    * @throws {ProblemException} not_found
    */
-  async revoke(id: string, actor: Actor): Promise<void> {
-    const now = this.clock.now();
-    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-    const entry = { event: `${this.table.auditedAs}.revoked`, actor, time: now, subject: id, details } as const;
-    const revoked = await this.database.row(this.statements.revoke, [id, now, actor.requestId, ...entryValues(entry)]);
-    if (!revoked && !(await this.find(id))) throw new ProblemException(problems.notFound);
-    await this.lease.waitOut();
+  async revoke(id: string, actor: Actor): Promise<Entity> {
+    return this.propagation.after(() => this.commitRevocation(id, actor));
   }
 
-  /** To be awaited after a change that makes a key end earlier: as with {@link revoke}, no replica accepts it then. */
-  async changed(): Promise<void> {
-    await this.lease.waitOut();
+  /**
+   * Changes a row in a way that may end its key: as with {@link revoke}, no replica accepts it then.
+   * @param endsKey false: only a refusal waits, because it may say that the key is dead already
+   */
+  async change<Result>(endsKey: boolean, act: () => Promise<Result>): Promise<Result> {
+    return endsKey ? this.propagation.after(act) : this.propagation.afterRefusal(act);
   }
 
   /** Deletes rows that were revoked or expired before a moment; see {@link Database.purge}. */
@@ -181,6 +171,29 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   /** Writes down what {@link accepted} has gathered, at once. */
   async flushLastUsed(): Promise<void> {
     await this.lastUses.flush();
+  }
+
+  private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
+    const { id } = await this.find(givenId);
+    const { key, columns } = this.issue();
+    const now = this.clock.now();
+    const overlapEnds = addSeconds(now, overlapHours * 3_600);
+    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
+    const entry = { event: `${this.table.auditedAs}.rotated`, actor, time: now, subject: id, details } as const;
+    const values = [id, columns.keyDigest, overlapEnds, now, actor.requestId, ...entryValues(entry)];
+    const rotated = await this.database.row(this.statements.rotate, values);
+    if (!rotated) throw await this.whyNotRotated(id);
+    return key;
+  }
+
+  private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
+    const credential = await this.find(givenId);
+    const { id } = credential;
+    const now = this.clock.now();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    const entry = { event: `${this.table.auditedAs}.revoked`, actor, time: now, subject: id, details } as const;
+    await this.database.row(this.statements.revoke, [id, now, actor.requestId, ...entryValues(entry)]);
+    return credential;
   }
 
   /** @returns false when the key is not the current one any more */
@@ -198,13 +211,17 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     }
   }
 
-  private async find(id: string): Promise<Entity | null> {
-    return this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne();
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
+  private async find(id: string): Promise<Entity> {
+    const credential = isId(id)
+      ? await this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne()
+      : null;
+    if (!credential) throw new ProblemException(problems.notFound);
+    return credential;
   }
 
   private async whyNotRotated(id: string): Promise<ProblemException> {
-    const credential = await this.find(id);
-    if (!credential) return new ProblemException(problems.notFound);
-    return new ProblemException(credential.revokedAt ? problems.credentialRevoked : problems.credentialExpired);
+    const { revokedAt } = await this.find(id);
+    return new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
 }

@@ -5,10 +5,11 @@ import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
-import { CredentialMemory } from './credential-memory.js';
+import { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
 import type { KeyTable } from './key-statements.js';
 import { KeyStore } from './key-store.js';
+import { Propagation } from './propagation.js';
 import { RevocationLease } from './revocation-lease.js';
 
 /** Provides the key store of a table under an injection token. */
@@ -19,15 +20,18 @@ export function provideKeyStore<Entity extends KeyColumns>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Environment, Clock, Log],
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, Environment, Clock, Log],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
       lease: RevocationLease,
+      propagation: Propagation,
       { credentialMemorySize }: Environment,
       clock: Clock,
       log: Log,
-    ) =>
-      new KeyStore(table, repository, database, new CredentialMemory(lease, credentialMemorySize), lease, clock, log),
+    ) => {
+      const cache = new KeyCache<object>(table.door, lease, credentialMemorySize);
+      return new KeyStore(table, repository, database, cache, propagation, clock, log);
+    },
   };
 }

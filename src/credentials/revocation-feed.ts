@@ -5,34 +5,27 @@ import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { RevocationLease, type Change, type Changes } from './revocation-lease.js';
+import { answerTo, CHANGES_SINCE, snapshotOf, type Answer, type Reading } from './change-feed.js';
+import { LeaseAnnouncement } from './lease-announcement.js';
+import { RevocationLease } from './revocation-lease.js';
 
 /** Three questions fit into a lease: one may get lost. */
 const QUESTIONS_PER_LEASE = 3;
 /** Meanwhile each validation asks the database itself, so it should not take long to notice that it is back. */
-const LONGEST_PAUSE_MS = 1_500;
-const CHANNEL = 'credential_changes';
-
-/** One statement, so that the horizon and the changes are of one snapshot. */
-const ASK = {
-  name: 'credential_changes_since',
-  text: `SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon,
-           (SELECT xid::text FROM credential_changes ORDER BY credential_changes.xid LIMIT 1) AS oldest,
-           COALESCE((SELECT json_agg(json_build_object('seq', seq::text, 'credentialId', credential_id))
-                     FROM credential_changes WHERE xid >= $1::text::xid8), '[]') AS changes`,
-};
-const HORIZON = 'SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon';
-/** Longer than the longest lease with the longest grace: so that nobody who is back has to forget everything. */
-const KEEP = '2 days';
+const MAX_PAUSE_MS = 1_500;
 /**
- * The lowest transactions first, and never the highest of those that are old enough: the lowest one that is left tells
- * whoever has read less far that something may be missing. No transaction below it can commit any more.
+ * The index on the transaction is right however many rows there are, and a plan may be older than the statistics.
+ * A heartbeat that a failover loses is repeated, so it need not wait for a standby.
  */
+const PREPARE = 'LISTEN credential_changes; SET enable_seqscan = off; SET synchronous_commit = off';
+/** Longer than the longest lease and grace, so that a returning replica catches up instead of clearing its cache. */
+const KEEP = '2 days';
+/** Only finished transactions, so that a cursor that was just given is never older than the purge. */
 const PURGE = `DELETE FROM credential_changes WHERE seq IN (
-  SELECT seq FROM credential_changes WHERE xid < (
-    SELECT xid FROM credential_changes
-    WHERE at < now() - $1::interval AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC LIMIT 1)
-  ORDER BY xid LIMIT $2)`;
+  SELECT seq FROM credential_changes
+  WHERE at < now() - $1::interval AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
+const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
+  SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
 
 /**
  * Keeps the lease: asks the database what has changed, on a connection of its own that no exhausted pool can take
@@ -41,6 +34,7 @@ const PURGE = `DELETE FROM credential_changes WHERE seq IN (
 @Injectable()
 export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private readonly leaseMs: number;
+  private readonly announcement: LeaseAnnouncement;
   private client: Client | undefined;
   private asking: Promise<void> | undefined;
   private hasNews = false;
@@ -57,9 +51,10 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     private readonly log: Log,
   ) {
     this.leaseMs = environment.revocationLeaseMs;
+    this.announcement = new LeaseAnnouncement(this.leaseMs);
     this.backoff = new ExponentialBackoff({
-      initialDelay: Math.min(this.leaseMs / QUESTIONS_PER_LEASE, LONGEST_PAUSE_MS),
-      maxDelay: LONGEST_PAUSE_MS,
+      initialDelay: Math.min(this.leaseMs / QUESTIONS_PER_LEASE, MAX_PAUSE_MS),
+      maxDelay: MAX_PAUSE_MS,
       generator: halfJitterGenerator,
     });
   }
@@ -75,9 +70,10 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     await this.hangUp();
   }
 
-  /** Deletes old changes; see {@link Database.purge}. */
+  /** Deletes old changes and announcements; see {@link Database.purge}. */
   async purge(lock: number): Promise<void> {
     await this.database.purge(PURGE, KEEP, lock);
+    await this.database.purge(PURGE_LEASES, KEEP, lock);
   }
 
   /** One question at a time. News that comes while one is on its way is a reason for the next. */
@@ -103,8 +99,11 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   /** Never fails: without an answer the lease runs out, and the database is asked for each credential. */
   private async renew(): Promise<void> {
     try {
+      // A new connection starts from an empty cache: it may lead to another server.
+      const isNew = this.client === undefined;
       const client = (this.client ??= await this.connect());
-      await this.lease.renew((since) => changesSince(client, since));
+      await this.announcement.keepUp(client);
+      await this.lease.renew((cursor) => changesSince(client, isNew ? undefined : cursor));
       if (this.failure) this.log.info('revocation_feed_back');
       this.failure = undefined;
     } catch (error) {
@@ -128,7 +127,9 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     client.on('notification', () => void this.ask());
     try {
       await client.connect();
-      await client.query(`LISTEN ${CHANNEL}`);
+      this.announcement.repeat();
+      await this.announcement.keepUp(client);
+      await client.query(PREPARE);
       return client;
     } catch (error) {
       await client.end().catch(() => undefined);
@@ -144,18 +145,9 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   }
 }
 
-interface Answer {
-  readonly horizon: string;
-  readonly oldest: string | null;
-  readonly changes: Change[];
-}
-
-async function changesSince(client: Client, since: bigint | undefined): Promise<Changes> {
-  if (since === undefined) {
-    const { rows } = await client.query<{ horizon: string }>(HORIZON);
-    return { horizon: BigInt(rows[0]?.horizon ?? 0), changes: [] };
-  }
-  const { rows } = await client.query<Answer>({ ...ASK, values: [String(since)] });
-  const { horizon, oldest, changes } = rows[0] ?? { horizon: 0, oldest: null, changes: [] };
-  return { horizon: BigInt(horizon), oldest: oldest === null ? undefined : BigInt(oldest), changes };
+async function changesSince(client: Client, cursor: string | undefined): Promise<Answer> {
+  const { rows } = await client.query<Reading>({ ...CHANGES_SINCE, values: [snapshotOf(cursor)] });
+  const [reading] = rows;
+  if (!reading) throw new Error('PostgreSQL has no WAL statistics');
+  return answerTo(cursor, reading);
 }

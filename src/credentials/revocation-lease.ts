@@ -1,35 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import type { Answer, CredentialKind } from './change-feed.js';
 
-const CLOCK_RATE_MARGIN = 0.02;
-/** Timers may fire a millisecond early. */
-const TIMER_MARGIN_MS = 2;
+/** A trigger that does not fire hides a change: after a minute each cached key is read again. */
+const MAX_KEY_AGE_MS = 60_000;
 
-/** What the database answers: everything that changed in transactions that were not finished at `horizon`, or later. */
-export interface Changes {
-  /** Transactions below it are finished. The next question starts there. */
-  readonly horizon: bigint;
-  readonly changes: readonly Change[];
-  /** The lowest transaction in the record; what was below it may have been purged. undefined: nothing ever was. */
-  readonly oldest?: bigint | undefined;
-}
-
-export interface Change {
-  /** Tells a change that an earlier answer brought already. */
-  readonly seq: string;
-  /** null: anything may have changed. */
-  readonly credentialId: string | null;
-}
-
-/** Whatever holds what the database said, and must not when it changes. */
-export interface Forgetful {
-  forget(credentialId: string): void;
-  forgetAll(): void;
+/** A cache of what the database said. */
+export interface EvictionListener {
+  readonly kind: CredentialKind;
+  evict(id: string): void;
+  evictAll(): void;
 }
 
 export interface LeaseTerms {
-  /** 0: nothing may be answered from memory. */
+  /** 0: nothing may be answered from the cache. */
   readonly leaseMs: number;
-  /** How much longer an operator accepts answers from memory while the database is away. */
+  /** How much longer an operator accepts answers from the cache while the database is away. */
   readonly outageGraceMs: number;
 }
 
@@ -43,27 +27,33 @@ export interface Clocks {
 
 export const SYSTEM_CLOCKS: Clocks = { monotonic: () => performance.now(), wall: () => Date.now() };
 
+/** Proves that nothing changed between a read and the moment at which its row is cached. */
+export interface Ticket {
+  readonly version: number;
+  readonly takenAtMs: number;
+}
+
 /**
- * The right to answer from memory. It lasts a fixed time from the moment at which this replica last asked the database
- * what has changed, and got an answer. Whoever revokes waits that time out between the commit and the answer
+ * The right to answer from a cache. It lasts a fixed time from the moment at which this replica last asked the database
+ * what has changed, and got an answer. A call that revokes waits that time out between its commit and its answer
  * (docs/decisions/0033 has the argument).
  */
 export class RevocationLease {
   private heldUntilMs = -Infinity;
   private heldUntilWallMs = -Infinity;
-  private horizon: bigint | undefined;
-  private known = new Set<string>();
-  private readonly memories: Forgetful[] = [];
+  private minTakenAtMs = -Infinity;
+  private cursor: string | undefined;
+  private readonly listeners: EvictionListener[] = [];
   /** Grows with every change that was heard of. */
-  version = 0;
+  private version = 0;
 
   constructor(
     private readonly terms: LeaseTerms,
     private readonly clocks: Clocks,
   ) {}
 
-  add(memory: Forgetful): void {
-    this.memories.push(memory);
+  add(listener: EvictionListener): void {
+    this.listeners.push(listener);
   }
 
   /** The wall clock can only shorten it: a machine that slept did not hear of what happened meanwhile. */
@@ -71,51 +61,48 @@ export class RevocationLease {
     return this.clocks.monotonic() < this.heldUntilMs && this.clocks.wall() < this.heldUntilWallMs;
   }
 
+  /** To be taken before a row is read. */
+  ticket(): Ticket {
+    return { version: this.version, takenAtMs: this.clocks.monotonic() };
+  }
+
+  /** Whether no change was heard of since the ticket was taken. */
+  isCurrent(ticket: Ticket): boolean {
+    return ticket.version === this.version;
+  }
+
+  /**
+   * Whether a row that was read under the ticket is to be read again. Measured from the last question, not from now: while
+   * the database is away keys do not age, so that OUTAGE_GRACE_SECONDS may be longer than a minute.
+   */
+  isStale(takenAtMs: number): boolean {
+    return takenAtMs < this.minTakenAtMs;
+  }
+
   /**
    * Asks the database once, and holds the lease anew from the moment of the question, not of the answer.
-   * @param ask since undefined: nothing is remembered yet
+   * @param ask is given the cursor of the last answer; undefined when there was none
    */
-  async renew(ask: (since: bigint | undefined) => Promise<Changes>): Promise<void> {
-    const term = this.terms.leaseMs + this.terms.outageGraceMs;
-    const untilMs = this.clocks.monotonic() + term;
-    const untilWallMs = this.clocks.wall() + term;
-    const answer = await ask(this.horizon);
-    const { horizon, changes } = answer;
-    if (!this.isHeld || !this.continues(answer)) this.forgetAll();
-    for (const { seq, credentialId } of changes) if (!this.known.has(seq)) this.forget(credentialId);
-    this.known = new Set(changes.map(({ seq }) => seq));
-    this.horizon = horizon;
-    this.heldUntilMs = untilMs;
+  async renew(ask: (cursor: string | undefined) => Promise<Answer>): Promise<void> {
+    const { leaseMs, outageGraceMs } = this.terms;
+    const askedAtMs = this.clocks.monotonic();
+    const untilWallMs = this.clocks.wall() + leaseMs + outageGraceMs;
+    const { cursor, reset, changes } = await ask(this.cursor);
+    if (reset || !this.isHeld) this.evictAll();
+    else for (const { kind, id } of changes) this.evict(kind, id);
+    this.cursor = cursor;
+    this.heldUntilMs = askedAtMs + leaseMs + outageGraceMs;
     this.heldUntilWallMs = untilWallMs;
+    this.minTakenAtMs = askedAtMs + leaseMs - MAX_KEY_AGE_MS;
   }
 
-  /**
-   * To be awaited between the commit of a revocation and its answer: then no replica answers from what it remembered
-   * before. The margin is for clocks that do not run equally fast.
-   */
-  async waitOut(): Promise<void> {
-    if (this.terms.leaseMs > 0) await sleep(this.terms.leaseMs * (1 + CLOCK_RATE_MARGIN) + TIMER_MARGIN_MS);
-  }
-
-  /** Whether the answer has all that changed since the one before. */
-  private continues({ horizon, oldest }: Changes): boolean {
-    // A horizon that went back is another database's: a restored one, say.
-    if (this.horizon === undefined || horizon < this.horizon) return false;
-    // A purge takes the lowest transactions and leaves one row: everything that is gone was of that one, or below.
-    return oldest === undefined || oldest < this.horizon;
-  }
-
-  private forget(credentialId: string | null): void {
-    if (credentialId === null) {
-      this.forgetAll();
-      return;
-    }
+  private evict(kind: CredentialKind, id: string): void {
     this.version += 1;
-    for (const memory of this.memories) memory.forget(credentialId);
+    for (const listener of this.listeners) if (listener.kind === kind) listener.evict(id);
   }
 
-  private forgetAll(): void {
+  private evictAll(): void {
     this.version += 1;
-    for (const memory of this.memories) memory.forgetAll();
+    for (const listener of this.listeners) listener.evictAll();
   }
 }

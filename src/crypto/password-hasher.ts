@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
+import { KeyedQueue, widestOf, type Turn } from '../common/keyed-queue.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
@@ -13,6 +14,8 @@ export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 const BCRYPT_MAX_BYTES = 72;
 // Changing this word would lock out every account with a password longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
+/** Shorter than the reservations of the login throttle live. */
+const MAX_WAIT_MS = 20_000;
 
 /** How busy the threads are. */
 export interface HashingLoad {
@@ -22,43 +25,56 @@ export interface HashingLoad {
   readonly threadLimit: number;
 }
 
+/** A password that waits for a thread. */
+interface Waiting {
+  readonly start: () => void;
+  readonly refuse: () => void;
+  isOver: boolean;
+}
+
 /**
- * bcrypt in worker threads of its own behind a bounded queue, so that a flood of logins delays neither the
- * event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2).
+ * bcrypt in worker threads of its own behind a bounded queue, so that a flood of logins delays neither the event loop
+ * nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2). The queue is fair between networks, so
+ * that a flood from one network does not delay the logins of others either.
  */
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
   private readonly workers: Piscina;
-  private underWay = 0;
+  private readonly queue: KeyedQueue<Waiting>;
+  private readonly threads: number;
   private readonly cost: number;
-  /** Well formed, at the live cost, and the hash of nothing anyone knows. */
-  private readonly nobodysHash: PasswordHash;
+  /** Of each network, how many threads work for it. */
+  private readonly running = new Map<string, number>();
+  private runningCount = 0;
+  /** Well formed, at the live cost, and the hash of no known password. */
+  private readonly dummyHash: PasswordHash;
 
   constructor(environment: Environment) {
     this.cost = environment.bcryptCost;
-    this.nobodysHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
+    this.threads = environment.hashThreads;
+    this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
+    this.queue = new KeyedQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
       filename: fileURLToPath(new URL('./bcrypt.worker.js', import.meta.url)),
       minThreads: 1,
-      maxThreads: environment.hashThreads,
-      maxQueue: environment.hashQueueLimit,
+      maxThreads: this.threads,
       idleTimeout: 60_000,
     });
   }
 
-  /** @throws {ProblemException} hashing_busy when the queue is full */
-  async hash(password: string): Promise<PasswordHash> {
-    return (await this.run('hash', { password: reduce(password), cost: this.cost })) as PasswordHash;
+  /** @throws {ProblemException} hashing_busy when the queue has no place for this network */
+  async hash(password: string, turn: Turn): Promise<PasswordHash> {
+    return (await this.run('hash', { password: reduce(password), cost: this.cost }, turn)) as PasswordHash;
   }
 
   /**
    * One bcrypt, whether there is a hash to compare with or not.
    * @param passwordHash undefined for an account that does not exist
-   * @throws {ProblemException} hashing_busy when the queue is full
+   * @throws {ProblemException} hashing_busy when the queue has no place for this network
    */
-  async verify(password: string, passwordHash: PasswordHash | undefined): Promise<boolean> {
-    const task = { password: reduce(password), passwordHash: passwordHash ?? this.nobodysHash };
-    const matches = (await this.run('verify', task)) as boolean;
+  async verify(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
+    const task = { password: reduce(password), passwordHash: passwordHash ?? this.dummyHash };
+    const matches = (await this.run('verify', task, turn)) as boolean;
     return matches && passwordHash !== undefined;
   }
 
@@ -68,28 +84,57 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   get load(): HashingLoad {
-    const { queueSize, options } = this.workers;
-    const { maxQueue, maxThreads } = options;
-    return {
-      queued: queueSize,
-      queueLimit: maxQueue,
-      running: Math.max(0, this.underWay - queueSize),
-      threadLimit: maxThreads,
-    };
+    const { queue, runningCount: running, threads: threadLimit } = this;
+    return { queued: queue.size, queueLimit: queue.limit, running, threadLimit };
   }
 
   async onApplicationShutdown(): Promise<void> {
     await this.workers.destroy();
   }
 
-  private async run(name: string, task: object): Promise<unknown> {
-    if (this.workers.queueSize >= this.workers.options.maxQueue) throw new ProblemException(problems.hashingBusy);
-    this.underWay += 1;
+  private async run(name: string, task: object, turn: Turn): Promise<unknown> {
+    const network = widestOf(turn);
+    if (this.runningCount >= this.threads) await this.wait(turn);
+    else this.occupy(network, 1);
     try {
       return await (this.workers.run(task, { name }) as Promise<unknown>);
     } finally {
-      this.underWay -= 1;
+      this.occupy(network, -1);
+      if (this.runningCount < this.threads) this.startNext();
     }
+  }
+
+  /** Resolves when a thread is free and occupied for this turn. */
+  private wait(turn: Turn): Promise<void> {
+    const network = widestOf(turn);
+    return new Promise((resolve, reject) => {
+      const refuse = (): void => {
+        waiting.isOver = true;
+        clearTimeout(timer);
+        reject(new ProblemException(problems.hashingBusy));
+      };
+      const start = (): void => {
+        clearTimeout(timer);
+        this.occupy(network, 1);
+        resolve();
+      };
+      const timer = setTimeout(refuse, MAX_WAIT_MS);
+      const waiting: Waiting = { start, refuse, isOver: false };
+      this.queue.push(waiting, turn, !this.running.has(network))?.refuse();
+    });
+  }
+
+  private startNext(): void {
+    let next = this.queue.shift();
+    while (next?.isOver) next = this.queue.shift();
+    next?.start();
+  }
+
+  private occupy(network: string, change: 1 | -1): void {
+    this.runningCount += change;
+    const count = (this.running.get(network) ?? 0) + change;
+    if (count > 0) this.running.set(network, count);
+    else this.running.delete(network);
   }
 }
 

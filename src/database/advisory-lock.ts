@@ -1,22 +1,26 @@
-import { Client } from 'pg';
+import { setInterval as every } from 'node:timers/promises';
+import { Client, type QueryConfig } from 'pg';
 
 /** Begins as the driver's own messages about a lost connection do, and is taken for what those are: an outage. */
-const LOST = 'Connection terminated, and the lock with it: somebody else may be at the same work';
+const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
 const KEEP_ALIVE_MS = 10_000;
+/** PostgreSQL ends a holder that it does not hear for so long: one whose packets are dropped would keep the lock for hours. */
+const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
 
 /**
- * Does one thing at a time over the whole platform: whoever comes second waits. The lock ends with its connection, so
+ * Does one thing at a time over the whole platform: a second process waits. The lock ends with its connection, so
  * a process that is killed never leaves it behind. When the connection is lost, so is the lock: the call fails, but not
  * before the work has ended, which would go on behind its caller's back.
  * @param lock one of LOCKS
  * @param work looks at the signal between its steps, and does no more of them once the lock is lost
- * @param onWait called once when somebody else holds the lock
+ * @param onWait called once when another process holds the lock
  */
 export async function withAdvisoryLock<Result>(
   databaseUrl: string,
   lock: number,
   work: (lost: AbortSignal) => Promise<Result>,
   onWait: () => void = () => undefined,
+  { intervalMs, timeoutMs, maxSilenceMs } = HEARTBEAT,
 ): Promise<Result> {
   const lost = new AbortController();
   const holder = new Client({
@@ -28,17 +32,31 @@ export async function withAdvisoryLock<Result>(
   const lose = (cause?: Error): void => lost.abort(new Error(LOST, { cause }));
   holder.on('error', lose);
   holder.on('end', () => lose());
+  const ended = new AbortController();
   await holder.connect();
   try {
+    await holder.query(`SELECT set_config('idle_session_timeout', $1, false)`, [String(maxSilenceMs)]);
     const tried = await holder.query<{ mine: boolean }>('SELECT pg_try_advisory_lock($1) AS mine', [lock]);
     if (!tried.rows[0]?.mine) {
       onWait();
       await holder.query('SELECT pg_advisory_lock($1)', [lock]);
     }
+    void beat(holder, intervalMs, timeoutMs, ended.signal).catch(lose);
     const result = await work(lost.signal);
     lost.signal.throwIfAborted();
     return result;
   } finally {
+    ended.abort();
+    // The lock ends with the socket also when PostgreSQL does not answer.
+    const hangUp = (): void => void holder.connection.stream.destroy();
+    const farewell = setTimeout(hangUp, lost.signal.aborted ? 0 : timeoutMs);
     await holder.end();
+    clearTimeout(farewell);
   }
+}
+
+/** One heartbeat at a time, until the work has ended. Rejects when one is not answered. */
+async function beat(holder: Client, intervalMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  const statement = { text: 'SELECT 1', query_timeout: timeoutMs } as QueryConfig;
+  for await (const heartbeat of every(intervalMs, statement, { signal })) await holder.query(heartbeat);
 }

@@ -1,9 +1,14 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
+import { UnansweredStatementError, WriteRefusedError } from './fail-fast-client.js';
+import { StandbyError } from './unusable-database.js';
 
-/** SQLSTATE classes that mean our statement or our data is wrong: a bug, not an outage. */
-const OUR_MISTAKE = /^(22|23|42)/;
+/**
+ * SQLSTATE classes that mean our statement or our data is wrong: a bug, not an outage. Except for 42P05 (and 26000, of
+ * another class): PostgreSQL has, or lacks, a prepared statement because a pooler gave the session to another client.
+ */
+const OUR_MISTAKE = /^(22|23|42(?!P05))/;
 const NETWORK_CODES = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -18,16 +23,18 @@ const NETWORK_CODES = new Set([
 ]);
 /** The driver reports these without a code. */
 const DRIVER_MESSAGES =
-  /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
+  /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
 /**
  * Whether an error means "the database could not be asked" (503) rather than "the database answered" or a bug (500).
- * Covers lost connections, timeouts, an exhausted pool, a full disk, a read-only standby and lock conflicts.
+ * Covers lost connections, timeouts, an exhausted pool, a full disk, a standby, a lost session and lock conflicts.
  */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
   // The connection broke between two statements of a transaction.
   if (error instanceof QueryRunnerAlreadyReleasedError) return true;
+  if (error instanceof UnansweredStatementError || error instanceof WriteRefusedError) return true;
+  if (error instanceof StandbyError) return true;
   if (error instanceof DatabaseError) return !OUR_MISTAKE.test(error.code ?? '');
   if (!types.isNativeError(error)) return false;
   if ('errors' in error && Array.isArray(error.errors)) return error.errors.some(isDatabaseFailure);
@@ -35,8 +42,12 @@ export function isDatabaseFailure(error: unknown): boolean {
   return DRIVER_MESSAGES.test(error.message);
 }
 
-/** Whether the database said that it reads but cannot write: a read-only standby (25006), a full disk (53100). */
+/**
+ * Whether the database reads but cannot write: a read-only standby (25006), a full disk (53100), or commits that stall,
+ * and a write that was not sent therefore.
+ */
 export function isWriteRefusal(error: unknown): boolean {
+  if (error instanceof WriteRefusedError) return true;
   return error instanceof DatabaseError && (error.code === '25006' || error.code === '53100');
 }
 

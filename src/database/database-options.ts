@@ -1,3 +1,4 @@
+import pg from 'pg';
 import type { DataSourceOptions } from 'typeorm';
 import type { Environment } from '../config/environment.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
@@ -5,11 +6,17 @@ import { AddKeyHistory1763683300000 } from './migrations/1763683300000-add-key-h
 import { CreateAuditEvents1763683400000 } from './migrations/1763683400000-create-audit-events.js';
 import { CreateThrottleCounters1763683500000 } from './migrations/1763683500000-create-throttle-counters.js';
 import { CreateCredentialChanges1763683600000 } from './migrations/1763683600000-create-credential-changes.js';
+import { AddCallerRequestId1763683750000 } from './migrations/1763683750000-add-caller-request-id.js';
+import { AddSessionLimit1763683800000 } from './migrations/1763683800000-add-session-limit.js';
+import { RequestPool } from './request-pool.js';
+import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
+import { prepareConnection } from './connection-check.js';
+import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
 import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
 import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
-import { PromptClient } from './prompt-client.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
+const MAX_MIGRATION_SILENCE_MS = 30_000;
 
 /** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
 export function migrationOptions(databaseUrl: string): DataSourceOptions {
@@ -23,6 +30,10 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       CreateAuditEvents1763683400000,
       CreateThrottleCounters1763683500000,
       CreateCredentialChanges1763683600000,
+      AddCallerRequestId1763683750000,
+      AddSessionLimit1763683800000,
+      CreateThrottleWindows1763683700000,
+      WidenCredentialChanges1763683900000,
       SealAuditEvents1763684000000,
       AddAuditDefiners1763684050000,
     ],
@@ -31,24 +42,32 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     installExtensions: false,
     poolSize: 1,
     connectTimeoutMS: 5_000,
+    extra: {
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
+      // Ends a migration whose process cannot be heard any more, and with it its locks.
+      idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
+    },
   };
 }
 
 /** What requests run on: every wait has an end, so that a database that does not answer becomes a 503. */
 export function requestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
+  const idleInTransactionMs = 2 * statementTimeoutMs;
   return {
     ...migrationOptions(environment.databaseUrl),
     applicationName: 'platform-auth',
     poolSize: environment.databasePoolSize,
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
+    driver: { ...pg, Pool: RequestPool },
     extra: {
-      Client: PromptClient,
+      onConnect: prepareConnection({ statementMs: statementTimeoutMs, idleInTransactionMs }),
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
-      idle_in_transaction_session_timeout: 2 * statementTimeoutMs,
+      idle_in_transaction_session_timeout: idleInTransactionMs,
       // The client's own limit, for when the server cannot keep its.
-      query_timeout: statementTimeoutMs + 500,
+      answerTimeoutMs: statementTimeoutMs + 500,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
     },

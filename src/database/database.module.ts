@@ -1,37 +1,34 @@
 import { Global, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { DataSource } from 'typeorm';
+import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { DatabaseClock } from './database-clock.js';
 import { Database } from './database.js';
-import { migrate, REACHING } from './migrate.js';
+import { HealthProbe } from './health-probe.js';
+import { migrate, onceReachable, RETRY_DELAY_MS } from './migrate.js';
 import { requestOptions } from './database-options.js';
 
 @Global()
 @Module({
   imports: [
     TypeOrmModule.forRootAsync({
-      inject: [Environment],
-      useFactory: (environment: Environment) => ({
-        ...requestOptions(environment),
-        autoLoadEntities: true,
-        migrationsRun: !environment.isWorker,
-        retryAttempts: REACHING.attempts,
-        retryDelay: REACHING.delayMs,
-        // A database that is not up yet is waited for; a migration that fails is not tried again.
-        toRetry: isDatabaseFailure,
-        verboseRetryLog: false,
-      }),
-      dataSourceFactory: async (options) => {
-        if (!options) throw new Error('TypeORM gave no options');
-        // Under a lock, which TypeORM would not take.
-        if (options.migrationsRun) await migrate((options as { url: string }).url);
-        return new DataSource({ ...options, migrationsRun: false }).initialize();
+      inject: [Environment, StartWatch],
+      useFactory: async (environment: Environment, watch: StartWatch) => {
+        // Under a lock, which TypeORM would not take. The primary process has migrated for its workers.
+        if (!environment.isWorker) await onceReachable(watch, () => migrate(environment.databaseUrl, watch));
+        return {
+          ...requestOptions(environment),
+          autoLoadEntities: true,
+          retryAttempts: environment.startTimeoutSeconds,
+          retryDelay: RETRY_DELAY_MS,
+          toRetry: isDatabaseFailure,
+          verboseRetryLog: false,
+        };
       },
     }),
   ],
-  providers: [Database, DatabaseClock],
-  exports: [Database, DatabaseClock],
+  providers: [Database, DatabaseClock, HealthProbe],
+  exports: [Database, DatabaseClock, HealthProbe],
 })
 export class DatabaseModule {}

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { Pool } from 'pg';
 import { DataSource } from 'typeorm';
+import type { RequestPool } from './request-pool.js';
 
 /** A hot statement: hand-written, and prepared once on each connection under its name. */
 export interface Statement {
@@ -17,6 +17,8 @@ export interface PoolLoad {
   readonly total: number;
   readonly idle: number;
   readonly waiting: number;
+  /** Connections that keep their slot until PostgreSQL answers a statement that was given up. */
+  readonly stalled: number;
   readonly limit: number;
 }
 
@@ -27,8 +29,9 @@ export class Database {
 
   /** How busy the connections are. */
   get pool(): PoolLoad {
-    const { totalCount = 0, idleCount = 0, waitingCount = 0, options } = this.master ?? {};
-    return { total: totalCount, idle: idleCount, waiting: waitingCount, limit: options?.max ?? 0 };
+    const { totalCount = 0, idleCount = 0, waitingCount = 0, stalledCount = 0, options } = this.master ?? {};
+    const limit = options?.max ?? 0;
+    return { total: totalCount, idle: idleCount, waiting: waitingCount, stalled: stalledCount, limit };
   }
 
   /** @returns the rows; columns are named as in the database */
@@ -65,7 +68,7 @@ export class Database {
     return total;
   }
 
-  private get master(): Pool | undefined {
-    return (this.dataSource.driver as unknown as { master: Pool | undefined }).master;
+  private get master(): RequestPool | undefined {
+    return (this.dataSource.driver as unknown as { master: RequestPool | undefined }).master;
   }
 }

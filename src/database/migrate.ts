@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DataSource, type MixedList } from 'typeorm';
+import { StartWatch } from '../common/start-watch.js';
 import { withAdvisoryLock } from './advisory-lock.js';
+import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isPermissionDenied } from './database-failure.js';
 import { migrationOptions } from './database-options.js';
 import { LOCKS } from './locks.js';
 
-/** How long a start waits for a database that is not up yet. */
-export const REACHING = { attempts: 5, delayMs: 1_000 };
+export const RETRY_DELAY_MS = 1_000;
+/** Waiting for a lock of a table is not progress: an open transaction of another client may hold it for hours. */
+const IS_WORKING = `SELECT 1 FROM pg_stat_activity
+  WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'`;
 
 /** The role of the service may use the tables, and not change the schema: another role has to migrate first. */
 export class MayNotMigrateError extends Error {
@@ -23,35 +27,57 @@ export class MayNotMigrateError extends Error {
  * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do. All is
  * one transaction: should the lock be lost meanwhile, of two that are at it the second one fails whole.
  * @returns the names of the migrations that were run
+ * @throws {StandbyError}
+ * @throws {SharedSessionsError}
  */
-export async function migrate(databaseUrl: string): Promise<string[]> {
-  return withAdvisoryLock(databaseUrl, LOCKS.migrations, async () => {
-    const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
-    try {
-      return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);
-    } catch (error) {
-      throw isPermissionDenied(error) ? new MayNotMigrateError(error) : error;
-    } finally {
-      await dataSource.destroy();
-    }
+export async function migrate(databaseUrl: string, watch = new StartWatch()): Promise<string[]> {
+  await watch.during('an answer of the database', () => refuseUnusable(databaseUrl));
+  const run = (): Promise<string[]> =>
+    watch.during('the migrations of the schema', () => runMigrations(databaseUrl, watch));
+  return watch.during('the lock of the migrations, which another process holds or held', () =>
+    withAdvisoryLock(databaseUrl, LOCKS.migrations, run),
+  );
+}
+
+async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<string[]> {
+  const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
+  let progress: NodeJS.Timeout | undefined;
+  try {
+    const [backend] = await dataSource.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
+    const follow = (): void => void extendWhileWorking(databaseUrl, backend?.pid, watch).catch(() => undefined);
+    progress = setInterval(follow, watch.intervalMs);
+    return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);
+  } catch (error) {
+    throw isPermissionDenied(error) ? new MayNotMigrateError(error) : error;
+  } finally {
+    clearInterval(progress);
+    await dataSource.destroy();
+  }
+}
+
+/** A long migration is not a hang as long as PostgreSQL itself says so, on another connection. */
+async function extendWhileWorking(databaseUrl: string, pid: number | undefined, watch: StartWatch): Promise<void> {
+  await withClient(databaseUrl, async (client) => {
+    if ((await client.query(IS_WORKING, [pid])).rows.length > 0) watch.extend();
   });
 }
 
 /**
- * The same, for a process that does nothing else with the database.
- * @param onFailure told of each attempt that is followed by another
+ * Tries again until the database can be used; the watch ends it. A database that is not up yet, or a standby, is
+ * waited for; a migration that fails is not tried again.
  */
-export async function migrateOnceReachable(databaseUrl: string, onFailure: () => void): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      await migrate(databaseUrl);
-      return;
-    } catch (error) {
-      if (attempt === REACHING.attempts || !isDatabaseFailure(error)) throw error;
-      onFailure();
-      await sleep(REACHING.delayMs);
+export async function onceReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
+  return watch.during('a database that can be used', async () => {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isDatabaseFailure(error)) throw error;
+        watch.failed((error as Error).message);
+        await sleep(RETRY_DELAY_MS);
+      }
     }
-  }
+  });
 }
 
 /** How the schema compares with this program's migrations. Only reads. */

@@ -9,10 +9,9 @@ import {
 } from '@nestjs/swagger';
 import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
-import { DataSource } from 'typeorm';
 import { Public } from '../access/require.js';
 import { problems } from '../common/problems.js';
-import { Environment } from '../config/environment.js';
+import { HealthProbe } from '../database/health-probe.js';
 import { Log } from '../logging/log.js';
 import { Readiness } from './readiness.js';
 
@@ -43,9 +42,8 @@ export class HealthController {
   constructor(
     private readonly health: HealthCheckService,
     private readonly indicators: HealthIndicatorService,
-    private readonly dataSource: DataSource,
+    private readonly probe: HealthProbe,
     private readonly readiness: Readiness,
-    private readonly environment: Environment,
     private readonly log: Log,
   ) {}
 
@@ -95,13 +93,7 @@ export class HealthController {
 
   private async database() {
     const indicator = this.indicators.check('database');
-    const ping = await indicator
-      .attempt(async () => {
-        await this.dataSource.query('SELECT 1');
-      })
-      .withTimeout(this.environment.healthTimeoutMs);
-    // The driver's own words stay here.
-    return ping.database.status === 'up' ? indicator.up() : indicator.down('cannot be used');
+    return (await this.probe.isUsable()) ? indicator.up() : indicator.down('cannot be used');
   }
 
   private loggingService() {

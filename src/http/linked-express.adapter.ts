@@ -1,11 +1,14 @@
-import { createServer, IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, IncomingMessage, ServerResponse, type Server, type ServerOptions } from 'node:http';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type Response } from 'express';
+import { ConnectionBounds } from './connection-bounds.js';
+import { markInternal } from './internal-port.js';
+import { refuseOtherMethods } from './known-paths.js';
 import { answerUnreadable } from './unreadable-request.js';
 
 /** Longer than the idle time-out of common load balancers (60 s), so that they never reuse a connection we just closed. */
 const KEEP_ALIVE_MS = 65_000;
-/** A request that takes longer to arrive is nobody's. */
+/** Abort requests that take longer to arrive (slowloris). */
 const REQUEST_MS = 30_000;
 
 /**
@@ -14,34 +17,54 @@ const REQUEST_MS = 30_000;
  * the call changes nothing. See docs/performance.md for what it is worth.
  */
 export class LinkedExpressAdapter extends ExpressAdapter {
+  /** Bounds of the connections to the server that was created last. */
+  bounds!: ConnectionBounds;
   private readonly express: Express;
+  private serverOptions: ServerOptions = {};
 
   constructor() {
     const app = express();
+    // The router takes these when it is made, which is soon: paths match exactly, or a proxy's rule for a prefix is evaded.
+    app.set('case sensitive routing', true);
+    app.set('strict routing', true);
     super(app);
     this.express = app;
   }
 
   override initHttpServer(): void {
     class LinkedRequest extends IncomingMessage {}
-    class LinkedResponse extends ServerResponse {}
+    class LinkedResponse<Asked extends IncomingMessage = IncomingMessage> extends ServerResponse<Asked> {}
     Object.setPrototypeOf(LinkedRequest.prototype, this.express.request);
     Object.setPrototypeOf(LinkedResponse.prototype, this.express.response);
     Object.assign(this.express, { request: LinkedRequest.prototype, response: LinkedResponse.prototype });
-    const options = {
+    this.serverOptions = {
       IncomingMessage: LinkedRequest,
       ServerResponse: LinkedResponse,
       keepAliveTimeout: KEEP_ALIVE_MS,
       requestTimeout: REQUEST_MS,
-      // Node.js would answer these two itself, with nothing in the answer: a guard refuses a request without a host,
+      // Node.js would refuse a request without a host itself, with an empty answer: a guard does it.
       requireHostHeader: false,
     };
-    const server = createServer(options, this.express).on('clientError', answerUnreadable);
-    // and an expectation that nobody knows is ignored (RFC 9110 §10.1.1 allows it).
-    server.on('checkExpectation', this.express);
+    this.setHttpServer(this.createServer());
+  }
+
+  /** A further server of the same routes, for INTERNAL_PORT. Its caller listens and closes. */
+  createInternalServer(): Server {
+    return markInternal(this.createServer());
+  }
+
+  /** Once all routes are there, and before what answers 404. */
+  override setNotFoundHandler(...given: Parameters<ExpressAdapter['setNotFoundHandler']>): void {
+    this.use(refuseOtherMethods(this.express));
+    super.setNotFoundHandler(...given);
+  }
+
+  private createServer(): Server {
+    const server = createServer(this.serverOptions).on('clientError', answerUnreadable);
+    this.bounds = new ConnectionBounds(server, this.express);
     // Their size is bounded; of more than this it would drop the rest unseen, the second of two credentials too.
     server.maxHeadersCount = 0;
-    this.setHttpServer(server);
+    return server;
   }
 
   /** Plain values are written as JSON in one go, without what Express looks up for caches and other media types. */

@@ -1,8 +1,9 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
-import { problemBody, problems, type Problem } from '../common/problems.js';
-import { requestIdOf } from '../common/request-id.js';
+import { problemBody } from '../common/problem-body.js';
+import { problems, type Problem } from '../common/problems.js';
+import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { errorFields } from '../logging/log-line.js';
@@ -13,7 +14,6 @@ import { SecurityEvents } from '../logging/security-events.js';
 const BY_STATUS: Readonly<Record<number, Problem>> = {
   400: problems.malformedRequest,
   404: problems.notFound,
-  405: problems.notFound,
   413: problems.payloadTooLarge,
   415: problems.unsupportedMediaType,
 };
@@ -49,10 +49,17 @@ export class ProblemFilter implements ExceptionFilter {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
     if (refusal) {
       (response.locals as RequestOutcome).refusal = refusal;
-      this.events.record(refusal.event, request, { reason: refusal.reason, ...refusal.fields });
+      const { event, reason, count, fields } = refusal;
+      const isLogged = error instanceof ProblemException && error.isLogged;
+      if (isLogged) this.events.record(event, request, { reason, count, ...fields });
+      else (response.locals as RequestOutcome).isUnlogged = true;
     }
     if (problem.status < 500) return;
-    const fields = { request_id: requestIdOf(request), error: errorFields(causeOf(error)) };
+    const fields = {
+      request_id: requestIdOf(request),
+      caller_request_id: callerRequestIdOf(request),
+      error: errorFields(causeOf(error)),
+    };
     this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
   }
 }

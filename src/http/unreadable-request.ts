@@ -1,7 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { randomId } from '../common/ids.js';
-import { problemBody, problems } from '../common/problems.js';
+import { problemBody } from '../common/problem-body.js';
+import { problems } from '../common/problems.js';
 
 /** Answers what is not even HTTP, or has headers beyond all measure, with a problem too; then hangs up. */
 export function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {

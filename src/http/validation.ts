@@ -1,7 +1,7 @@
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems, type FieldError } from '../common/problems.js';
-import { pointerToken } from './request-guards.js';
+import { pointerToken, UNKNOWN_FIELD } from '../common/unknown-fields.js';
 
 /** What an absent body comes to is the same each time: where it is good, it is validated once for each class. */
 class FieldsPipe extends ValidationPipe {
@@ -36,7 +36,7 @@ function fieldErrors(error: ValidationError, parent: string): FieldError[] {
   const own = Object.entries(error.constraints ?? {}).map(([rule, message]) => ({
     pointer,
     // The library's message for this rule quotes the name that was sent.
-    detail: rule === 'whitelistValidation' ? 'is not a field of this request' : message,
+    detail: rule === 'whitelistValidation' ? UNKNOWN_FIELD : message,
   }));
   return [...own, ...(error.children ?? []).flatMap((child) => fieldErrors(child, pointer))];
 }

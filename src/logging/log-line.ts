@@ -6,6 +6,7 @@ export type LogLevel = 'info' | 'warn' | 'error';
 export interface LogFields {
   readonly event?: string | undefined;
   readonly request_id?: string | undefined;
+  readonly caller_request_id?: string | undefined;
   readonly method?: string | undefined;
   readonly route?: string | undefined;
   readonly status?: number | undefined;
@@ -22,6 +23,7 @@ export interface LogFields {
   readonly household_id?: string | undefined;
   readonly host?: string | undefined;
   readonly port?: number | undefined;
+  readonly internal_port?: number | undefined;
   readonly count?: number | undefined;
   readonly worker_pid?: number | undefined;
   readonly exit_code?: number | undefined;
@@ -29,6 +31,8 @@ export interface LogFields {
   readonly delay_ms?: number | undefined;
   readonly skew_seconds?: number | undefined;
   readonly month?: string | undefined;
+  readonly waiting_for?: string | undefined;
+  readonly waited_seconds?: number | undefined;
   readonly error?: ErrorFields | undefined;
 }
 

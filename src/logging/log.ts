@@ -109,10 +109,11 @@ export class Log implements LoggerService, OnApplicationShutdown {
     else if (!this.shipper.take(line)) this.printUndelivered(line);
   }
 
-  /** Whether the logging service asks about the credential of our own delivery. */
+  /** Whether the logging service asks about the credential of our own delivery, also at a path that leads nowhere. */
   isOwnDelivery({ route, headers }: Request): boolean {
-    if (this.loggingAppId === undefined || (route as Route | undefined)?.path !== '/internal/validate-app')
-      return false;
+    if (this.loggingAppId === undefined) return false;
+    const path = (route as Route | undefined)?.path;
+    if (path !== undefined && path !== '/internal/validate-app') return false;
     return String(headers['x-platform-app-id']).toLowerCase() === this.loggingAppId;
   }
 

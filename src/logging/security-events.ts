@@ -1,13 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { addressOf } from '../common/client-address.js';
-import { requestIdOf } from '../common/request-id.js';
+import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import type { LogFields } from './log-line.js';
 import { Log } from './log.js';
 
 /** Stands out, and is written at LOG_LEVEL=warn too. */
-const UNWELCOME = /\.(failed|refused|reused|throttled)$/;
+const UNWELCOME = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
 
 /** Writes one structured line for each security event, tied to its request. */
 @Injectable()
@@ -15,7 +15,12 @@ export class SecurityEvents {
   constructor(private readonly log: Log) {}
 
   record(event: SecurityEvent, request: Request, fields: LogFields = {}): void {
-    const where = { event, request_id: requestIdOf(request), address: addressOf(request) };
+    const where = {
+      event,
+      request_id: requestIdOf(request),
+      caller_request_id: callerRequestIdOf(request),
+      address: addressOf(request),
+    };
     const level = UNWELCOME.test(event) ? 'warn' : 'info';
     this.log.about(request, level, event, { ...where, ...fields });
   }

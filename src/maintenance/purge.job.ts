@@ -8,7 +8,7 @@ import { LOCKS } from '../database/locks.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { CounterStore } from '../throttling/counter-store.js';
+import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RetentionClock } from './retention-clock.js';
 
@@ -20,7 +20,7 @@ export class PurgeJob {
     private readonly nodes: NodesService,
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
-    private readonly counters: CounterStore,
+    private readonly throttleWindows: ThrottleWindows,
     private readonly environment: Environment,
     private readonly clock: RetentionClock,
     private readonly log: Log,
@@ -38,7 +38,7 @@ export class PurgeJob {
       count += await this.nodes.keys.purge(keysBefore, LOCKS.purge);
       count += await this.appCredentials.keys.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
-      await this.counters.purge(now, LOCKS.purge);
+      await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
       // One step further on, the other replica would find this one at it, and neither would do what both passed by.
       if (!(error instanceof HeldElsewhere)) this.log.warning('purge_failed', { error: errorFields(error) });

@@ -56,6 +56,8 @@ function databaseMetrics(registry: Registry, database: Database): void {
   gauge(registry, 'database_connections', 'Open connections of the pool.', () => database.pool.total);
   gauge(registry, 'database_connections_idle', 'Open connections at rest.', () => database.pool.idle);
   gauge(registry, 'database_connections_limit', 'Most connections of the pool.', () => database.pool.limit);
+  const stalled = 'Connections whose statement was given up, and which PostgreSQL has not answered yet.';
+  gauge(registry, 'database_connections_stalled', stalled, () => database.pool.stalled);
   gauge(registry, 'database_requests_waiting', 'Who waits for a connection.', () => database.pool.waiting);
 }
 

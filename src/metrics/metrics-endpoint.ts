@@ -1,10 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
+import { ConnectionBounds } from '../http/connection-bounds.js';
 import { errorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
-/** A scrape is one short line; whoever sends more slowly is no Prometheus. */
+/** A scrape is one short line, sent at once. */
 const REQUEST_MS = 5_000;
 
 export interface MetricsEndpointOptions {
@@ -21,7 +22,7 @@ export class MetricsEndpoint {
     private readonly server: Server,
     private readonly options: MetricsEndpointOptions,
   ) {
-    server.on('request', (request, response) => void this.answer(request, response));
+    new ConnectionBounds(server, (request, response) => void this.answer(request, response));
   }
 
   /** @throws when the port is taken */

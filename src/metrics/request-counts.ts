@@ -1,21 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import type { Request, Response } from 'express';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import type { RequestOutcome } from '../common/request-outcome.js';
+import type { Answered } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
 import { DurationsByRoute } from './durations.js';
 import { Tally } from './tally.js';
-
-/** What is known of a request once it is answered. */
-export interface Answered {
-  readonly request: Request;
-  readonly response: Response;
-  /** The route's pattern, or `none`: never the path, which may hold anything. */
-  readonly route: string;
-  readonly status: number;
-  readonly durationMs: number;
-}
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 const NONE = 'none';
@@ -46,8 +36,7 @@ export class RequestCounts {
       if (refusedDoor === undefined) this.flowRefusals.add(refusal.event, refusal.reason);
       else this.verdicts.add(refusedDoor, refusal.reason);
     }
-    // A good key for another target came through the door and is refused all the same: one verdict, the last.
-    if (openedDoor !== undefined && openedDoor !== refusedDoor) this.verdicts.add(openedDoor, VALID);
+    if (openedDoor !== undefined) this.verdicts.add(openedDoor, VALID);
     if (forwardedBy !== undefined) this.verdicts.add('app', VALID);
     if (this.log.isOwnDelivery(request)) this.deliveryValidations += 1;
   }

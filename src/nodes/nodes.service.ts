@@ -72,20 +72,21 @@ export class NodesService {
    * @throws {ProblemException} not_found; credential_revoked
    */
   async update(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
-    const node = await this.nodes.manager.transaction(async (transaction) => {
-      const before = await lockNode(transaction, id);
-      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
-      const after = { ...before, ...change, updatedAt: this.clock.now() };
-      const details = { before: changeable(before), after: changeable(after) };
-      if (isDeepStrictEqual(details.before, details.after)) return before;
-      await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
-      const entry = { actor, time: after.updatedAt, subject: before.id, details };
-      await recordIn(transaction, { event: 'admin.node.updated', ...entry });
-      return after;
-    });
     // Also when it changed nothing: this may be the repetition of a call whose answer was lost.
-    if (change.expiresAt !== undefined) await this.keys.changed();
-    return node;
+    const mayEndKey = change.expiresAt !== undefined;
+    return this.keys.change(mayEndKey, () =>
+      this.nodes.manager.transaction(async (transaction) => {
+        const before = await lockNode(transaction, id);
+        if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+        const after = { ...before, ...change, updatedAt: this.clock.now() };
+        const details = { before: changeable(before), after: changeable(after) };
+        if (isDeepStrictEqual(details.before, details.after)) return before;
+        await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
+        const entry = { actor, time: after.updatedAt, subject: before.id, details };
+        await recordIn(transaction, { event: 'admin.node.updated', ...entry });
+        return after;
+      }),
+    );
   }
 }
 

@@ -23,7 +23,9 @@ export class ValidateNodeController {
   @RequireNode()
   @ApiOperation({
     summary: 'Is this node who it says it is?',
-    description: 'Forward the X-API-Key that a node sent. Send your own app credential too: then both must hold.',
+    description:
+      'Forward the X-API-Key that a node sent, without a body. Send your own app credential for this service too: then ' +
+      'both must hold.',
   })
   @ApiOkResponse({ type: ValidNodeResponse })
   validate(@Req() request: Request): ValidNodeResponse {

@@ -1,46 +1,44 @@
 import { Injectable } from '@nestjs/common';
+import { networksOf } from '../common/network.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { Environment } from '../config/environment.js';
-import { Budget } from './budget.js';
-import { CounterStore } from './counter-store.js';
-import { tooManyRequests } from './too-many-requests.js';
+import type { Limit } from '../config/limits.js';
+import { ThrottleWindows } from './throttle-windows.js';
+import { rateLimitHeaders } from './too-many-requests.js';
 
-export type ThrottledRoute = 'registration' | 'refresh';
+export type ThrottledCall = 'registration' | 'refresh' | 'admin-key';
 
-const EVENTS: Readonly<Record<ThrottledRoute, SecurityEvent>> = {
-  registration: 'user.registration.throttled',
-  refresh: 'session.refresh.throttled',
-};
-
-/** Counts the calls of one address, good or not. */
+/** Counts calls by network: all registrations and refreshes, and wrong admin keys. None is refunded. */
 @Injectable()
 export class AddressThrottle {
-  private readonly budgets: Readonly<Record<ThrottledRoute, Budget>>;
+  private readonly calls: Readonly<Record<ThrottledCall, { event: SecurityEvent; limit: Limit }>>;
 
   constructor(
-    private readonly store: CounterStore,
+    private readonly windows: ThrottleWindows,
     { limits }: Environment,
   ) {
-    this.budgets = {
-      registration: new Budget(store, 'registration', limits.registrationPerAddress),
-      refresh: new Budget(store, 'refresh', limits.refreshPerAddress),
+    this.calls = {
+      registration: { event: 'user.registration.throttled', limit: limits.registrationPerAddress },
+      refresh: { event: 'session.refresh.throttled', limit: limits.refreshPerAddress },
+      'admin-key': { event: 'admin.key.throttled', limit: limits.adminKeyPerAddress },
     };
   }
 
   /**
-   * @returns what is left of the budget, and for how long
-   * @throws {ProblemException} too_many_requests; unavailable when nothing can be counted
+   * @returns the header fields that say what is left
+   * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
-  async spend(route: ThrottledRoute, network: string): Promise<{ budget: Budget; remaining: number; forMs: number }> {
-    const budget = this.budgets[route];
-    const key = this.store.keyOf('address', network);
-    let forMs = budget.exhaustedForMs(key);
-    if (forMs > 0) throw tooManyRequests(EVENTS[route], [{ budget, forMs }]);
-    const { isWithin, remaining, endsAtMs } = await budget.reserve(key);
-    forMs = endsAtMs - performance.now();
-    if (isWithin) return { budget, remaining, forMs };
-    // No point comes back here: what is beyond the budget stays so until the window ends.
-    budget.rememberExhausted(key, endsAtMs);
-    throw tooManyRequests(EVENTS[route], [{ budget, forMs }]);
+  async spend(call: ThrottledCall, address: string | undefined): Promise<Record<string, string>> {
+    const { event, limit } = this.calls[call];
+    const networks = networksOf(address);
+    const shares = this.windows.shares(call, limit, networks);
+    for (;;) {
+      await this.windows.refuseExhausted(event, shares);
+      const { lacking, remaining, forMs } = await this.windows.reserve(
+        { shares, spends: true },
+        { networks, isKnown: false },
+      );
+      if (lacking.length === 0) return rateLimitHeaders(shares[0], remaining, forMs);
+    }
   }
 }

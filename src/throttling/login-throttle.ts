@@ -1,140 +1,90 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
-import type { RateLimiterStoreAbstract } from 'rate-limiter-flexible';
+import type { Turn } from '../common/keyed-queue.js';
+import { networksOf } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { GuessBudget, type Reservation } from './budget.js';
-import { counted, CounterStore } from './counter-store.js';
-import { Line } from './line.js';
-import { networkOf } from './network-of.js';
-import { tooManyRequests, type Exhausted } from './too-many-requests.js';
+import { BusyThrottle } from './busy-throttle.js';
+import { ThrottleWindows } from './throttle-windows.js';
 
-const SECONDS_PER_DAY = 86_400;
-const RETRY_MS = 20;
-/** How long a login waits for others in flight that may yet turn out to be good. Then it is 503. */
-const LONGEST_WAIT_MS = 20_000;
+const EVENT = 'user.login.throttled';
+/** How long a login waits for points in flight, which may yet be refunded. Then it is 503. */
+const MAX_WAIT_MS = 20_000;
 
-/** One budget and whom it is about, for one login. */
-interface Share {
-  readonly budget: GuessBudget;
-  readonly key: string;
+/** A guess that was reserved, and has to be settled or refunded. */
+export interface Attempt {
+  /** Its place in the queue for hashing. */
+  readonly turn: Turn;
+  /** Commits a wrong guess. Refunds a right one, and makes the network known to the account. */
+  settle(isValid: boolean): Promise<void>;
+  /** Nothing was verified, so nothing was guessed. Without the counters the reservation expires by itself. */
+  refund(cause: unknown): Promise<void>;
 }
-type Claim = Share & { readonly reservation: Reservation };
 
 /**
- * Counts wrong passwords per account and address, per account, and per address; whether there is such an account
- * makes no difference. An address where the account logged in lately is known: there only the first of the three can
- * refuse, so that no stranger elsewhere locks the owner out. See docs/throttling.md.
+ * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist. A
+ * network where the account logged in lately is known: there only the first limit can refuse, so that an attacker
+ * elsewhere does not lock the owner out. See docs/throttling.md.
  */
 @Injectable()
 export class LoginThrottle {
-  private readonly perAccountAndAddress: GuessBudget;
-  private readonly perAccount: GuessBudget;
-  private readonly perAddress: GuessBudget;
-  private readonly known: RateLimiterStoreAbstract;
-  private readonly knownSeconds: number;
-  private readonly line = new Line();
+  private readonly limits;
 
   constructor(
-    private readonly store: CounterStore,
+    private readonly windows: ThrottleWindows,
+    private readonly busy: BusyThrottle,
     { limits }: Environment,
   ) {
-    this.perAccountAndAddress = new GuessBudget(store, 'login-account-address', limits.loginPerAccountAndAddress);
-    this.perAccount = new GuessBudget(store, 'login-account', limits.loginPerAccount);
-    this.perAddress = new GuessBudget(store, 'login-address', limits.loginPerAddress);
-    this.knownSeconds = limits.knownAddressDays * SECONDS_PER_DAY;
-    this.known = store.counter('known-address', { points: 1, seconds: this.knownSeconds });
+    this.limits = limits;
   }
 
   /**
-   * Verifies a password, unless too many were wrong before. A refused attempt is not verified at all.
+   * Reserves a guess, unless too many were wrong. A refused login is not verified at all.
    * @param account canonical address
-   * @param address the caller's
-   * @throws {ProblemException} too_many_requests; unavailable when nothing can be counted; hashing_busy after a long
-   * wait for others; whatever `verify` throws
+   * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
    */
-  async guess<Verdict extends { readonly valid: boolean }>(
-    account: string,
-    address: string | undefined,
-    verify: () => Promise<Verdict>,
-  ): Promise<Verdict> {
-    const network = networkOf(address);
-    const pair = this.store.keyOf('account-address', account, network);
-    const shares = [
-      { budget: this.perAccountAndAddress, key: pair },
-      { budget: this.perAccount, key: this.store.keyOf('account', account) },
-      { budget: this.perAddress, key: this.store.keyOf('address', network) },
-    ];
-    const waitUntil = performance.now() + LONGEST_WAIT_MS;
-    const claims = await this.line.inTurn(pair, () => this.claim(shares, pair, waitUntil), isUnavailable);
-    let verdict: Verdict;
+  async begin(account: string, address: string | undefined): Promise<Attempt> {
+    await this.busy.refuseExhausted(EVENT, address);
     try {
-      verdict = await verify();
+      return await this.reserve(account, address);
     } catch (error) {
-      // Nobody looked, so nothing was guessed.
-      await Promise.allSettled(claims.map(giveBack));
+      this.busy.count(error, address);
       throw error;
     }
-    if (verdict.valid) await Promise.all([...claims.map(giveBack), counted(this.remember(pair))]);
-    else await Promise.all(claims.map(({ budget, reservation }) => budget.lose(reservation)));
-    return verdict;
   }
 
-  /** Reserves a point of each budget, waiting while the last ones are in use by logins in flight. */
-  private async claim(shares: Share[], pair: string, waitUntil: number): Promise<Claim[]> {
-    refuse(shares.slice(0, 1).flatMap(rememberedAsExhausted));
-    const isKnown = (await counted(this.known.get(pair))) !== null;
-    const binding = isKnown ? shares.slice(0, 1) : shares;
+  private async reserve(account: string, address: string | undefined): Promise<Attempt> {
+    const { windows, limits } = this;
+    const networks = networksOf(address);
+    const shares = [
+      ...windows.shares('login-account-address', limits.loginPerAccountAndAddress, networks, account),
+      ...windows.shares('login-account', limits.loginPerAccount, [''], account),
+      ...windows.shares('login-address', limits.loginPerAddress, networks),
+    ];
+    const days = limits.knownAddressDays;
+    const [{ key: knownKey }] = windows.shares('known-address', { points: 1, seconds: 0 }, networks, account);
+    const turn = { networks, isKnown: false };
+    const waitUntil = performance.now() + MAX_WAIT_MS;
     for (;;) {
-      refuse(binding.flatMap(rememberedAsExhausted));
-      const claims = await reserveAll(shares);
-      const full = claims.slice(0, binding.length).filter(({ reservation }) => !reservation.isWithin);
-      if (full.length === 0) return claims;
-      await Promise.all(claims.map(giveBack));
-      refuse(await exhaustedOf(full));
+      await windows.refuseExhausted(EVENT, shares.slice(0, 1));
+      // Asked without reserving, so that a flood that is over its limits writes nothing.
+      if (windows.isExhausted(shares) && !(await windows.reserve({ shares: [], knownKey }, turn)).isKnown)
+        await windows.refuseExhausted(EVENT, shares);
+      const { isKnown, points, lacking } = await windows.reserve({ shares, knownKey }, turn);
+      await windows.refuseExhausted(EVENT, lacking);
+      if (!lacking[0]) {
+        return {
+          turn: { networks, isKnown },
+          settle: (isValid) =>
+            windows.settle({ points, isLost: !isValid, ...(isValid && { known: { key: knownKey, days } }) }),
+          refund: async (cause) => {
+            this.busy.count(cause, address);
+            await windows.settle({ points, isLost: false }).catch(() => undefined);
+          },
+        };
+      }
       if (performance.now() > waitUntil) throw new ProblemException(problems.hashingBusy);
-      await sleep(RETRY_MS);
+      await windows.freed(lacking[0]);
     }
   }
-
-  private async remember(pair: string): Promise<void> {
-    await this.known.set(pair, 1, this.knownSeconds);
-  }
-}
-
-/** All or none: what was reserved before the store failed is given back as far as it lets us. */
-async function reserveAll(shares: Share[]): Promise<Claim[]> {
-  const outcomes = await Promise.allSettled(
-    shares.map(async ({ budget, key }) => ({ budget, key, reservation: await budget.reserve(key) })),
-  );
-  const claims = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
-  const failed = outcomes.find((outcome) => outcome.status === 'rejected');
-  if (!failed) return claims;
-  await Promise.allSettled(claims.map(giveBack));
-  throw failed.reason;
-}
-
-async function giveBack({ budget, reservation }: Claim): Promise<void> {
-  await budget.giveBack(reservation);
-}
-
-async function exhaustedOf(full: Claim[]): Promise<Exhausted[]> {
-  const verdicts = await Promise.all(full.map(({ budget, reservation }) => budget.isExhausted(reservation)));
-  return full
-    .filter((_, index) => verdicts[index])
-    .map(({ budget, reservation }) => ({ budget, forMs: reservation.endsAtMs - performance.now() }));
-}
-
-function rememberedAsExhausted({ budget, key }: Share): Exhausted[] {
-  const forMs = budget.exhaustedForMs(key);
-  return forMs > 0 ? [{ budget, forMs }] : [];
-}
-
-function refuse([first, ...others]: Exhausted[]): void {
-  if (first) throw tooManyRequests('user.login.throttled', [first, ...others]);
-}
-
-function isUnavailable(error: unknown): boolean {
-  return error instanceof ProblemException && error.problem === problems.unavailable;
 }

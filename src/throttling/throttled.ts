@@ -11,27 +11,24 @@ import type { Request, Response } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { addressOf } from '../common/client-address.js';
 import { problems } from '../common/problems.js';
-import { AddressThrottle, type ThrottledRoute } from './address-throttle.js';
-import { networkOf } from './network-of.js';
-import { rateLimitHeaders } from './too-many-requests.js';
+import { AddressThrottle, type ThrottledCall } from './address-throttle.js';
 
 /**
- * For open routes: limits how often one address may call, whatever comes of it, and documents the 429. It comes before
- * the body is validated.
+ * For open routes: limits how often one network may call, whatever the answer is, and documents the 429. Counts before the
+ * body is validated.
  */
-export const Throttled = (route: ThrottledRoute) =>
-  applyDecorators(UseGuards(throttleGuard(route)), ApiProblems(problems.tooManyRequests));
+export const Throttled = (call: ThrottledCall) =>
+  applyDecorators(UseGuards(throttleGuard(call)), ApiProblems(problems.tooManyRequests));
 
-function throttleGuard(route: ThrottledRoute): Type<CanActivate> {
+function throttleGuard(call: ThrottledCall): Type<CanActivate> {
   @Injectable()
   class ThrottleGuard implements CanActivate {
     constructor(private readonly throttle: AddressThrottle) {}
 
     async canActivate(context: ExecutionContext): Promise<true> {
       const http = context.switchToHttp();
-      const network = networkOf(addressOf(http.getRequest<Request>()));
-      const { budget, remaining, forMs } = await this.throttle.spend(route, network);
-      http.getResponse<Response>().set(rateLimitHeaders(budget, remaining, forMs));
+      const headers = await this.throttle.spend(call, addressOf(http.getRequest<Request>()));
+      http.getResponse<Response>().set(headers);
       return true;
     }
   }

@@ -1,10 +1,11 @@
 import { Module } from '@nestjs/common';
 import { AddressThrottle } from './address-throttle.js';
-import { CounterStore } from './counter-store.js';
+import { BusyThrottle } from './busy-throttle.js';
 import { LoginThrottle } from './login-throttle.js';
+import { ThrottleWindows } from './throttle-windows.js';
 
 @Module({
-  providers: [CounterStore, LoginThrottle, AddressThrottle],
-  exports: [CounterStore, LoginThrottle, AddressThrottle],
+  providers: [ThrottleWindows, BusyThrottle, LoginThrottle, AddressThrottle],
+  exports: [ThrottleWindows, BusyThrottle, LoginThrottle, AddressThrottle],
 })
 export class ThrottlingModule {}

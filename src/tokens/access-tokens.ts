@@ -19,6 +19,8 @@ export interface AccessTokenClaims {
 
 /** `{"alg":"HS256","typ":"JWT"}`: the header of every token that this service signs. `kid`, `jwk`, `jku` and `crit` have no place in it. */
 const HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
+/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
+const CLOCK_TOLERANCE_SECONDS = 60;
 /** `{"`: the payload is an object. */
 const PAYLOAD_START = 'eyJ';
 
@@ -37,6 +39,15 @@ export function isComplete(
 ): claims is AccessTokenClaims {
   if (audience === undefined && claims.aud !== undefined) return false;
   return Number.isSafeInteger(claims.exp) && isIdClaim(claims.sub) && isIdClaim(claims.sid);
+}
+
+/**
+ * Whether this service could have signed a token with these times. Every dependent that verifies HS256 tokens holds
+ * SECRET_KEY, and must not be able to sign itself a token for longer than the configured life.
+ */
+export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttlMinutes: number): boolean {
+  const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
+  return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
 }
 
 function isIdClaim(claim: unknown): boolean {
@@ -66,13 +77,15 @@ export class AccessTokens {
 
   /**
    * Reads a token that may have expired: to log out it is as good as a fresh one.
-   * @returns undefined for anything that this service did not sign
+   * @returns undefined for anything that this service did not sign, or could not have signed by now
    */
   readExpired(token: string): AccessTokenClaims | undefined {
     if (!looksLikeOurs(token)) return undefined;
     try {
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, { ignoreExpiration: true });
-      return isComplete(claims, this.environment.jwtAudience) ? claims : undefined;
+      const { jwtAudience, accessTokenTtlMinutes } = this.environment;
+      if (!isComplete(claims, jwtAudience)) return undefined;
+      return hasPossibleTimes(claims, this.clock.now(), accessTokenTtlMinutes) ? claims : undefined;
     } catch {
       return undefined;
     }

@@ -3,7 +3,7 @@ import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
 /** The statements that every login, refresh and bearer request waits for. Times come from the injected clock. */
 
-/** The user's row is locked, so that a session cannot slip in beside the transaction that disables them. */
+/** Locks the user's row, so that no session starts beside the transaction that disables the user. */
 export const START_SESSION = audited({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at)
@@ -12,20 +12,60 @@ export const START_SESSION = audited({
          RETURNING id`,
 });
 
-/** One conditional statement: of many presentations of a token, one rotates it. */
+/**
+ * Ends what a user has beyond the session limit: sessions that expired first, then the oldest logins. It is a statement
+ * of its own, after the INSERT, because only a snapshot taken after the INSERT shows what parallel logins have inserted:
+ * the last of them sees all. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, so that no two
+ * transactions can wait for each other.
+ */
+export const END_SURPLUS_SESSIONS = audited({
+  name: 'sessions_end_surplus',
+  text: `WITH surplus AS (
+           SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
+           ORDER BY (expires_at > $2) DESC, id DESC OFFSET $3::integer),
+         locked AS (
+           SELECT id FROM sessions WHERE id IN (SELECT id FROM surplus) AND ended_at IS NULL ORDER BY id FOR UPDATE)
+         UPDATE sessions SET ended_at = $2, end_reason = 'session_limit'
+         FROM locked WHERE sessions.id = locked.id RETURNING sessions.id`,
+});
+
+/**
+ * One conditional statement: of many presentations of a token, one rotates it. The others wait for the row until the
+ * rotation is visible. `was_current` is read from the snapshot of the statement, taken before that wait: of a
+ * token that did not rotate it tells that the rotation became visible only while this statement ran. Always one row.
+ */
 export const ROTATE = {
   name: 'sessions_rotate',
-  text: `UPDATE sessions
-         SET token_digest = $3, generation = generation + 1, rotated_at = $4, expires_at = LEAST($5, absolute_expires_at)
-         FROM users
-         WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
-           AND users.id = user_id AND users.is_active
-         RETURNING user_id, users.email`,
+  text: `WITH rotated AS (
+           UPDATE sessions
+           SET token_digest = $3, generation = generation + 1, rotated_at = $4, rotated_from = $6,
+               expires_at = LEAST($5, absolute_expires_at)
+           FROM users
+           WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
+             AND users.id = user_id AND users.is_active
+           RETURNING user_id, users.email)
+         SELECT user_id, email,
+           user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
+         FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
 };
 
-export const READ_FOR_REPLAY = {
-  name: 'sessions_read_for_replay',
-  text: `SELECT user_id, email, token_digest, generation, rotated_at
+/** Starts the grace anew when a slow commit of a rotation has become visible, while its token is still the current one. */
+export const RESTART_GRACE = {
+  name: 'sessions_restart_grace',
+  text: `UPDATE sessions SET rotated_at = $3
+         WHERE id = $1 AND token_digest = $2 AND ended_at IS NULL AND rotated_at < $3`,
+};
+
+/** At most one audit row a rotation: the holder of a token could write thousands within the grace. */
+export const RECORD_REPEAT_ELSEWHERE = audited({
+  name: 'sessions_record_repeat_elsewhere',
+  text: `UPDATE sessions SET elsewhere_generation = generation
+         WHERE id = $1 AND generation = $2 AND elsewhere_generation IS DISTINCT FROM generation RETURNING id`,
+});
+
+export const READ_SUPERSEDED = {
+  name: 'sessions_read_superseded',
+  text: `SELECT user_id, email, token_digest, generation, rotated_at, rotated_from
          FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = $1 AND ended_at IS NULL AND expires_at > $2 AND is_active`,
 };
@@ -40,9 +80,10 @@ export const END_SESSION = audited({
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** Runs in the transaction of whoever disables the user or ends their sessions, and is recorded there. */
-export const END_ALL_SESSIONS =
-  'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE user_id = $1 AND ended_at IS NULL';
+/** Runs in the transaction that disables the user or ends their sessions, which records it. */
+export const END_ALL_SESSIONS = `WITH locked AS (
+    SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL ORDER BY id FOR UPDATE)
+  UPDATE sessions SET ended_at = $2, end_reason = $3 FROM locked WHERE sessions.id = locked.id`;
 
 /** Of sessions, those that go on and whose user is active. */
 export const READ_LIVE = {
@@ -55,6 +96,6 @@ export const READ_LIVE = {
 export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
   (SELECT id FROM sessions WHERE LEAST(expires_at, ended_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-/** Asked seldom, and only when somebody watches. The bounds are those of `sessions_dead_at_idx`. */
+/** Only runs when metrics are scraped. The bounds are those of `sessions_dead_at_idx`. */
 export const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
   WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;

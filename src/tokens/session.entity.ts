@@ -4,6 +4,7 @@ import type { SecretDigest } from '../crypto/secret.js';
 /** One login, however often its refresh token rotates. */
 @Entity('sessions')
 @Index('sessions_user_id_idx', ['userId', 'id'])
+@Index('sessions_not_ended_idx', ['userId', 'id'], { where: 'ended_at IS NULL' })
 @Index('sessions_dead_at_idx', { synchronize: false })
 export class Session {
   @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'sessions_pkey' })
@@ -21,6 +22,14 @@ export class Session {
   @Column({ name: 'rotated_at', type: 'timestamptz' })
   rotatedAt!: Date;
 
+  /** The network that the last rotation was requested from. Null before the first one. */
+  @Column({ name: 'rotated_from', type: 'text', nullable: true })
+  rotatedFrom!: string | null;
+
+  /** The generation whose repeat from another network is in the audit log. */
+  @Column({ name: 'elsewhere_generation', type: 'integer', nullable: true })
+  elsewhereGeneration!: number | null;
+
   @Column({ name: 'expires_at', type: 'timestamptz' })
   expiresAt!: Date;
 
@@ -37,4 +46,5 @@ export class Session {
   createdAt!: Date;
 }
 
-export type SessionEndReason = 'logout' | 'reuse' | 'admin' | 'disabled';
+export const SESSION_END_REASONS = ['logout', 'reuse', 'admin', 'disabled', 'session_limit'] as const;
+export type SessionEndReason = (typeof SESSION_END_REASONS)[number];

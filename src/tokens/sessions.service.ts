@@ -3,18 +3,18 @@ import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { asUser, type Actor } from '../audit/actor.js';
 import { entryValues, recordIn } from '../audit/audit-entry.js';
-import { addDays, addSeconds, Clock } from '../common/clock.js';
+import { addDays, Clock } from '../common/clock.js';
 import { newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import { RefreshTokens, type RefreshToken } from './refresh-token.js';
+import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session } from './session.entity.js';
 
-/** What a session lets its holder have: a refresh token, and what an access token says about them. */
+/** What a session grants: a refresh token, and the claims of an access token. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
@@ -22,17 +22,17 @@ export interface Grant {
   readonly refreshToken: string;
 }
 
+export interface StartedSession extends Grant {
+  /** Sessions that ended because the user had too many. */
+  readonly endedSessions: number;
+}
+
 export interface EndedSession {
   readonly sessionId: string;
   readonly userId: string;
 }
 
-export type RefreshOutcome =
-  | { readonly outcome: 'rotated' | 'repeated'; readonly grant: Grant }
-  | { readonly outcome: 'refused'; readonly reason: 'malformed' | 'unknown' | 'forged' }
-  | { readonly outcome: 'reused'; readonly sessionId: string; readonly userId: string };
-
-/** Sessions and the rotation of their refresh tokens (RFC 9700 §4.14.2). */
+/** Sessions: started by a login, at most so many a user, and ended. token-rotation.ts is about what happens between. */
 @Injectable()
 export class SessionsService {
   private readonly liveSessions = new RowsById<LiveSession>((ids) =>
@@ -48,7 +48,7 @@ export class SessionsService {
   ) {}
 
   /** @returns undefined when the user was disabled or deleted meanwhile */
-  async start(userId: string, email: string, actor: Actor): Promise<Grant | undefined> {
+  async start(userId: string, email: string, actor: Actor): Promise<StartedSession | undefined> {
     const token = this.tokens.first(newId());
     const now = this.clock.now();
     const { refreshTokenTtlDays, sessionMaxAgeDays } = this.environment;
@@ -63,20 +63,9 @@ export class SessionsService {
     const entry = { event: 'user.login.succeeded', actor, time: now, subject: userId } as const;
     const record = entryValues({ ...entry, details: { session_id: token.sessionId } });
     const started = await this.database.row(sql.START_SESSION, [...values, ...record]);
-    return started && { sessionId: token.sessionId, userId, email, refreshToken: token.text };
-  }
-
-  /** Exchanges a refresh token for its successor. One statement when all is well. */
-  async refresh(presented: string, actor: Actor): Promise<RefreshOutcome> {
-    const token = this.tokens.parse(presented);
-    if (!token) return { outcome: 'refused', reason: 'malformed' };
-    const successor = this.tokens.ofGeneration(token.generation + 1, token);
-    const now = this.clock.now();
-    const expiresAt = addDays(now, this.environment.refreshTokenTtlDays);
-    const values = [token.sessionId, token.digest, successor.digest, now, expiresAt];
-    const rotated = await this.database.row<{ user_id: string; email: string }>(sql.ROTATE, values);
-    if (rotated) return { outcome: 'rotated', grant: grantOf(successor, rotated) };
-    return this.replayed(token, successor, now, actor);
+    if (!started) return undefined;
+    const endedSessions = await this.endSurplus(userId, actor);
+    return { sessionId: token.sessionId, userId, email, refreshToken: token.text, endedSessions };
   }
 
   /**
@@ -101,7 +90,7 @@ export class SessionsService {
     const { sessionId, userId } = session;
     const now = this.clock.now();
     const details = { session_id: sessionId, reason };
-    // Whoever holds a token of a session may end it as its user. Reuse means that nobody knows who that is.
+    // The holder of a token ends the session as its user. In a reuse the holder may be a thief.
     const entry =
       reason === 'logout'
         ? ({ event: 'session.ended', actor: asUser(actor, userId) } as const)
@@ -135,6 +124,15 @@ export class SessionsService {
     return count;
   }
 
+  /** @returns how many of the user's oldest sessions ended to keep `SESSION_LIMIT_PER_USER` */
+  private async endSurplus(userId: string, actor: Actor): Promise<number> {
+    const now = this.clock.now();
+    const details = { reason: 'session_limit' };
+    const record = entryValues({ event: 'session.ended', actor, time: now, subject: userId, details });
+    const values = [userId, now, this.environment.sessionLimitPerUser, ...record];
+    return (await this.database.rows(sql.END_SURPLUS_SESSIONS, values)).length;
+  }
+
   /** Whether a session goes on and its user is active. */
   async isLive(sessionId: string, userId: string): Promise<boolean> {
     return (await this.liveSessions.find(sessionId))?.user_id === userId;
@@ -149,31 +147,6 @@ export class SessionsService {
   async purge(deadBefore: Date, lock: number): Promise<number> {
     return this.database.purge(sql.PURGE_SESSIONS, deadBefore, lock);
   }
-
-  /**
-   * A token that did not rotate. Its immediate parent, while the successor is unused and young, means that an answer
-   * was lost: the caller gets that same successor. Anything older or later is reuse, and ends the session. The end is
-   * committed here; the caller refuses afterwards, so that no error can roll it back.
-   */
-  private async replayed(
-    token: RefreshToken,
-    successor: RefreshToken,
-    now: Date,
-    actor: Actor,
-  ): Promise<RefreshOutcome> {
-    const row = await this.database.row<ReplayRow>(sql.READ_FOR_REPLAY, [token.sessionId, now]);
-    if (!row) return { outcome: 'refused', reason: 'unknown' };
-    if (token.generation >= row.generation || !this.tokens.belongsTo(token, row.generation, row.token_digest)) {
-      return { outcome: 'refused', reason: 'forged' };
-    }
-    const isParent = token.generation + 1 === row.generation;
-    if (isParent && now <= addSeconds(row.rotated_at, this.environment.refreshGraceSeconds)) {
-      return { outcome: 'repeated', grant: grantOf(successor, row) };
-    }
-    const reused = { sessionId: token.sessionId, userId: row.user_id };
-    await this.end(reused, 'reuse', actor);
-    return { outcome: 'reused', ...reused };
-  }
 }
 
 interface LiveSession {
@@ -181,16 +154,8 @@ interface LiveSession {
   readonly user_id: string;
 }
 
-type LogoutRow = Pick<ReplayRow, 'user_id' | 'token_digest' | 'generation'>;
-
-interface ReplayRow {
+interface LogoutRow {
   readonly user_id: string;
-  readonly email: string;
   readonly token_digest: SecretDigest;
   readonly generation: number;
-  readonly rotated_at: Date;
-}
-
-function grantOf(token: RefreshToken, user: { user_id: string; email: string }): Grant {
-  return { sessionId: token.sessionId, userId: user.user_id, email: user.email, refreshToken: token.text };
 }

@@ -8,6 +8,7 @@ import { LiveSessionsGauge } from './live-sessions.gauge.js';
 import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
 import { SessionsService } from './sessions.service.js';
+import { TokenRotation } from './token-rotation.js';
 import { UserStrategy } from './user.strategy.js';
 
 @Module({
@@ -26,7 +27,7 @@ import { UserStrategy } from './user.strategy.js';
       }),
     }),
   ],
-  providers: [AccessTokens, RefreshTokens, SessionsService, UserStrategy, LiveSessionsGauge],
-  exports: [AccessTokens, SessionsService],
+  providers: [AccessTokens, RefreshTokens, SessionsService, TokenRotation, UserStrategy, LiveSessionsGauge],
+  exports: [AccessTokens, SessionsService, TokenRotation],
 })
 export class TokensModule {}

@@ -5,6 +5,8 @@ import { asUser, type Actor } from '../audit/actor.js';
 import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
+import type { Turn } from '../common/keyed-queue.js';
+import { networksOf } from '../common/network.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
@@ -57,7 +59,8 @@ export class UsersService {
     event: 'user.registered' | 'admin.user.created',
   ): Promise<User> {
     this.policy.accept(password);
-    const passwordHash = await this.hasher.hash(password);
+    const turn = { networks: networksOf(actor.address ?? undefined), isKnown: actor.door === 'admin' };
+    const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
     const user = this.users.create({
       id: newId(),
@@ -82,17 +85,18 @@ export class UsersService {
   }
 
   /**
-   * One read and one bcrypt, whoever asks: unknown, wrong and disabled cost the same.
+   * One read and one bcrypt: unknown, wrong and disabled cost the same.
    * @param email canonical
+   * @param turn of the client in the queue for hashing
    * @throws {ProblemException} hashing_busy
    */
-  async verifyPassword(email: string, password: string): Promise<PasswordVerdict> {
+  async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
     const user = await this.database.row<User>(READ_BY_EMAIL, [email]);
-    const matches = await this.hasher.verify(password, user?.passwordHash);
+    const matches = await this.hasher.verify(password, user?.passwordHash, turn);
     if (!user) return { valid: false, reason: 'unknown' };
     if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
     if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
-    if (this.hasher.isOutdated(user.passwordHash)) await this.rehash(user, password);
+    if (this.hasher.isOutdated(user.passwordHash)) await this.rehash(user, password, turn);
     return { valid: true, user };
   }
 
@@ -160,9 +164,9 @@ export class UsersService {
   }
 
   /** Brings a hash up to the live cost, unless the password changed meanwhile. A full queue leaves it for next time. */
-  private async rehash({ id, passwordHash }: User, password: string): Promise<void> {
+  private async rehash({ id, passwordHash }: User, password: string, turn: Turn): Promise<void> {
     try {
-      await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password) });
+      await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password, turn) });
     } catch (error) {
       if (!(error instanceof ProblemException)) throw error;
     }

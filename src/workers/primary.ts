@@ -1,5 +1,6 @@
+import type { StartWatch } from '../common/start-watch.js';
 import type { Environment } from '../config/environment.js';
-import { migrateOnceReachable } from '../database/migrate.js';
+import { migrate, onceReachable } from '../database/migrate.js';
 import { Log } from '../logging/log.js';
 import { MetricsEndpoint } from '../metrics/metrics-endpoint.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
@@ -16,10 +17,11 @@ const SLACK_MS = 2_000;
 export async function servePrimary(
   environment: Environment,
   program: WorkerProgram,
+  watch: StartWatch,
   afterStop: () => Promise<void>,
 ): Promise<void> {
   const log = new Log(environment);
-  await migrateOnceReachable(environment.databaseUrl, () => log.warning('database_awaited'));
+  await onceReachable(watch, () => migrate(environment.databaseUrl, watch));
   const fleet = new WorkerFleet(program, environment.workers, log);
   const metrics = await openMetrics(environment, fleet, log);
   let stopping = false;
@@ -33,7 +35,7 @@ export async function servePrimary(
     process.exit(isGood ? 0 : 1);
   };
   for (const signal of SIGNALS) process.on(signal, () => void stop());
-  await fleet.start();
+  await watch.during('the workers', () => fleet.start());
 }
 
 async function openMetrics(

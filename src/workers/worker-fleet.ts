@@ -1,5 +1,4 @@
 import cluster, { type Worker } from 'node:cluster';
-import { once } from 'node:events';
 import type { Variables } from '../config/environment.js';
 import type { Log } from '../logging/log.js';
 import { isStartFailed, PING, PONG, WorkerStartFailed } from './worker-messages.js';
@@ -15,6 +14,8 @@ const MOST_UNANSWERED = 6;
 export interface WorkerProgram {
   /** What a worker runs. */
   readonly file: string;
+  /** How many servers a worker listens with: only then does it take requests. */
+  readonly servers: number;
   /** Goes to a worker's environment, where its user alone can read it; never to its command line. */
   readonly variables: Variables;
 }
@@ -25,6 +26,8 @@ interface Post {
   readonly forkedAt: number;
   /** How many before it ended early, one after the other. */
   readonly earlyEnds: number;
+  /** Resolves when all its servers listen. */
+  readonly up: Promise<void>;
   isListening: boolean;
   unansweredPings: number;
   failure?: string;
@@ -67,7 +70,7 @@ export class WorkerFleet {
   async start(): Promise<void> {
     const posts = Array.from({ length: this.size }, () => this.fork(0));
     try {
-      await Promise.all(posts.map((post) => Promise.race([once(post.worker, 'listening'), failureOf(post)])));
+      await Promise.all(posts.map((post) => Promise.race([post.up, failureOf(post)])));
       this.isUp = true;
     } catch (error) {
       // Somebody stops it while it starts: that is no failure, and the end of the process is near.
@@ -106,8 +109,10 @@ export class WorkerFleet {
   private fork(earlyEnds: number): Post {
     const worker = cluster.fork(this.program.variables);
     const ended = gone(worker).then(({ code, signal }) => this.end(post, code, signal));
+    const up = allListening(worker, this.program.servers).then(() => void (post.isListening = true));
     const post: Post = {
       worker,
+      up,
       forkedAt: performance.now(),
       earlyEnds,
       isListening: false,
@@ -116,7 +121,6 @@ export class WorkerFleet {
     };
     this.posts.add(post);
     this.onFork(worker);
-    worker.once('listening', () => (post.isListening = true));
     worker.on('message', (message: unknown) => {
       if (message === PONG) post.unansweredPings = 0;
       else if (isStartFailed(message)) post.failure = message.startFailed;
@@ -159,6 +163,17 @@ export class WorkerFleet {
     this.log.failure(message, { worker_pid: worker.process.pid });
     worker.process.kill('SIGKILL');
   }
+}
+
+/** Resolves when a worker listens with so many servers. */
+async function allListening(worker: Worker, servers: number): Promise<void> {
+  await new Promise<void>((resolve) => {
+    let pending = servers;
+    worker.on('listening', () => {
+      pending -= 1;
+      if (pending === 0) resolve();
+    });
+  });
 }
 
 interface End {

@@ -91,7 +91,8 @@ describe('every route', () => {
     for (const file of CONTROLLERS) {
       const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
       const routes = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
-      const doors = text.match(/^ {2}@(Public|RequireUser|RequireApp|RequireNode|RequireAdmin|RequireAnyOf)\(/gm) ?? [];
+      const doors =
+        text.match(/^ {2}@(Public|RequireUser|RequirePresentedApp|RequireNode|RequireAdmin|RequireAnyOf)\(/gm) ?? [];
       expect({ file, routes: routes.length }).toEqual({ file, routes: doors.length });
       expect(routes.length).toBeGreaterThan(0);
     }

@@ -59,7 +59,7 @@ describe('every route of every controller', () => {
     app = await TestApp.start();
     routes = routesOf(app);
     document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
-    const [node, service, user] = [await app.node(), await app.service(), await app.user()];
+    const [node, service, user] = [await app.node(), await app.service(undefined, 'auth'), await app.user()];
     credentials = {
       user: { Authorization: `Bearer ${(await user.logsIn()).access_token}` },
       app: service.headers,

@@ -25,17 +25,26 @@ describe('the record of who did what', () => {
 
   /** Expects that an act leaves exactly one row, tied to its request. */
   const expectRow = async (act: SupertestRequest, row: Partial<Item>): Promise<void> => {
-    const requestId = randomUUID();
-    await act.set('X-Request-Id', requestId);
-    const rows = (await recorded(app)).filter((item) => item.request_id === requestId);
-    expect(rows).toMatchObject([{ address: '127.0.0.1', count: 1, ...row }]);
+    const callerId = randomUUID();
+    const { headers } = await act.set('X-Request-Id', callerId);
+    const rows = (await recorded(app)).filter((item) => item.request_id === headers['x-request-id']);
+    const details = { ...row.details, caller_request_id: callerId };
+    expect(rows).toMatchObject([{ address: '127.0.0.1', count: 1, ...row, details }]);
   };
 
   const expectNoRow = async (act: SupertestRequest): Promise<void> => {
-    const requestId = randomUUID();
-    await act.set('X-Request-Id', requestId);
-    expect((await recorded(app)).filter((item) => item.request_id === requestId)).toEqual([]);
+    const { headers } = await act;
+    expect((await recorded(app)).filter((item) => item.request_id === headers['x-request-id'])).toEqual([]);
   };
+
+  it('has an id of the service for each request, also when a caller sends that of another request', async () => {
+    const victim = await app.user();
+    const [{ request_id: taken }] = (await recorded(app, { subject: victim.id })) as [Item];
+    await app.login(victim.email, 'wrong password').set('X-Request-Id', taken!).expect(401);
+    const [failure] = (await recorded(app, { subject: victim.id })) as [Item];
+    expect(failure).toMatchObject({ event: 'user.login.failed', details: { caller_request_id: taken } });
+    expect(failure.request_id).not.toBe(taken);
+  });
 
   it('has one row for each act of a user', async () => {
     const email = `${randomUUID()}@example.org`;
@@ -49,6 +58,10 @@ describe('the record of who did what', () => {
     const { refresh_token, access_token } = (await app.login(email)).body as Tokens;
     const successor = ((await app.refresh(refresh_token)).body as Tokens).refresh_token;
     secrets.push(refresh_token, access_token, successor);
+    await expectNoRow(app.refresh(successor));
+    await app.database.query("UPDATE sessions SET rotated_from = '192.0.2.7' WHERE user_id = $1", [subject]);
+    const elsewhere = { event: 'session.refresh.repeated_elsewhere', actor: NOBODY, subject };
+    await expectRow(app.refresh(successor), elsewhere);
     await expectNoRow(app.refresh(successor));
     clock.advance({ seconds: 11 });
     await expectRow(app.refresh(refresh_token), { event: 'session.refresh.reused', actor: NOBODY, subject });
@@ -114,9 +127,8 @@ describe('the record of who did what', () => {
     const expires_at = new Date(clock.now().getTime() + 1_000).toISOString();
     const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
     clock.advance({ seconds: 2 });
-    const requestId = randomUUID();
-    await app.admin.post('/app-credentials', pair).set('X-Request-Id', requestId).expect(201);
-    const rows = (await recorded(app)).filter((item) => item.request_id === requestId);
+    const { headers } = await app.admin.post('/app-credentials', pair).expect(201);
+    const rows = (await recorded(app)).filter((item) => item.request_id === headers['x-request-id']);
     expect(rows.map(({ event }) => event).sort()).toEqual([
       'admin.app_credential.minted',
       'admin.app_credential.revoked',
@@ -173,6 +185,7 @@ describe('the record of who did what', () => {
   });
 
   it('knows every event that it can be asked for', async () => {
+    await app.get('/api/v0/admin/users').set('X-Admin-Key', 'a wrong key').expect(401);
     clock.advance({ minutes: 30 });
     await app.nest.get(AuditJob).run();
     for (const event of AUDITED_EVENTS) {

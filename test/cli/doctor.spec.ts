@@ -65,6 +65,11 @@ describe('platform-auth doctor', () => {
       [{ severity: 'broken', where: 'mcp.env', what: 'SECRET_KEY is not that of auth.env.' }],
     ],
     [
+      'another name for this service than its keys have',
+      () => platform.edit('auth', (text) => `${text}SERVICE_NAME=identity\n`),
+      [{ severity: 'broken', where: 'auth.env', what: expect.stringMatching(/^SERVICE_NAME is not auth/) }],
+    ],
+    [
       'the SECRET_KEY with somebody who needs none',
       () => platform.edit('ocr', (text) => `${text}SECRET_KEY=${platform.variables('auth').SECRET_KEY}\n`),
       [{ severity: 'warning', where: 'ocr.env', what: expect.stringMatching(/holds the SECRET_KEY/) }],
@@ -196,6 +201,22 @@ describe('platform-auth doctor', () => {
     platform.edit('auth', (text) => `${text}LOGGING_SERVICE_URL=${there}\n`);
     expect(await platform.diagnose(url)).toMatchObject([{ severity: 'warning', what: expect.stringMatching(/302/) }]);
     server.close();
+  });
+
+  it('says once that validations are served on INTERNAL_PORT only, and finds nothing there', async () => {
+    const split = await TestApp.start({
+      database: platform.database,
+      clock: platform.clock,
+      variables: { INTERNAL_PORT: '0' },
+    });
+    const [outside, inside] = [split.server, split.internal!].map(
+      (server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    );
+    expect(await platform.diagnose(outside)).toMatchObject([
+      { severity: 'broken', what: 'No verdict: 404 from auth.', do: expect.stringMatching(/INTERNAL_PORT/) },
+    ]);
+    expect(await platform.diagnose(inside)).toEqual([]);
+    await split.stop();
   });
 
   describe('while an overlap is open', () => {

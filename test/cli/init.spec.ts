@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { init } from '../../src/cli/platform/init.js';
-import { RevocationLease } from '../../src/credentials/revocation-lease.js';
+import { Propagation } from '../../src/credentials/propagation.js';
 import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
@@ -168,15 +168,15 @@ describe('platform-auth init', () => {
     });
 
     it.each([
-      ['of the environment', '4321', '1234', 4_321],
-      ['of auth.env', '', '1234', 1_234],
-    ])('ends only when no replica remembers it: after the lease %s', async (_, given, onFile, leaseMs) => {
+      ['of the environment', '4000', '1000', 4_082],
+      ['of auth.env', '', '1000', 1_022],
+    ])('ends only when no replica has it in its cache: after the lease %s', async (_, given, onFile, waitMs) => {
       platform.edit('auth', (text) => `${text}REVOCATION_LEASE_MS=${onFile}\n`);
       process.env.REVOCATION_LEASE_MS = given;
-      const waitOut = jest.spyOn(RevocationLease.prototype, 'waitOut').mockResolvedValue();
+      const waits = jest.spyOn(Propagation.prototype, 'awaitPropagation').mockResolvedValue();
       await platform.init({ prune: true });
-      expect(waitOut.mock.contexts).toMatchObject([{ terms: { leaseMs } }]);
-      waitOut.mockRestore();
+      expect(waits.mock.contexts).toMatchObject([{ waitMs }]);
+      waits.mockRestore();
       delete process.env.REVOCATION_LEASE_MS;
     });
   });

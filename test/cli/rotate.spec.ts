@@ -175,7 +175,7 @@ describe('platform-auth nodes rotate --config, where validation is for services 
   });
 
   it('leaves the first use to the node, and does not rotate again before it, unless it has an app credential', async () => {
-    const [node, service] = [await app.node(), await app.service()];
+    const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     const path = cli.path('node.env');
     writeFileSync(path, `NODE_ID=${node.nodeId}\nAPI_KEY=${node.apiKey}\n`);
     const first = await cli.run('nodes', 'rotate', node.nodeId, '--config', path);

@@ -92,11 +92,12 @@ describe('the configuration', () => {
     ['LOGGING_SERVICE_URL', 'ftp://logs'],
     ['SHUTDOWN_DELAY_MS', '20000'],
     ...['1', '99', '5001', '-100', 'never'].map((value): [string, string] => ['REVOCATION_LEASE_MS', value]),
+    // The lease is 500 unless set.
+    ...['511', '10001', '-1', 'long'].map((value): [string, string] => ['REVOCATION_WAIT_MS', value]),
     ...['10', '0/900', '10/0', '10/86401', '-1/900', '1e3/900', '10 / 900'].map((value): [string, string] => [
       'LOGIN_LIMIT_PER_ACCOUNT',
       value,
     ]),
-    ['REDIS_URL', 'http://user:hunter2@localhost'],
   ])('refuses %s=%p by its name, without its value', (name, value) => {
     const message = refusalOf({ [name]: value });
     expect(message).toContain(name);

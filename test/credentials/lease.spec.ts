@@ -1,47 +1,88 @@
-import { RevocationLease, type Changes, type Clocks } from '../../src/credentials/revocation-lease.js';
+import type { Answer } from '../../src/credentials/change-feed.js';
+import { KeyCache } from '../../src/credentials/key-cache.js';
+import { RevocationLease, type Clocks } from '../../src/credentials/revocation-lease.js';
+import { digestOf } from '../../src/crypto/secret.js';
 
-const LEASE_MS = 60_000;
+const LEASE_MS = 500;
 const DAY_MS = 86_400_000;
+const QUIET: Answer = { cursor: 'of the model', reset: false, changes: [] };
+const DIGEST = digestOf('a key');
 
-/** A lease over clocks that the test moves, and how often it had everything forgotten. */
+/** A lease over clocks that the test moves, and a cache with one key. */
 function leaseOver(now: { monotonic: number; wall: number }, outageGraceMs = 0) {
   const clocks: Clocks = { monotonic: () => now.monotonic, wall: () => now.wall };
   const lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs }, clocks);
-  const seen = { forgotten: [] as string[], forgottenAll: 0 };
-  lease.add({ forget: (id) => void seen.forgotten.push(id), forgetAll: () => void (seen.forgottenAll += 1) });
-  return { seen, lease, hears: (answer: Changes) => lease.renew(() => Promise.resolve(answer)) };
+  const cache = new KeyCache<{ name: string }>('node', lease, 10);
+  const remember = (id: string): void =>
+    cache.remember(id, { digest: DIGEST, identity: { name: id }, expiresAt: null }, cache.ticket());
+  return {
+    remember,
+    lease,
+    hears: (answer: Partial<Answer> = {}) => lease.renew(() => Promise.resolve({ ...QUIET, ...answer })),
+    recalls: (id: string): boolean => cache.recall(id, DIGEST, new Date()) !== undefined,
+  };
 }
 
-describe('what is remembered', () => {
-  it('stays while each answer goes on where the one before ended', async () => {
-    const { seen, hears } = leaseOver({ monotonic: 0, wall: 0 });
-    await hears({ horizon: 100n, changes: [] });
-    await hears({ horizon: 105n, changes: [{ seq: '1', credentialId: 'a' }], oldest: 7n });
-    // All that was purged is below what was read.
-    await hears({ horizon: 106n, changes: [], oldest: 104n });
-    expect(seen).toEqual({ forgotten: ['a'], forgottenAll: 1 });
+describe('a cached key', () => {
+  it('stays while answers do not name it', async () => {
+    const { hears, remember, recalls } = leaseOver({ monotonic: 0, wall: 0 });
+    await hears({ reset: true });
+    for (const id of ['a', 'b']) remember(id);
+    await hears({
+      changes: [
+        { kind: 'node', id: 'a' },
+        { kind: 'app', id: 'b' },
+      ],
+    });
+    expect([recalls('a'), recalls('b')]).toEqual([false, true]);
   });
 
-  it.each([100n, 101n, 200n])(
-    'is forgotten when the oldest change left is %s and 100 was not yet read',
-    async (oldest) => {
-      const { seen, hears } = leaseOver({ monotonic: 0, wall: 0 });
-      await hears({ horizon: 100n, changes: [] });
-      await hears({ horizon: 300n, changes: [{ seq: '9', credentialId: 'a' }], oldest });
-      expect(seen.forgottenAll).toBe(2);
-    },
-  );
+  it('is evicted by a reset', async () => {
+    const { hears, remember, recalls } = leaseOver({ monotonic: 0, wall: 0 });
+    await hears({ reset: true });
+    remember('a');
+    await hears({ reset: true });
+    expect(recalls('a')).toBe(false);
+  });
 
   it.each([
     ['was stopped for three days', { monotonic: 3 * DAY_MS, wall: 3 * DAY_MS }],
     ['slept for three days with its machine', { monotonic: 0, wall: 3 * DAY_MS }],
-  ])('is forgotten by a process that %s, also with the longest grace', async (_what, later) => {
+  ])('is evicted by a process that %s, also with the longest grace', async (_what, later) => {
     const now = { monotonic: 0, wall: 0 };
-    const { seen, lease, hears } = leaseOver(now, DAY_MS);
-    await hears({ horizon: 100n, changes: [], oldest: 7n });
+    const { hears, lease, remember, recalls } = leaseOver(now, DAY_MS);
+    await hears({ reset: true });
+    remember('a');
     Object.assign(now, later);
     expect(lease.isHeld).toBe(false);
-    await hears({ horizon: 101n, changes: [], oldest: 7n });
-    expect({ isHeld: lease.isHeld, ...seen }).toMatchObject({ isHeld: true, forgottenAll: 2 });
+    await hears();
+    expect([lease.isHeld, recalls('a')]).toEqual([true, false]);
+  });
+
+  it('is read again after a minute, although no answer named it', async () => {
+    const now = { monotonic: 0, wall: 0 };
+    const { hears, remember, recalls } = leaseOver(now);
+    await hears({ reset: true });
+    remember('a');
+    const recalled: number[] = [];
+    for (; now.monotonic <= 120_000; now.monotonic += LEASE_MS / 5) {
+      await hears();
+      if (recalls('a')) recalled.push(now.monotonic);
+    }
+    expect(recalled.at(-1)).toBeGreaterThan(59_000);
+    expect(recalled.at(-1)).toBeLessThan(60_000);
+    remember('a');
+    expect(recalls('a')).toBe(true);
+  });
+
+  it('does not age while the database is away and the operator allows a grace', async () => {
+    const now = { monotonic: 0, wall: 0 };
+    const { hears, remember, recalls } = leaseOver(now, DAY_MS);
+    await hears({ reset: true });
+    remember('a');
+    now.monotonic = DAY_MS;
+    expect(recalls('a')).toBe(true);
+    await hears();
+    expect(recalls('a')).toBe(false);
   });
 });

@@ -143,24 +143,20 @@ describe('a credential that was verified', () => {
       database: { ...database, url: proxy.url },
       variables: { ...LEASE, OUTAGE_GRACE_SECONDS: '86400' },
     });
-    const [node, another] = [await app.node(), await app.node()];
+    const node = await app.node();
     await patient.validateNode(node.header).expect(200);
     await proxy.close();
-    for (const { nodeId } of [node, another]) await app.admin.delete(`/nodes/${nodeId}`).expect(204);
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     await patient.validateNode(node.header).expect(200);
     await database.query(`UPDATE credential_changes SET at = now() - interval '3 days'`);
-    const left = () => database.query('SELECT credential_id FROM credential_changes');
+    const left = () => database.query('SELECT FROM credential_changes');
     // Another replica may be at it, and so be the one that does it.
     await eventually('old changes are purged', async () => {
       await app.nest.get(PurgeJob).run();
-      return (await left()).length === 1;
+      return (await left()).length === 0;
     });
-    expect(await left()).toEqual([{ credential_id: another.nodeId }]);
     await proxy.open();
     await eventually('it is refused', async () => (await patient.validateNode(node.header)).status === 401);
-    // A purge is no change, and no reason for the next one.
-    await app.nest.get(PurgeJob).run();
-    expect(await left()).toEqual([{ credential_id: another.nodeId }]);
     await patient.stop();
   });
 

@@ -1,5 +1,6 @@
-import { CredentialMemory } from '../../src/credentials/credential-memory.js';
-import { RevocationLease, type Change, type Changes } from '../../src/credentials/revocation-lease.js';
+import { answerTo, snapshotOf, type Answer, type Change } from '../../src/credentials/change-feed.js';
+import { KeyCache } from '../../src/credentials/key-cache.js';
+import { RevocationLease } from '../../src/credentials/revocation-lease.js';
 import { digestOf } from '../../src/crypto/secret.js';
 
 /** Three replicas, one database, one network, and no real time: everything happens in the order of a simulated clock. */
@@ -7,13 +8,26 @@ import { digestOf } from '../../src/crypto/secret.js';
 export const LEASE_MS = 60;
 const POLL_MS = LEASE_MS / 3;
 const TIMEOUT_MS = LEASE_MS;
-/** What waitOut() adds, for clocks that do not run equally fast. */
+/** What the wait adds, for clocks that do not run equally fast. */
 const WAIT_MS = LEASE_MS * 1.02 + 2;
 const CREDENTIALS = 3;
 
 export interface Step {
   readonly afterMs: number;
-  readonly act: 'validate' | 'revoke' | 'rotate' | 'cut' | 'mend' | 'pause' | 'resume' | 'restart' | 'purge' | 'jump';
+  readonly act:
+    | 'validate'
+    | 'revoke'
+    | 'rotate'
+    | 'abort'
+    | 'cut'
+    | 'mend'
+    | 'pause'
+    | 'resume'
+    | 'restart'
+    | 'purge'
+    | 'jump'
+    | 'fail over'
+    | 'crash';
   readonly replica: number;
   readonly credential: number;
   /** How long what the step starts takes: a way to the database and back, or a transaction. */
@@ -24,7 +38,15 @@ export interface Step {
 
 /** Ways in which the protocol could be wrong, to prove that the simulation would find out. */
 export type Mistake =
-  'none' | 'no wait' | 'seq instead of horizon' | 'lease from the answer' | 'remembers stale rows' | 'purge unnoticed';
+  | 'none'
+  | 'no wait'
+  | 'seq instead of snapshot'
+  | 'horizon instead of snapshot'
+  | 'epoch not compared'
+  | 'epoch without the crash'
+  | 'lease from the answer'
+  | 'remembers stale rows'
+  | 'purge unnoticed';
 
 interface Key {
   readonly id: string;
@@ -39,60 +61,112 @@ interface Logged extends Change {
 /** PostgreSQL, as far as the protocol sees it: transactions, snapshots and the record of changes. */
 class Database {
   private nextXid = 100n;
-  private seq = 0;
-  private readonly open = new Set<bigint>();
-  /** The last one that an earlier purge left. */
-  private log: Logged[] = [{ xid: 99n, seq: '0', credentialId: null }];
+  private latestCompleted = 99n;
+  private latestCommitted = 99n;
+  private readonly open = new Set<Logged>();
+  private log: Logged[] = [];
+  private purged = 0n;
+  /** Restarts and failovers give another server; a crash of one backend keeps the postmaster. */
+  private life = { server: 1, crashes: 0 };
   readonly keys: Key[] = Array.from({ length: CREDENTIALS }, (_, i) => ({
     id: `key-${i}`,
     version: 0,
     isRevoked: false,
   }));
 
-  begin(credentialId: string | null): Logged {
-    const xid = this.nextXid++;
-    this.open.add(xid);
-    return { xid, seq: String(++this.seq), credentialId };
+  constructor(private readonly mistake: Mistake) {}
+
+  begin(id: string): Logged {
+    const transaction = { xid: this.nextXid++, kind: 'node', id } as const;
+    this.open.add(transaction);
+    return transaction;
   }
 
-  commit(entry: Logged): void {
-    this.open.delete(entry.xid);
-    this.log.push(entry);
+  /** @returns false when the server that it was open on is gone */
+  commit(transaction: Logged): boolean {
+    if (!this.open.delete(transaction)) return false;
+    this.log.push(transaction);
+    this.complete(transaction.xid);
+    if (transaction.xid > this.latestCommitted) this.latestCommitted = transaction.xid;
+    return true;
+  }
+
+  /** Transactions that took ids and changed nothing. */
+  abort(count: number): void {
+    this.nextXid += BigInt(count);
+    this.complete(this.nextXid - 1n);
+  }
+
+  /** What was acknowledged survives. The ids of open and aborted transactions are assigned again. */
+  loseUnfinished(what: 'fail over' | 'crash'): void {
+    this.life =
+      what === 'crash'
+        ? { ...this.life, crashes: this.life.crashes + 1 }
+        : { server: this.life.server + 1, crashes: 0 };
+    this.open.clear();
+    this.latestCompleted = this.latestCommitted;
+    this.nextXid = this.latestCommitted + 1n;
   }
 
   /** As early as can be: what was committed just now is old enough. */
   purge(most: number): void {
-    const finished = this.log.filter(({ xid }) => xid < this.horizon).sort((one, other) => Number(one.xid - other.xid));
-    const gone = new Set(finished.slice(0, -1).slice(0, most));
-    this.log = this.log.filter((entry) => !gone.has(entry));
+    const gone = this.log.filter(({ xid }) => xid < this.xmin).slice(0, most);
+    this.log = this.log.filter((entry) => !gone.includes(entry));
+    for (const { xid } of gone) if (xid > this.purged) this.purged = xid;
   }
 
-  private get horizon(): bigint {
-    return [...this.open].reduce((least, xid) => (xid < least ? xid : least), this.nextXid);
+  answer(cursor: string | undefined): Answer {
+    const snapshot = this.writtenSnapshot();
+    const since = snapshotOf(cursor)?.split(':');
+    const xip = since?.[2] ? since[2].split(',').map(BigInt) : [];
+    const isNew = ({ xid }: Logged) => since !== undefined && (xid >= BigInt(since[1]!) || xip.includes(xid));
+    const reading = {
+      epoch: this.epoch,
+      snapshot,
+      purged: this.mistake === 'purge unnoticed' ? '0' : String(this.purged),
+      changes: this.log.filter(isNew),
+    };
+    const answer = answerTo(cursor, reading);
+    // As it was before: a horizon that goes back was noticed, one that is passed again was not.
+    const wentBack = this.mistake === 'horizon instead of snapshot' && since && this.xmin < BigInt(since[0]!);
+    return wentBack ? { ...answer, reset: true } : answer;
   }
 
-  changes(since: bigint | undefined, mistake: Mistake): Changes {
-    if (mistake === 'seq instead of horizon') {
-      const last = this.log.reduce((most, { seq }) => (BigInt(seq) > most ? BigInt(seq) : most), 0n);
-      return { horizon: last, changes: this.log.filter(({ seq }) => since !== undefined && BigInt(seq) > since) };
-    }
-    const { horizon } = this;
-    const changes = this.log.filter(({ xid }) => since !== undefined && xid >= since);
-    if (mistake === 'purge unnoticed') return { horizon, changes };
-    const oldest = this.log.reduce<bigint | undefined>(
-      (least, { xid }) => (least === undefined || xid < least ? xid : least),
-      undefined,
-    );
-    return { horizon, changes, oldest };
+  private complete(xid: bigint): void {
+    if (xid > this.latestCompleted) this.latestCompleted = xid;
+  }
+
+  private get xmin(): bigint {
+    return [...this.open].reduce((least, { xid }) => (xid < least ? xid : least), this.latestCompleted + 1n);
+  }
+
+  private writtenSnapshot(): string {
+    const xmax = this.latestCompleted + 1n;
+    if (this.mistake === 'horizon instead of snapshot') return `${this.xmin}:${this.xmin}:`;
+    if (this.mistake === 'seq instead of snapshot') return `${this.latestCommitted + 1n}:${this.latestCommitted + 1n}:`;
+    const xip = [...this.open].map(({ xid }) => xid).filter((xid) => xid < xmax);
+    return `${this.xmin}:${xmax}:${xip.join(',')}`;
+  }
+
+  private get epoch(): string {
+    const isLeftOut = this.mistake === 'epoch not compared' || this.mistake === 'horizon instead of snapshot';
+    const server = isLeftOut ? 0 : this.life.server;
+    const crashes = isLeftOut || this.mistake === 'epoch without the crash' ? 0 : this.life.crashes;
+    return `${server}f${crashes}`.padStart(64, '0');
   }
 }
 
-/** One process: the real lease and the real memory over simulated clocks. */
+/**
+ * One process: the real lease and the real cache over simulated clocks. It keeps its cursor whatever happens to its
+ * connection, unlike the feed, which starts anew: so the cursor alone has to be enough, as it is for a client of several replicas.
+ */
 class Replica {
   isCut = false;
   isPaused = false;
   lease!: RevocationLease;
-  memory!: CredentialMemory<{ id: string }>;
+  cache!: KeyCache<{ id: string }>;
+  /** When it sent the last question that was answered. */
+  askedAtMs = -Infinity;
   /** What came in while the process was stopped. */
   inbox: (() => void)[] = [];
   life = 0;
@@ -108,8 +182,9 @@ class Replica {
   start(): void {
     const monotonic = (): number => this.world.nowMs * this.rate;
     const clocks = { monotonic, wall: () => monotonic() + this.wallOffsetMs };
-    this.lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs: 0 }, clocks);
-    this.memory = new CredentialMemory(this.lease, 100);
+    this.lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs: this.world.graceMs }, clocks);
+    this.cache = new KeyCache('node', this.lease, 100);
+    this.askedAtMs = -Infinity;
     this.life += 1;
   }
 
@@ -125,7 +200,7 @@ export class World {
   readonly violations: string[] = [];
   accepted = 0;
   fromMemory = 0;
-  private readonly database = new Database();
+  private readonly database: Database;
   private readonly replicas: Replica[];
   private readonly queue: { atMs: number; work: () => void }[] = [];
   /** By key and version: since when no validation that starts may accept it. */
@@ -133,7 +208,11 @@ export class World {
   /** What the network is like now: as the latest step says. */
   private network = { outMs: 1, backMs: 1 };
 
-  constructor(private readonly mistake: Mistake) {
+  constructor(
+    private readonly mistake: Mistake,
+    readonly graceMs = 0,
+  ) {
+    this.database = new Database(mistake);
     this.replicas = [0.99, 1, 1.01].map((rate) => new Replica(this, rate));
   }
 
@@ -177,8 +256,10 @@ export class World {
         replica.start();
         this.poll(replica, replica.life);
       },
-      // With the other mistake it would be found for this reason.
-      purge: () => this.mistake !== 'seq instead of horizon' && this.database.purge(step.holdMs),
+      purge: () => this.database.purge(step.holdMs),
+      abort: () => this.database.abort(1 + (step.holdMs % 4)),
+      'fail over': () => this.database.loseUnfinished('fail over'),
+      crash: () => this.database.loseUnfinished('crash'),
       jump: () => void (replica.wallOffsetMs += (step.holdMs - 20) * 1e6),
     };
     acts[step.act]();
@@ -208,10 +289,12 @@ export class World {
     if (life !== replica.life) return;
     const { lease } = replica;
     const { outMs, backMs } = this.network;
-    const ask = (since: bigint | undefined): Promise<Changes> =>
-      this.ask(replica, outMs, backMs, () => this.database.changes(since, this.mistake));
+    const askedAtMs = this.nowMs;
+    const ask = (cursor: string | undefined): Promise<Answer> =>
+      this.ask(replica, outMs, backMs, () => this.database.answer(cursor));
     const renewed = this.mistake === 'lease from the answer' ? renewedFromAnswer(lease, ask) : lease.renew(ask);
     renewed
+      .then(() => void (replica.askedAtMs = life === replica.life ? askedAtMs : replica.askedAtMs))
       .catch(() => undefined)
       .finally(() => {
         this.at(this.nowMs + POLL_MS, () => replica.do(() => this.poll(replica, life)));
@@ -222,29 +305,31 @@ export class World {
     const startedMs = this.nowMs;
     const { version } = key;
     const digest = digestOf(`${key.id} ${version}`);
-    const { memory } = replica;
-    if (memory.recall(key.id, digest, new Date())) {
+    const { cache } = replica;
+    if (cache.recall(key.id, digest, new Date())) {
       this.fromMemory += 1;
-      this.accept(key.id, version, startedMs);
+      this.accept(replica, key.id, version, startedMs);
       return;
     }
-    let ticket = memory.ticket();
+    let ticket = cache.ticket();
     const read = (): boolean => !key.isRevoked && key.version === version;
     this.ask(replica, outMs, backMs, read).then(
       (isGood) => {
         if (!isGood) return;
-        if (this.mistake === 'remembers stale rows') ticket = memory.ticket();
-        memory.remember(key.id, { digest, identity: { id: key.id }, expiresAt: null }, ticket);
-        this.accept(key.id, version, startedMs);
+        if (this.mistake === 'remembers stale rows') ticket = cache.ticket();
+        cache.remember(key.id, { digest, identity: { id: key.id }, expiresAt: null }, ticket);
+        this.accept(replica, key.id, version, startedMs);
       },
       () => undefined,
     );
   }
 
-  private accept(id: string, version: number, startedMs: number): void {
+  /** With a grace a replica that is cut off may be wrong, one that has heard from the database since may not. */
+  private accept(replica: Replica, id: string, version: number, startedMs: number): void {
     this.accepted += 1;
     const deadSince = this.deadSince.get(`${id} ${version}`);
-    if (deadSince !== undefined && startedMs >= deadSince) {
+    const mayNotKnow = this.graceMs > 0 && replica.askedAtMs < (deadSince ?? 0);
+    if (deadSince !== undefined && startedMs >= deadSince && !mayNotKnow) {
       this.violations.push(`${id} ${version} accepted at ${this.nowMs}, dead since ${deadSince}`);
     }
   }
@@ -256,8 +341,8 @@ export class World {
       const entry = this.database.begin(key.id);
       const { version } = key;
       this.at(this.nowMs + holdMs, () => {
+        if (!this.database.commit(entry)) return;
         change();
-        this.database.commit(entry);
         this.at(this.nowMs + backMs + (this.mistake === 'no wait' ? 0 : WAIT_MS), () => {
           const dead = `${key.id} ${version}`;
           this.deadSince.set(dead, Math.min(this.nowMs, this.deadSince.get(dead) ?? Infinity));
@@ -270,9 +355,9 @@ export class World {
 /** What would be wrong: the term counted from the answer. */
 async function renewedFromAnswer(
   lease: RevocationLease,
-  ask: (since: bigint | undefined) => Promise<Changes>,
+  ask: (cursor: string | undefined) => Promise<Answer>,
 ): Promise<void> {
-  const { horizon } = lease as unknown as { horizon: bigint | undefined };
-  const answer = await ask(horizon);
+  const { cursor } = lease as unknown as { cursor: string | undefined };
+  const answer = await ask(cursor);
   await lease.renew(() => Promise.resolve(answer));
 }

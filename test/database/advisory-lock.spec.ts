@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { withAdvisoryLock } from '../../src/database/advisory-lock.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { endLockHolder } from '../support/lock-holder.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const LOCK = 4_712;
@@ -34,6 +35,20 @@ describe('an advisory lock whose connection is lost', () => {
       return 'done';
     });
     expect(error).toMatchObject({ message: expect.stringContaining('the lock with it') });
+  });
+
+  it('is lost, and free for the next, when packets are dropped: neither side hears a farewell', async () => {
+    const proxy = await TcpProxy.before(database.url);
+    const heartbeat = { intervalMs: 50, timeoutMs: 100, maxSilenceMs: 500 };
+    const work = async (lost: AbortSignal): Promise<void> => {
+      proxy.blackHole(true);
+      if (!lost.aborted) await once(lost, 'abort');
+    };
+    const error: unknown = await withAdvisoryLock(proxy.url, LOCK, work, undefined, heartbeat).catch((e: unknown) => e);
+    expect(isDatabaseFailure(error)).toBe(true);
+    // PostgreSQL still sees the connection of the first holder, which the proxy keeps open.
+    expect(await withLock(() => Promise.resolve('next'))).toBe('next');
+    await proxy.close();
   });
 
   it('leaves it to the work to say what came of it', async () => {

@@ -58,7 +58,7 @@ describe('a database that refuses writes', () => {
     await proxy.open();
   };
 
-  it('goes on validating, and answers 503 to writes, on a read-only standby', async () => {
+  it('goes on validating, and answers 503 to writes, when the database is set to read-only', async () => {
     const name = new URL(database.url).pathname.slice(1);
     await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
     await reconnect();

@@ -1,3 +1,5 @@
+import { Database } from '../../src/database/database.js';
+import { eventually } from '../support/eventually.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
@@ -35,6 +37,18 @@ describe('a database that cannot be reached', () => {
     // Connections made now are accepted and swallowed too.
     await callers.expectNoVerdicts();
     proxy.blackHole(false);
+    await callers.expectRecovered();
+  });
+
+  it('costs no connection for good when a firewall forgets the connections to it', async () => {
+    const { app } = callers;
+    const database = app.nest.get(Database);
+    const readAtOnce = () => Promise.all(Array.from({ length: 20 }, () => app.admin.get('/nodes')));
+    await readAtOnce();
+    proxy.forgetConnections();
+    expect((await readAtOnce()).map(({ status }) => status)).toContain(503);
+    await eventually('none is waited for', () => database.pool.stalled === 0);
+    expect(database.pool.limit).toBe(10);
     await callers.expectRecovered();
   });
 

@@ -73,8 +73,9 @@ describe('the OpenAPI document, for somebody who reads nothing else', () => {
         }
       }
     }
-    // What is not even a request has no route to be documented at.
-    const unroutable = [problems.headersTooLarge.code];
+    // What is not even a request, or has another method, has no operation to be documented at.
+    const unroutable = [problems.methodNotAllowed.code, problems.headersTooLarge.code];
+    expect(document.info.description).toContain(problems.methodNotAllowed.code);
     expect([...catalogue.keys()].filter((code) => !shown.has(code))).toEqual(unroutable);
   });
 

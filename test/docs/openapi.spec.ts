@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problems, problemType } from '../../src/common/problems.js';
+import { problemType } from '../../src/common/problem-body.js';
+import { problems } from '../../src/common/problems.js';
 import { TestApp } from '../support/test-app.js';
 
 const ROUTES = [

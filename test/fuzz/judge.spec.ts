@@ -22,6 +22,9 @@ const DOCUMENT = {
         },
       },
     },
+    '/internal/check': {
+      post: { responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } } },
+    },
   },
   components: {
     schemas: {
@@ -60,7 +63,7 @@ describe('the judge of the fuzzer', () => {
 
   it('has nothing against answers as documented', () => {
     expect(verdictOn({})).toBeUndefined();
-    expect(verdictOn({ target: '/THINGS/1/?limit=2' })).toBeUndefined();
+    expect(verdictOn({ target: '/things/1?limit=2' })).toBeUndefined();
     expect(verdictOn({ status: 401 })).toBeUndefined();
     expect(verdictOn({ status: 404, target: '/nowhere' })).toBeUndefined();
   });
@@ -72,6 +75,8 @@ describe('the judge of the fuzzer', () => {
     ['a success that differs from its schema', { body: '{}' }, /differs from its schema/],
     ['a success of another type', { type: 'text/html' }, /undocumented body of type text\/html/],
     ['a success where there is nothing', { target: '/nowhere' }, /no operation/],
+    ['a path in another case that passed', { target: '/THINGS/1' }, /no operation/],
+    ['a path with a slash behind it that passed', { target: '/things/1/' }, /no operation/],
     ['an error that is no problem', { status: 404, type: 'text/html' }, /is no application\/problem\+json/],
     ['a problem without a code', { status: 400, body: '{"status":400}' }, /not the documented problem/],
     ['a problem that says another status', { status: 400, body: problem(404, 'x') }, /says 404/],
@@ -83,6 +88,8 @@ describe('the judge of the fuzzer', () => {
     ['ill-formed Unicode that passed', { sent: '{"name":"\\ud800"}' }, /no Unicode/],
     ['an unknown parameter that passed', { target: '/things/1?x=1' }, /parameter is unknown/],
     ['a bad parameter that passed', { target: '/things/1?limit=x' }, /limit .*integer/],
+    ['a query on an internal route that passed', { target: '/internal/check?x=1', sent: '' }, /parameter is unknown/],
+    ['a field on an internal route without any', { target: '/internal/check' }, /takes no fields/],
     ['a prototype that passed', { target: '/things/1?__proto__=x' }, /prototype/],
     ['a secret in an answer', { body: `{"name":"${SECRET}"}` }, /shows a secret/],
   ])('sees %s', (_name, exchange, reason) => {

@@ -1,5 +1,11 @@
+import { jest } from '@jest/globals';
+import { Client } from 'pg';
+import { DataSource } from 'typeorm';
 import { problems } from '../../src/common/problems.js';
+import { Database } from '../../src/database/database.js';
 import { Readiness } from '../../src/health/readiness.js';
+import { eventually } from '../support/eventually.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
 import { freePort } from '../../src/database/free-port.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -58,5 +64,68 @@ describe('GET /health', () => {
     expect((await app.get('/health')).headers['cache-control']).toBe('no-store');
     app.nest.get(Readiness).drain();
     expect((await app.get('/health')).headers['cache-control']).toBe('no-store');
+  });
+});
+
+describe('the check of the database behind GET /health', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  let app: TestApp;
+
+  beforeEach(async () => {
+    database = await createTestDatabase();
+    proxy = await TcpProxy.before(database.url);
+    const variables = { DATABASE_URL: proxy.url, DATABASE_POOL_SIZE: '2', HEALTH_TIMEOUT_MS: '2000' };
+    app = await TestApp.start({ database, variables });
+  });
+
+  afterEach(async () => {
+    await app.stop();
+    await proxy.close();
+    await database.drop();
+  });
+
+  const connections = async (application: string): Promise<number> => {
+    const sql =
+      'SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1';
+    return (await database.query<{ n: number }>(sql, [application]))[0]!.n;
+  };
+
+  const flood = async (): Promise<number[]> => {
+    const answers = await Promise.all(Array.from({ length: 200 }, () => app.get('/health')));
+    return [...new Set(answers.map(({ status }) => status))];
+  };
+
+  it('uses one connection of its own, however many ask', async () => {
+    expect(await flood()).toEqual([200]);
+    expect(await connections('platform-auth-health')).toBe(1);
+  });
+
+  it('is made once for all who ask at the same time', async () => {
+    await app.get('/health').expect(200);
+    proxy.blackHole(true);
+    const queries = jest.spyOn(Client.prototype, 'query');
+    await eventually('a check finds nothing', async () => (await flood()).includes(503));
+    const checks = queries.mock.calls.filter(([statement]) => statement.includes('pg_is_in_recovery'));
+    queries.mockRestore();
+    expect(checks).toHaveLength(1);
+  });
+
+  it('is 200 while every connection of the pool is taken, and a flood of it takes none', async () => {
+    const { nest } = app;
+    const runners = [nest.get(DataSource).createQueryRunner(), nest.get(DataSource).createQueryRunner()];
+    for (const runner of runners) await runner.connect();
+    expect(await flood()).toEqual([200]);
+    expect(nest.get(Database).pool).toMatchObject({ total: 2, idle: 0, waiting: 0 });
+    for (const runner of runners) await runner.release();
+  });
+
+  it('finds the database again after it was gone', async () => {
+    await app.get('/health').expect(200);
+    await proxy.close();
+    await eventually('it is unready', async () => (await app.get('/health')).status === 503);
+    await proxy.open();
+    await eventually('it is ready', async () => (await app.get('/health')).status === 200);
+    expect(await connections('platform-auth-health')).toBe(1);
   });
 });

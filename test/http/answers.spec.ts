@@ -57,7 +57,8 @@ describe('every answer', () => {
     async (method) => {
       for (const path of ['/internal/validate-node', '/internal/validate-app', '/api/v0/auth/refresh']) {
         const answer = await request(app.server)[method](path);
-        expectProblem(answer, problems.notFound);
+        expectProblem(answer, problems.methodNotAllowed);
+        expect(answer.headers.allow).toBe('POST');
       }
     },
   );
@@ -103,10 +104,12 @@ describe('every answer', () => {
     }
   });
 
-  it('names a request as its caller did, or by a new name each time', async () => {
+  it('has an id of its own, never the one that the caller sent', async () => {
     const given = await app.get('/nowhere').set('X-Request-Id', 'caller-1');
     expectProblem(given, problems.notFound);
-    expect(given.body).toMatchObject({ request_id: 'caller-1', instance: 'urn:request:caller-1' });
+    const id = given.headers['x-request-id'];
+    expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    expect(given.body).toMatchObject({ request_id: id, instance: `urn:request:${id}` });
     const ids = [await app.get('/nowhere'), await app.get('/nowhere')].map(
       ({ body }) => body as { request_id: string },
     );

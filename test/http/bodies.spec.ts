@@ -42,7 +42,7 @@ describe('a request body', () => {
     const { email } = await app.user();
     const text = JSON.stringify({ email, password: PASSWORD });
     await login(gzipSync(text), { 'Content-Encoding': 'gzip' }).expect(200);
-    await login(brotliCompressSync(text), { 'Content-Encoding': 'br' }).expect(200);
+    await login(deflateSync(text), { 'Content-Encoding': 'deflate' }).expect(200);
     await login(text, { 'Content-Type': 'Application/JSON; charset="UTF-8"' }).expect(200);
     expect(await chunked('application/json', text)).toBe(200);
   });
@@ -57,7 +57,6 @@ describe('a request body', () => {
   it.each([
     ['gzip', gzipSync],
     ['deflate', deflateSync],
-    ['br', brotliCompressSync],
   ] as const)('is measured after %s is undone', async (encoding, compress) => {
     const bomb = compress(Buffer.from(JSON.stringify({ email: 'x'.repeat(5_000_000) })));
     expect(bomb.length).toBeLessThan(50_000);
@@ -68,6 +67,14 @@ describe('a request body', () => {
     expectProblem(await login('{}', { 'Content-Encoding': 'gzip' }), problems.malformedRequest);
     expectProblem(await login('{}', { 'Content-Encoding': 'zip' }), problems.unsupportedMediaType);
   });
+
+  it.each(['br', 'BR', 'zstd', 'gzip, br'])(
+    'compressed by %s is refused before it is decompressed',
+    async (encoding) => {
+      const body = brotliCompressSync(JSON.stringify({ email: 'alice@example.org', password: PASSWORD }));
+      expectProblem(await login(body, { 'Content-Encoding': encoding }), problems.unsupportedMediaType);
+    },
+  );
 
   it.each([
     'application/x-www-form-urlencoded',

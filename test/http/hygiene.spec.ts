@@ -123,9 +123,11 @@ describe('HTTP hygiene', () => {
       expect(large).toMatch(/^HTTP\/1\.1 431 [^]*application\/problem\+json[^]*headers_too_large/);
     });
 
-    it('takes over a sane X-Request-Id and replaces any other', async () => {
+    it('keeps a sane X-Request-Id beside its own, and drops any other', async () => {
       const sane = await app.get('/health/live').set('X-Request-Id', 'caller-1.a_B');
-      expect(sane.headers['x-request-id']).toBe('caller-1.a_B');
+      const id = sane.headers['x-request-id'];
+      expect(id).toMatch(/^[0-9a-f-]{36}$/);
+      expect(app.log.lines.at(-1)).toMatchObject({ request_id: id, caller_request_id: 'caller-1.a_B' });
       const secrets = [`pa_node_${'a-'.repeat(21)}`, 'f'.repeat(64)];
       for (const id of [
         ...secrets,
@@ -137,6 +139,7 @@ describe('HTTP hygiene', () => {
       ]) {
         const answer = await app.get('/health/live').set('X-Request-Id', id);
         expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+        expect(app.log.lines.at(-1)).toMatchObject({ message: 'request', caller_request_id: undefined });
       }
     });
 
@@ -168,15 +171,15 @@ describe('HTTP hygiene', () => {
 
   describe('paths', () => {
     it.each([
-      ['GET', '/nope'],
-      ['GET', '/'],
-      ['GET', '/api/v0/auth/login'],
-      ['PUT', '/api/v0/auth/login'],
-      ['DELETE', '/internal/validate-node'],
-      ['GET', '/api/v0/../../etc/passwd'],
-    ])('answers %s %s with a problem that does not repeat it', async (method, path) => {
+      ['GET', '/nope', 404],
+      ['GET', '/', 404],
+      ['GET', '/api/v0/auth/login', 405],
+      ['PUT', '/api/v0/auth/login', 405],
+      ['DELETE', '/internal/validate-node', 405],
+      ['GET', '/api/v0/../../etc/passwd', 404],
+    ])('answers %s %s with a problem that does not repeat it', async (method, path, status) => {
       const answer = await rawRequest([], method, path);
-      expect(answer).toMatch(/^HTTP\/1\.1 404 [^]*application\/problem\+json/);
+      expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} [^]*application/problem\\+json`));
       expect(answer).not.toContain('passwd');
     });
 

@@ -17,10 +17,11 @@ describe('security events', () => {
 
   /** Expects that an act leaves exactly one event, tied to its request. */
   const expectEvent = async (event: SecurityEvent, act: SupertestRequest, fields: object = {}): Promise<void> => {
-    const requestId = randomUUID();
-    await act.set('X-Request-Id', requestId);
-    const recorded = app.log.lines.filter((line) => line.request_id === requestId && line.event !== undefined);
-    expect(recorded).toMatchObject([{ event, address: '127.0.0.1', ...fields }]);
+    const callerId = randomUUID();
+    const { headers } = await act.set('X-Request-Id', callerId);
+    const ofRequest = app.log.lines.filter((line) => line.request_id === headers['x-request-id']);
+    const recorded = ofRequest.filter((line) => line.event !== undefined);
+    expect(recorded).toMatchObject([{ event, address: '127.0.0.1', caller_request_id: callerId, ...fields }]);
   };
 
   it('record what users do', async () => {

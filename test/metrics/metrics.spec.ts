@@ -77,7 +77,7 @@ describe('/metrics', () => {
 
   it('counts unusual methods as one', async () => {
     await fetch(metricsUrl(app).replace(/\d+\/metrics/, `${portOf(app)}/health`), { method: 'PROPFIND' });
-    const labels = { route: 'none', method: 'other', status: '404', door: 'none' };
+    const labels = { route: 'none', method: 'other', status: '405', door: 'none' };
     await once(app, (now) => now.value('http_requests_total', labels) === 1);
   });
 

@@ -50,7 +50,7 @@ describe('verdicts', () => {
   });
 
   it('are two where two credentials were looked at', async () => {
-    const [service, node] = [await app.service(), await app.node()];
+    const [service, node] = [await app.service(undefined, 'auth'), await app.node()];
     await app.validateNode(node.header).set(service.headers).expect(200);
     await app.validateNode(`${node.nodeId}:wrong`).set(service.headers).expect(401);
     await app.validateNode(node.header).set({ ...service.headers, 'X-Platform-App-Key': 'wrong' });

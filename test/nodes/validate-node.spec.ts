@@ -64,7 +64,7 @@ describe('POST /internal/validate-node', () => {
   });
 
   it('demands that app headers hold too when they are sent', async () => {
-    const [node, service] = [await app.node(), await app.service()];
+    const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     await app.validateNode(node.header).set(service.headers).expect(200);
     const bad = { ...service.headers, 'X-Platform-App-Key': 'wrong' };
     expectProblem(await app.validateNode(node.header).set(bad), problems.invalidAppCredentials);
@@ -75,7 +75,7 @@ describe('POST /internal/validate-node', () => {
 
   it('demands app headers when VALIDATE_NODE_REQUIRES_APP says so', async () => {
     const strict = await TestApp.start({ database: app.database, variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
-    const [node, service] = [await app.node(), await app.service()];
+    const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     expectProblem(await strict.validateNode(node.header), problems.invalidAppCredentials);
     await strict.validateNode(node.header).set(service.headers).expect(200);
     await strict.stop();

@@ -14,8 +14,10 @@ const TABLES = [
   'credential_changes',
   'failed_logins',
   'nodes',
+  'refused_admin_keys',
   'sessions',
   'throttle_counters',
+  'throttle_windows',
   'users',
 ];
 const ALL = (migrationOptions('postgresql://unused').migrations as unknown[]).length;

@@ -1,5 +1,6 @@
 import type { Response } from 'supertest';
-import { problemType, type Problem } from '../../src/common/problems.js';
+import { problemType } from '../../src/common/problem-body.js';
+import type { Problem } from '../../src/common/problems.js';
 
 /** Expects exactly this problem of the catalogue, in full (RFC 9457). */
 export function expectProblem(response: Response, problem: Problem): void {

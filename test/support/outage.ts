@@ -24,7 +24,7 @@ export class Callers {
 
   static async of(app: TestApp): Promise<Callers> {
     const alice = await app.user();
-    return new Callers(app, alice, await alice.logsIn(), await app.node(), await app.service());
+    return new Callers(app, alice, await alice.logsIn(), await app.node(), await app.service('ocr', 'auth'));
   }
 
   /** Every route that needs the database, with what a caller would send: good, bad and unknown credentials. */

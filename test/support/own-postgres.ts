@@ -1,19 +1,24 @@
 import { execFile } from 'node:child_process';
-import { mkdtempSync, chmodSync, rmSync } from 'node:fs';
+import { chmodSync, cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { findPlace, type Place } from '../../src/database/embedded-place.js';
 import { EmbeddedPostgres } from '../../src/database/embedded-postgres.js';
+import { freePort } from '../../src/database/free-port.js';
 import type { TestDatabase } from './test-database.js';
 
-/** A PostgreSQL server of a test's own, that it may end and start again. It keeps what it has acknowledged. */
+const run = promisify(execFile);
+
+/** A PostgreSQL server of a test's own, that it may end, start again, and have followed by a standby. It keeps what it has acknowledged. */
 export class OwnPostgres {
   private constructor(
-    private readonly parent: string,
-    private readonly server: EmbeddedPostgres,
     private readonly place: Place,
+    /** The folder of its data, in the place. */
+    private readonly cluster: string,
+    private readonly url: string,
+    private readonly erase: () => Promise<void>,
   ) {}
 
   static async start(): Promise<OwnPostgres> {
@@ -21,12 +26,15 @@ export class OwnPostgres {
     chmodSync(parent, 0o755);
     const folder = join(parent, 'postgres');
     const server = await EmbeddedPostgres.start({ folder, makePassword: () => 'of-a-test' });
-    return new OwnPostgres(parent, server, findPlace(folder));
+    return new OwnPostgres(findPlace(folder), 'cluster', server.url(), async () => {
+      await server.remove();
+      rmSync(parent, { recursive: true, force: true });
+    });
   }
 
   /** The one database of this server, as tests know databases. */
   get database(): TestDatabase {
-    const url = this.server.url();
+    const { url } = this;
     return {
       url,
       query: async <Row extends object>(sql: string, values: unknown[] = []): Promise<Row[]> => {
@@ -42,26 +50,54 @@ export class OwnPostgres {
     };
   }
 
+  /** A streaming standby, made from a copy of the stopped server: the embedded PostgreSQL ships no pg_basebackup. */
+  async withStandby(): Promise<OwnPostgres> {
+    await this.stop('fast');
+    const cluster = `${this.cluster}-standby`;
+    const path = join(this.place.folder, cluster);
+    cpSync(join(this.place.folder, this.cluster), path, { recursive: true });
+    const { user } = this.place;
+    if (user) await run('chown', ['-R', `${user.uid}:${user.gid}`, path]);
+    chmodSync(path, 0o700);
+    await this.startAgain();
+    const url = Object.assign(new URL(this.url), { port: String(await freePort()) }).toString();
+    const standby: OwnPostgres = new OwnPostgres(this.place, cluster, url, () => standby.stop('immediate'));
+    await standby.startAsStandbyOf(this);
+    return standby;
+  }
+
+  /** Follows a server, which need not run yet. */
+  async startAsStandbyOf(primary: OwnPostgres): Promise<void> {
+    writeFileSync(join(this.place.folder, this.cluster, 'standby.signal'), '');
+    const { hostname, port, username, password } = new URL(primary.url);
+    const source = `host=${hostname} port=${port} user=${username} password=${password}`;
+    await this.startAgain(`-c primary_conninfo='${source}' -c wal_retrieve_retry_interval=100ms`);
+  }
+
+  async promote(): Promise<void> {
+    await this.control('promote');
+  }
+
   /** Ends the server: `fast` tells its clients, `immediate` is as a crash. */
   async stop(mode: 'fast' | 'immediate'): Promise<void> {
     await this.control('stop', `--mode=${mode}`);
   }
 
   /** Starts it again, on the same port. */
-  async startAgain(): Promise<void> {
-    const port = new URL(this.server.url()).port;
-    const settings = `-c listen_addresses=127.0.0.1 -c port=${port} -c unix_socket_directories=''`;
-    await this.control('start', '--silent', '--log=server.log', '-o', settings);
+  async startAgain(more = ''): Promise<void> {
+    const { port } = new URL(this.url);
+    const settings = `-c listen_addresses=127.0.0.1 -c port=${port} -c unix_socket_directories='' ${more}`;
+    await this.control('start', '--silent', `--log=${this.cluster}.log`, '-o', settings);
   }
 
+  /** Ends a server that runs, with its data. A standby goes before its primary. */
   async remove(): Promise<void> {
-    await this.server.remove();
-    rmSync(this.parent, { recursive: true, force: true });
+    await this.erase();
   }
 
-  private async control(command: 'start' | 'stop', ...flags: string[]): Promise<void> {
+  private async control(command: 'start' | 'stop' | 'promote', ...flags: string[]): Promise<void> {
     const { bin, folder, user } = this.place;
-    const parameters = [command, '--wait', '--pgdata=cluster', ...flags];
-    await promisify(execFile)(join(bin, 'pg_ctl'), parameters, { cwd: folder, env: { LC_ALL: 'C' }, ...user });
+    const parameters = [command, '--wait', `--pgdata=${this.cluster}`, ...flags];
+    await run(join(bin, 'pg_ctl'), parameters, { cwd: folder, env: { LC_ALL: 'C' }, ...user });
   }
 }

@@ -4,12 +4,14 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 /** Stands between the service and its database, and can refuse, cut or swallow what passes. */
 export class TcpProxy {
   private readonly sockets = new Set<Socket>();
+  private readonly forgotten = new Set<Socket>();
   private isBlackHole = false;
+  private trigger: string | undefined;
   private swallowed = 0;
   private server: Server | undefined;
 
   private constructor(
-    private readonly target: URL,
+    private target: URL,
     private port: number,
   ) {}
 
@@ -26,6 +28,12 @@ export class TcpProxy {
   /** How many bytes it has swallowed so far. */
   get swallowedBytes(): number {
     return this.swallowed;
+  }
+
+  /** Leads to another database from now on, as a load balancer does after a failover. */
+  lead(databaseUrl: string): void {
+    this.target = new URL(databaseUrl);
+    for (const socket of this.sockets) socket.destroy();
   }
 
   /** Accepts connections, on the same port as before. */
@@ -50,18 +58,30 @@ export class TcpProxy {
     for (const socket of this.sockets) socket.destroy();
   }
 
+  /** Swallows what its present connections send, for good and without hanging up, as a firewall does that lost its table. */
+  forgetConnections(): void {
+    for (const socket of this.sockets) this.forgotten.add(socket);
+  }
+
+  /** Becomes a black hole as soon as the service sends this text, which is the first to be swallowed. */
+  blackHoleFrom(text: string): void {
+    this.trigger = text;
+  }
+
   private join(client: Socket): void {
     const database = connect(Number(this.target.port), this.target.hostname);
     const pair = [client, database];
     for (const [from, to] of [pair, [database, client]] as [Socket, Socket][]) {
       this.sockets.add(from);
       from.on('data', (chunk) => {
-        if (this.isBlackHole) this.swallowed += chunk.length;
+        if (this.trigger !== undefined && chunk.includes(this.trigger)) this.isBlackHole = true;
+        if (this.isBlackHole || this.forgotten.has(from)) this.swallowed += chunk.length;
         else to.write(chunk);
       });
       from.on('error', () => undefined);
       from.on('close', () => {
         this.sockets.delete(from);
+        this.forgotten.delete(from);
         to.destroy();
       });
     }

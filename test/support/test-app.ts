@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { Test } from '@nestjs/testing';
 import type { NestExpressApplication } from '@nestjs/platform-express';
@@ -9,6 +10,7 @@ import { Clock } from '../../src/common/clock.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/configure-app.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
+import { internalServerOf } from '../../src/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import type { LogFields, LogLevel } from '../../src/logging/log-line.js';
 import { Log } from '../../src/logging/log.js';
@@ -34,6 +36,8 @@ export const VARIABLES: Variables = {
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000000/60',
   LOGIN_LIMIT_PER_ACCOUNT: '1000000/60',
   LOGIN_LIMIT_PER_ADDRESS: '1000000/60',
+  HASHING_BUSY_LIMIT_PER_ADDRESS: '1000000/60',
+  ADMIN_KEY_LIMIT_PER_ADDRESS: '1000000/60',
   REGISTRATION_LIMIT_PER_ADDRESS: '1000000/60',
   REFRESH_LIMIT_PER_ADDRESS: '1000000/60',
 };
@@ -121,6 +125,8 @@ export class TestApp {
     readonly clock: TestClock,
     readonly log: TestLog,
     private readonly ownsDatabase: boolean,
+    /** The server of INTERNAL_PORT, where it is set. */
+    readonly internal: Server | undefined,
   ) {}
 
   static async start(options: TestAppOptions = {}): Promise<TestApp> {
@@ -145,10 +151,13 @@ export class TestApp {
     recordAnswers(nest);
     configureApp(nest);
     await nest.listen(0, '127.0.0.1');
-    return new TestApp(nest, database, clock, log, options.database === undefined);
+    const internal = environment.internalPort === undefined ? undefined : internalServerOf(nest);
+    if (internal) await once(internal.listen(0, '127.0.0.1'), 'listening');
+    return new TestApp(nest, database, clock, log, options.database === undefined, internal);
   }
 
   async stop(): Promise<void> {
+    this.internal?.close();
     await this.nest.close();
     if (this.ownsDatabase) await this.database.drop();
   }

@@ -1,5 +1,6 @@
 import type { Response } from 'supertest';
-import { problems, problemType } from '../../src/common/problems.js';
+import { problemType } from '../../src/common/problem-body.js';
+import { problems } from '../../src/common/problems.js';
 
 /** What a 429 says about a limit. */
 export interface Throttled {

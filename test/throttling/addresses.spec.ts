@@ -1,4 +1,4 @@
-import { networkOf } from '../../src/throttling/network-of.js';
+import { networkOf, networksOf } from '../../src/common/network.js';
 import { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
@@ -21,6 +21,14 @@ describe('the address that counts', () => {
     [undefined, 'unknown'],
   ])('of %p is %s', (address, network) => {
     expect(networkOf(address)).toBe(network);
+  });
+
+  it.each([
+    ['192.0.2.7', ['192.0.2.7']],
+    ['2001:db8:5:7::1', ['2001:db8:5:7::/64', '2001:db8:5::/48']],
+    ['not an address', ['unknown']],
+  ])('of %p is in the networks %p', (address, networks) => {
+    expect(networksOf(address)).toEqual(networks);
   });
 
   const tryFrom = (app: TestApp, addresses: string[]) =>
@@ -53,6 +61,24 @@ describe('the address that counts', () => {
     expect(countByStatus(await tryFrom(app, neighbours))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
     expect(countByStatus(await tryFrom(app, ['2001:db8:0:8::1']))).toEqual({ 401: 1 });
     expectThrottled(await app.login(EMAIL).set('X-Forwarded-For', '2001:db8:0:7::'));
+    await app.stop();
+  });
+
+  it('is also the /48 of an IPv6 address, with 16 times the budget', async () => {
+    const app = await TestApp.start({ variables: { ...LIMITS, LOGIN_LIMIT_PER_ADDRESS: '2/900', TRUST_PROXY: '1' } });
+    const sites = (count: number, text: string) =>
+      Array.from({ length: count }, (_, index) => `2001:db8:${text}:${(index + 1).toString(16)}::1`);
+    const refreshes = (addresses: string[]) =>
+      Promise.all(addresses.map((address) => app.refresh('unknown').set('X-Forwarded-For', address)));
+    const accounts = (addresses: string[]) =>
+      Promise.all(addresses.map((address, n) => app.login(`${n}@example.org`).set('X-Forwarded-For', address)));
+    expect(countByStatus(await refreshes(sites(60, 'a')))).toEqual({ 401: 16 * LIMIT, 429: 60 - 16 * LIMIT });
+    expect(countByStatus(await refreshes(sites(1, 'b')))).toEqual({ 401: 1 });
+    const answers = await accounts(sites(60, 'a'));
+    expect(countByStatus(answers)).toEqual({ 401: 32, 429: 28 });
+    const refused = expectThrottled(answers.find(({ status }) => status === 429)!);
+    expect(refused).toMatchObject({ policy: 'login-address', points: 32 });
+    expect(countByStatus(await accounts(sites(1, 'b')))).toEqual({ 401: 1 });
     await app.stop();
   });
 });

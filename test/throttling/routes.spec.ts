@@ -7,6 +7,11 @@ import { countByStatus, expectThrottled } from '../support/throttled.js';
 
 const LIMIT = 6;
 
+interface Operation {
+  readonly responses: Record<string, { headers?: object }>;
+  readonly security?: object[];
+}
+
 describe('registrations and refreshes', () => {
   let one: TestApp;
   let two: TestApp;
@@ -78,15 +83,24 @@ describe('registrations and refreshes', () => {
     await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.2').expect(200);
   });
 
-  it('and logins are documented with their 429 and its header fields; no other route is', async () => {
+  it('and logins, and routes that an admin key opens, are documented with their 429 and its header fields; no other route is', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
-      Object.values(item as Record<string, { responses: Record<string, { headers?: object }> }>).flatMap(
-        ({ responses }) => (responses[429] ? [[path, Object.keys(responses[429].headers ?? {})]] : []),
+      Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>
+        responses[429] && !security.some((requirement) => 'admin' in requirement)
+          ? [[path, Object.keys(responses[429].headers ?? {})]]
+          : [],
       ),
     );
     const headers = ['Retry-After', 'RateLimit-Policy', 'RateLimit'];
     const paths = ['register', 'login', 'refresh'].map((name) => `/api/v0/auth/${name}`);
     expect(throttled).toEqual(paths.map((path) => [path, headers]));
+    const behindAdminDoor = Object.values(document.paths).flatMap((item) =>
+      Object.values(item as Record<string, Operation>).filter(({ security = [] }) =>
+        security.some((requirement) => 'admin' in requirement),
+      ),
+    );
+    expect(behindAdminDoor.length).toBeGreaterThan(15);
+    for (const { responses } of behindAdminDoor) expect(Object.keys(responses[429]?.headers ?? {})).toEqual(headers);
   });
 });

@@ -53,6 +53,21 @@ describe('an access token', () => {
     await app.me(forge(HS256, claims)).expect(200);
   });
 
+  /** A time claim so many seconds from now. */
+  const secondsFromNow = (seconds: number): number => Math.floor(clock.now().getTime() / 1_000) + seconds;
+
+  it('may be signed by a replica whose clock is up to a minute ahead', async () => {
+    await app.me(forge(HS256, { ...claims, iat: secondsFromNow(55), exp: secondsFromNow(15 * 60 + 55) })).expect(200);
+  });
+
+  it('cannot end a session when its life is longer than the configured one', async () => {
+    const { access_token } = await alice.logsIn();
+    const bearer = `Bearer ${forge(HS256, { ...claimsOf(access_token), exp: secondsFromNow(86_400) })}`;
+    const answer = await app.post('/api/v0/auth/logout').set('Authorization', bearer);
+    expectProblem(answer, problems.invalidAccessToken);
+    await app.me(access_token).expect(200);
+  });
+
   it.each([
     ['no algorithm', () => `${encode({ alg: 'none', typ: 'JWT' })}.${encode(claims)}.`],
     ['HS384', () => forge({ ...HS256, alg: 'HS384' }, claims, { hash: 'sha384' })],
@@ -72,6 +87,13 @@ describe('an access token', () => {
     ['no exp', () => forge(HS256, { ...claims, exp: undefined })],
     ['an exp that is text', () => forge(HS256, { ...claims, exp: '9999999999' })],
     ['an exp beyond all dates', () => forge(HS256, { ...claims, exp: 1e300 })],
+    [
+      'an exp beyond the configured life and a minute',
+      () => forge(HS256, { ...claims, exp: secondsFromNow(15 * 60 + 65) }),
+    ],
+    ['an exp of next year', () => forge(HS256, { ...claims, exp: secondsFromNow(365 * 86_400) })],
+    ['an iat that is more than a minute ahead', () => forge(HS256, { ...claims, iat: secondsFromNow(65) })],
+    ['an iat that is text', () => forge(HS256, { ...claims, iat: 'now' })],
     ['an audience that nobody named', () => forge(HS256, { ...claims, aud: 'x' })],
     ...[null, 7, 'text', []].map((payload): [string, () => string] => [
       `a payload that is ${JSON.stringify(payload)}`,

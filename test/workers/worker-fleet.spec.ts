@@ -15,7 +15,7 @@ describe('the workers of one start', () => {
 
   const fleetOf = (size: number, variables: Record<string, string> = {}): void => {
     log = new TestLog(parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/none' }));
-    fleet = new WorkerFleet({ file: FILE, variables }, size, log);
+    fleet = new WorkerFleet({ file: FILE, servers: 1, variables }, size, log);
     pids = [];
     fleet.onFork = ({ process: { pid } }) => void pids.push(pid!);
   };

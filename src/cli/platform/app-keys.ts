@@ -8,8 +8,9 @@ import {
 } from '../../app-credentials/app-credentials.service.js';
 import type { Clock } from '../../common/clock.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
-import { CredentialMemory } from '../../credentials/credential-memory.js';
+import { KeyCache } from '../../credentials/key-cache.js';
 import { KeyStore } from '../../credentials/key-store.js';
+import { Propagation } from '../../credentials/propagation.js';
 import { RevocationLease, SYSTEM_CLOCKS } from '../../credentials/revocation-lease.js';
 import { randomSecret } from '../../crypto/secret.js';
 import { requestOptions } from '../../database/database-options.js';
@@ -40,11 +41,12 @@ export async function withAppKeys<Result>(
   try {
     const repository = dataSource.getRepository(AppCredential);
     const database = new Database(dataSource);
-    // Nothing is verified here, but the replicas of the service may remember what is revoked here.
-    const lease = new RevocationLease({ leaseMs: environment.revocationLeaseMs, outageGraceMs: 0 }, SYSTEM_CLOCKS);
-    const memory = new CredentialMemory<AppIdentity>(lease, 1);
+    // Nothing is verified here, but the replicas of the service may have cached what is revoked here.
+    const lease = new RevocationLease({ leaseMs: 0, outageGraceMs: 0 }, SYSTEM_CLOCKS);
+    const cache = new KeyCache<AppIdentity>(APP_KEY_TABLE.door, lease, 1);
     const log = new Log(environment);
-    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, memory, lease, clock, log);
+    const propagation = new Propagation(environment.revocationWaitMs, database, log);
+    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, cache, propagation, clock, log);
     const credentials = new AppCredentialsService(repository, keys, clock);
     return await work({ credentials, dataSource, environment });
   } finally {

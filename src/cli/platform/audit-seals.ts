@@ -6,8 +6,8 @@ import type { Query } from '../../audit/seal-chain.js';
 import { SealKey, type SealContent, type StoredSeal } from '../../audit/seal.js';
 import { LAST_SEAL } from '../../audit/seal-statements.js';
 import { BEGIN } from '../../audit/verify-statements.js';
-import { auditSealSecretOf } from '../../config/audit-variables.js';
-import { databaseUrlOf, readVariables } from '../../config/environment.js';
+import { readVariables } from '../../config/environment.js';
+import { auditSealSecretOf, databaseUrlOf } from '../../config/single-variables.js';
 import { CommandFailed } from '../terminal.js';
 import { messageOf } from './platform-files.js';
 

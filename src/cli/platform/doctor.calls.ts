@@ -7,6 +7,9 @@ import { OWN_NAME } from './platform-map.js';
 
 const ANSWER_TIMEOUT_MS = 5_000;
 const LOGGING_TIMEOUT_MS = 3_000;
+const LOOK_AT_LOG = 'Look at its log, and run doctor again.';
+const NAME_INTERNAL_PORT =
+  'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
 /** Presents each pair's credential, as its target would; when the service is away, that is the one finding. */
@@ -19,6 +22,7 @@ export async function refusedPairs(checkup: Checkup): Promise<Finding[]> {
     if (pair.appId === undefined || pair.appKey === undefined || mustNotBeUsed(pair, checkup)) continue;
     const finding = await refusal(pair, pair.appId, pair.appKey, checkup.url);
     if (finding) findings.push(finding);
+    if (finding?.do === NAME_INTERNAL_PORT) break;
   }
   return findings;
 }
@@ -73,7 +77,7 @@ async function refusal(
       };
     if (answer.status !== 200) {
       const what = `No verdict: ${answer.status} from ${OWN_NAME}.`;
-      return { severity: 'broken', where, what, do: 'Look at its log, and run doctor again.' };
+      return { severity: 'broken', where, what, do: answer.status === 404 ? NAME_INTERNAL_PORT : LOOK_AT_LOG };
     }
     const { data } = verdict.safeParse(body);
     if (data?.caller === caller && data.target === target) return undefined;
@@ -81,7 +85,7 @@ async function refusal(
     return { severity: 'broken', where, what, do: `Run init, then restart ${caller}.` };
   } catch (error) {
     const what = `No verdict: ${reasonOf(error)}.`;
-    return { severity: 'broken', where, what, do: 'Look at its log, and run doctor again.' };
+    return { severity: 'broken', where, what, do: LOOK_AT_LOG };
   }
 }
 

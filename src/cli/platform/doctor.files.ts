@@ -60,6 +60,15 @@ export function weakSecrets(checkup: Checkup): Finding[] {
   });
 }
 
+/** Under another name this service refuses every key that init mints for it. */
+export function otherOwnName({ files }: Checkup): Finding[] {
+  const name = files.get(OWN_NAME)?.get('SERVICE_NAME');
+  if (name === undefined || name === OWN_NAME) return [];
+  const what = `SERVICE_NAME is not ${OWN_NAME}, the target of the keys that other services hold for this one.`;
+  const remedy = 'Take the line out, and restart the service.';
+  return [{ severity: 'broken', where: `${OWN_NAME}.env`, what, do: remedy }];
+}
+
 /** A verifier with another key refuses every access token. */
 export function differentSecretKeys(checkup: Checkup): Finding[] {
   const own = checkup.files.get(OWN_NAME)?.get('SECRET_KEY');

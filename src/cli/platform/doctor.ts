@@ -16,6 +16,7 @@ import {
   leftCredentials,
   missingVariables,
   otherAddresses,
+  otherOwnName,
   readWhatIsThere,
   weakSecrets,
 } from './doctor.files.js';
@@ -28,6 +29,7 @@ const CHECKS: readonly Check[] = [
   missingVariables,
   weakSecrets,
   differentSecretKeys,
+  otherOwnName,
   otherAddresses,
   leftCredentials,
   outdatedSchema,

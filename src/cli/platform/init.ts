@@ -7,12 +7,13 @@ import { secret } from '../../config/variable-kinds.js';
 import { randomSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
 import { LOCKS } from '../../database/locks.js';
-import { migrate, schemaState } from '../../database/migrate.js';
+import { schemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { planOf, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
 import { databaseVariables, messageOf, needsAdminKey, needsSecretKey, readFile, readFiles } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { CommandFailed, during, say } from '../terminal.js';
+import { migrateWatched } from '../watched-migration.js';
 
 const FOLDER_MODE = 0o700;
 const TO_BE_MADE = 'to-be-made';
@@ -60,7 +61,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
     return carryOut(request, planOf(map, readFiles(map, envDir), live), rehearsal, pending, databaseUrl);
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
-  const migrations = await during('Bringing the schema up to date', migrate(databaseUrl));
+  const migrations = await during('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lost: AbortSignal): Promise<InitReport> =>
     withAppKeys(variables, clock, async ({ credentials, environment }) => {
       const plan = planOf(map, readFiles(map, envDir), await credentials.live());
@@ -178,7 +179,9 @@ function issuerOver(credentials: AppCredentialsService, overlapHours: number, lo
       lost.throwIfAborted();
       return credentials.keys.rotate(id, overlapHours, COMMAND_LINE);
     },
-    revoke: (id) => credentials.keys.revoke(id, COMMAND_LINE),
+    revoke: async (id) => {
+      await credentials.keys.revoke(id, COMMAND_LINE);
+    },
   };
 }
 

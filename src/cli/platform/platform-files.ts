@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { types } from 'node:util';
 import type { Variables } from '../../config/environment.js';
-import { databaseUrlOf, readVariables } from '../../config/environment.js';
+import { readVariables } from '../../config/environment.js';
+import { databaseUrlOf } from '../../config/single-variables.js';
 import { EnvFile } from './env-file.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailed } from '../terminal.js';
@@ -10,6 +11,7 @@ import { CommandFailed } from '../terminal.js';
 const LIKE_THE_SERVICE = [
   'KEY_OVERLAP_HOURS',
   'REVOCATION_LEASE_MS',
+  'REVOCATION_WAIT_MS',
   'DATABASE_CONNECT_TIMEOUT_MS',
   'DATABASE_STATEMENT_TIMEOUT_MS',
 ] as const;

@@ -121,7 +121,7 @@ async function settle(client: AdminClient, path: string, nodeId: string, { apiKe
   if (openUntil !== null) {
     throw new CommandFailed(
       `An earlier rotation is open until ${openUntil}, and this service tells only to other services which of the two keys ${path} holds. ` +
-        'Let the node make a call, or set PLATFORM_APP_ID and PLATFORM_APP_KEY to an app credential; then run this again. Nothing was changed.',
+        'Let the node make a call, or set PLATFORM_APP_ID and PLATFORM_APP_KEY to an app credential for this service; then run this again. Nothing was changed.',
     );
   }
 }
@@ -140,7 +140,7 @@ async function confirm(client: AdminClient, path: string, pair: NodePair): Promi
     );
   if (verdict === 'needs_app')
     say(
-      'Not confirmed: this service wants an app credential with each validation (PLATFORM_APP_ID, PLATFORM_APP_KEY).',
+      'Not confirmed: this service wants an app credential for it with each validation (PLATFORM_APP_ID, PLATFORM_APP_KEY).',
     );
   return verdict === 'accepted';
 }

@@ -1,6 +1,19 @@
 import { InvalidEnvironment, type Variables } from './environment.js';
-import { secret } from './variable-kinds.js';
+import { postgresUrl, secret } from './variable-kinds.js';
 import { schema } from './variables.js';
+
+// What commands need without the rest of the configuration.
+
+/**
+ * The one variable that the migrations need.
+ * @throws {InvalidEnvironment} when it is missing or no PostgreSQL URL
+ */
+export function databaseUrlOf(variables: Variables): string {
+  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
+  if (!parsed.success)
+    throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
+  return parsed.data;
+}
 
 /**
  * What the seals of the audit log are made with.

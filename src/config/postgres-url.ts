@@ -1,0 +1,98 @@
+import { z } from 'zod';
+
+// DATABASE_URL. The driver ignores in silence what it does not know, and lets a parameter override what this service
+// sets. So each parameter is either honoured or refused by name. https://www.postgresql.org/docs/current/libpq-connect.html
+
+/** The driver honours these, and they mean what they mean to libpq, unless docs/operations/high-availability.md says otherwise. */
+const HONOURED = new Set([
+  'application_name',
+  'fallback_application_name',
+  'host',
+  'options',
+  'password',
+  'port',
+  'ssl',
+  'sslcert',
+  'sslkey',
+  'sslmode',
+  'sslnegotiation',
+  'sslrootcert',
+  'uselibpqcompat',
+  'user',
+]);
+
+const PRIMARY = 'the service works on a primary only, and asks for it itself';
+const STATEMENT_TIMEOUT = 'set DATABASE_STATEMENT_TIMEOUT_MS';
+const KEEPALIVE = 'TCP keepalive is always on';
+
+/** What to do instead, for the parameters that a connection string is likely to have. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  target_session_attrs: PRIMARY,
+  load_balance_hosts: PRIMARY,
+  connect_timeout: 'set DATABASE_CONNECT_TIMEOUT_MS',
+  statement_timeout: STATEMENT_TIMEOUT,
+  lock_timeout: STATEMENT_TIMEOUT,
+  idle_in_transaction_session_timeout: STATEMENT_TIMEOUT,
+  query_timeout: STATEMENT_TIMEOUT,
+  keepalives: KEEPALIVE,
+  keepalives_idle: KEEPALIVE,
+  keepalives_interval: KEEPALIVE,
+  keepalives_count: KEEPALIVE,
+  tcp_user_timeout: 'the driver has no such setting',
+  dbname: 'write the name of the database behind the host: postgresql://host/database',
+  hostaddr: 'write the address as the host',
+  client_encoding: 'it is always UTF8',
+  channel_binding: 'the driver does not bind channels; use sslmode=verify-full',
+  require_auth: 'the driver cannot restrict the method',
+  sslpassword: 'the driver needs a key without a passphrase',
+  sslcrl: 'the driver reads no revocation lists',
+  sslcrldir: 'the driver reads no revocation lists',
+  gssencmode: 'the driver does not speak GSSAPI',
+  krbsrvname: 'the driver does not speak GSSAPI',
+  passfile: 'put the password into DATABASE_URL',
+  service: 'put its settings into DATABASE_URL',
+  replication: 'the service needs an ordinary connection',
+};
+
+const SSL_MODES = new Set(['disable', 'prefer', 'require', 'verify-ca', 'verify-full', 'no-verify']);
+const SEVERAL_HOSTS =
+  'names several hosts, which the driver does not support: name one address that leads to the primary (HAProxy, ' +
+  'PgBouncer in session mode, or the virtual address of your cluster; deploy/ha/ has examples)';
+
+/** @returns why the service cannot use it, without any part of its value but the names of known parameters */
+function objectionTo(value: string): string | undefined {
+  if (hasSeveralHosts(value)) return SEVERAL_HOSTS;
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  if (url === undefined || !/^postgres(ql)?:$/.test(url.protocol))
+    return 'must be a PostgreSQL URL: postgresql://user:password@host:5432/database';
+  if (url.hash !== '') return 'contains a #, which ends a URL: write it as %23';
+  const names = [...url.searchParams.keys()];
+  for (const name of names) {
+    if (HONOURED.has(name)) continue;
+    const instead = INSTEAD[name];
+    // The name itself may be part of a password that is not percent-encoded.
+    return instead === undefined
+      ? `has a parameter that this service does not know; it knows ${[...HONOURED].join(', ')}`
+      : `has ${name}, which would be ignored: ${instead}, and remove it`;
+  }
+  const repeated = names.find((name, index) => names.indexOf(name) !== index);
+  if (repeated !== undefined) return `has ${repeated} more than once`;
+  const sslMode = url.searchParams.get('sslmode');
+  if (sslMode !== null && !SSL_MODES.has(sslMode)) return `has an sslmode other than ${[...SSL_MODES].join(', ')}`;
+  return undefined;
+}
+
+/** In the authority, which may not be a URL because of it, or as a parameter. A password may contain a comma. */
+function hasSeveralHosts(value: string): boolean {
+  const [, authority = '', , query = ''] = /^postgres(?:ql)?:\/\/([^/?#]*)([^?#]*)\??([^#]*)/.exec(value) ?? [];
+  const hosts = authority.slice(authority.lastIndexOf('@') + 1);
+  const parameters = new URLSearchParams(query);
+  return [hosts, ...parameters.getAll('host'), ...parameters.getAll('port')].some((text) => text.includes(','));
+}
+
+export const postgresUrl = z
+  .string({ error: 'is required (postgresql://user:password@host:5432/database)' })
+  .superRefine((value, context) => {
+    const message = objectionTo(value);
+    if (message !== undefined) context.addIssue({ code: 'custom', message });
+  });

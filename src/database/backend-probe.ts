@@ -1,0 +1,82 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, type ClientConfig } from 'pg';
+import type { FailFastClient } from './fail-fast-client.js';
+
+const PROBE_INTERVAL_MS = 250;
+const PROBE_TIMEOUT_MS = 1_000;
+
+const BACKENDS = `SELECT pid, state LIKE 'idle%' AS is_idle FROM pg_stat_activity WHERE pid = ANY ($1)
+  UNION ALL SELECT pg_backend_pid(), NULL`;
+
+interface Backend {
+  readonly pid: number;
+  readonly is_idle: boolean | null;
+}
+
+/**
+ * Finds stalled connections whose answer will never come, and ends them: their backend is gone (PostgreSQL was
+ * restarted, or failed over), or is idle because a packet was lost. TCP alone takes up to a quarter of an hour to notice
+ * that. Runs on one connection of its own, and only while there are stalled ones.
+ */
+export class BackendProbe {
+  private running = false;
+  private client: Client | undefined;
+  /** Idle when last looked at. The answer of a backend that has just become idle may be on its way. */
+  private idle = new Set<FailFastClient>();
+
+  constructor(
+    private readonly config: ClientConfig,
+    private readonly stalled: ReadonlySet<FailFastClient>,
+  ) {}
+
+  start(): void {
+    if (this.running) return;
+    this.running = true;
+    void this.run();
+  }
+
+  private async run(): Promise<void> {
+    while (this.stalled.size > 0) {
+      await sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
+      // A database that cannot be asked is asked again.
+      await this.probe().catch(() => this.disconnect());
+    }
+    this.running = false;
+    this.idle.clear();
+    this.disconnect();
+  }
+
+  private async probe(): Promise<void> {
+    this.client ??= await this.connect();
+    const clients = [...this.stalled];
+    const { rows } = await this.client.query<Backend>(BACKENDS, [clients.map(({ backendPid }) => backendPid)]);
+    const own = (this.client as unknown as { processID: number }).processID;
+    // Behind a pooler the ids are the pooler's, and say nothing about backends.
+    if (!rows.some(({ pid }) => pid === own)) return;
+    const idleNow = new Set<FailFastClient>();
+    for (const client of clients) {
+      const backend = rows.find(({ pid }) => pid === client.backendPid);
+      if (!backend || (backend.is_idle && this.idle.has(client))) client.abandon();
+      else if (backend.is_idle) idleNow.add(client);
+    }
+    this.idle = idleNow;
+  }
+
+  private async connect(): Promise<Client> {
+    const client = new Client({
+      ...this.config,
+      application_name: 'platform-auth-probe',
+      connectionTimeoutMillis: PROBE_TIMEOUT_MS,
+      query_timeout: PROBE_TIMEOUT_MS,
+    });
+    // A lost connection makes the next question fail.
+    client.on('error', () => undefined);
+    await client.connect();
+    return client;
+  }
+
+  private disconnect(): void {
+    void this.client?.end().catch(() => undefined);
+    this.client = undefined;
+  }
+}

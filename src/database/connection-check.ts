@@ -1,0 +1,95 @@
+import { Client, type ClientBase } from 'pg';
+import { StandbyError, SharedSessionsError } from './unusable-database.js';
+
+export const IS_STANDBY = 'SELECT pg_is_in_recovery() AS "isStandby"';
+
+export interface StandbyRow {
+  readonly isStandby: boolean;
+}
+
+/** As many as it takes when other clients of a pooler take and return sessions meanwhile. */
+const PROBE_ROUNDS = 5;
+const ANSWER_TIMEOUT_MS = 5_000;
+
+export interface ServerTimeouts {
+  readonly statementMs: number;
+  readonly idleInTransactionMs: number;
+}
+
+/**
+ * @param rows the answer to {@link IS_STANDBY}
+ * @throws {StandbyError}
+ */
+export function refuseStandby(rows: readonly StandbyRow[]): void {
+  if (rows[0]?.isStandby !== false) throw new StandbyError();
+}
+
+/**
+ * For the pool's `onConnect`: refuses a standby once for each connection, which costs later statements nothing. A
+ * primary becomes a standby only by a restart, which ends its connections.
+ * The limits are set again because a pooler may have dropped them (`ignore_startup_parameters` of PgBouncer).
+ */
+export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTimeouts) {
+  const text = `SELECT pg_is_in_recovery() AS "isStandby", set_config('statement_timeout', $1, false),
+    set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false)`;
+  const values = [String(statementMs), String(idleInTransactionMs)];
+  return async (client: ClientBase): Promise<void> => {
+    try {
+      refuseStandby((await client.query<StandbyRow>(text, values)).rows);
+    } catch (error) {
+      // A farewell would wait for an answer, and the request for the farewell.
+      (client as Client).connection.stream.destroy();
+      throw error;
+    }
+  };
+}
+
+/**
+ * Refuses a database that this service cannot work with, before anything is done to it.
+ * @throws {StandbyError} worth another attempt: it may be promoted
+ * @throws {SharedSessionsError}
+ */
+export async function refuseUnusable(databaseUrl: string): Promise<void> {
+  await withClient(databaseUrl, async (client) => {
+    refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
+    // A pooler announces a process id of its own, PostgreSQL that of the backend.
+    const { processID } = client as unknown as { processID: number };
+    if ((await backendOf(client)) === processID) return;
+    await withClient(databaseUrl, (other) => refuseSharedSessions(client, other));
+  });
+}
+
+/** Two connections that are open at once have two backends, and keep them, unless a pooler shares them out. */
+async function refuseSharedSessions(one: Client, other: Client): Promise<void> {
+  for (let round = 0; round < PROBE_ROUNDS; round += 1) {
+    const backend = await backendOf(one);
+    if ((await backendOf(other)) === backend) throw new SharedSessionsError();
+    await other.query('BEGIN');
+    const isShared = (await backendOf(other)) === backend || (await backendOf(one)) !== backend;
+    await other.query('COMMIT');
+    if (isShared) throw new SharedSessionsError();
+  }
+}
+
+async function backendOf(client: Client): Promise<number | undefined> {
+  return (await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows[0]?.pid;
+}
+
+/** For a few short questions on a connection of their own; each wait has an end. */
+export async function withClient(databaseUrl: string, work: (client: Client) => Promise<void>): Promise<void> {
+  const client = new Client({
+    connectionString: databaseUrl,
+    application_name: 'platform-auth-start',
+    connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
+    query_timeout: ANSWER_TIMEOUT_MS,
+    keepAlive: true,
+  });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    await work(client);
+  } finally {
+    // Not awaited: a server that does not answer does not answer a farewell either.
+    void client.end().catch(() => undefined);
+  }
+}

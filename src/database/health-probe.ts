@@ -1,0 +1,63 @@
+import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
+import { Client } from 'pg';
+import { Environment } from '../config/environment.js';
+
+const STATEMENT = 'SELECT pg_is_in_recovery() AS standby';
+/** However often a replica is asked, it asks PostgreSQL four times a second at most. */
+const RESULT_TTL_MS = 250;
+
+/**
+ * Asks PostgreSQL whether this replica can use it: one check in flight, its result kept for a moment, on a connection
+ * of its own. A flood of health checks takes no connection from the pool, and an exhausted pool is not an outage.
+ */
+@Injectable()
+export class HealthProbe implements OnApplicationShutdown {
+  private client: Client | undefined;
+  private result: Promise<boolean> | undefined;
+
+  constructor(private readonly environment: Environment) {}
+
+  /** @returns false when PostgreSQL does not answer in time, or is a standby */
+  isUsable(): Promise<boolean> {
+    return (this.result ??= this.check());
+  }
+
+  onApplicationShutdown(): void {
+    this.disconnect();
+  }
+
+  private async check(): Promise<boolean> {
+    const timeout = setTimeout(() => this.disconnect(), this.environment.healthTimeoutMs);
+    try {
+      const client = this.client ?? (await this.connect());
+      const { rows } = await client.query<{ standby: boolean }>(STATEMENT);
+      return rows[0]?.standby === false;
+    } catch {
+      this.disconnect();
+      return false;
+    } finally {
+      clearTimeout(timeout);
+      setTimeout(() => (this.result = undefined), RESULT_TTL_MS).unref();
+    }
+  }
+
+  private async connect(): Promise<Client> {
+    const { databaseUrl } = this.environment;
+    const client = new Client({ connectionString: databaseUrl, application_name: 'platform-auth-health' });
+    this.client = client;
+    // Without a listener the error of a connection that breaks between two checks would end the process.
+    client.on('error', () => undefined);
+    client.on('end', () => {
+      if (this.client === client) this.client = undefined;
+    });
+    await client.connect();
+    return client;
+  }
+
+  /** What is under way on the connection fails at once, also while it is being opened. */
+  private disconnect(): void {
+    const { client } = this;
+    this.client = undefined;
+    client?.connection.stream.destroy();
+  }
+}

@@ -1,0 +1,93 @@
+import { isUtf8 } from 'node:buffer';
+import { raw, type NextFunction, type Request, type Response } from 'express';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems, type FieldError } from '../common/problems.js';
+import { pointerToken } from '../common/unknown-fields.js';
+
+/** Names of a body's objects and parameters of a query. The largest request of this service has five. */
+export const MAX_NAMES = 32;
+export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
+/** Names that every object knows already, or that reach its prototype. They are no field of anything. */
+export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
+const MAX_DEPTH = 16;
+/** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
+const MAX_TEXT_LENGTH = 8_192;
+const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
+const decoder = new TextDecoder();
+
+/** Reads a body of at most 100 KB, after decompression. Its media type has been looked at. */
+export const readBytes = raw({ limit: '100kb', type: () => true });
+
+/**
+ * Refuses bodies that would cost or harm what comes after: with many names (validation takes 100 ms for 11,000), nested
+ * deeply (it is recursive), not an object, with a list (no route takes one), with names that reach a prototype, or with
+ * text that is not well-formed Unicode (different lone surrogates encode alike).
+ */
+export function parseJson(request: Request, _response: Response, next: NextFunction): void {
+  const bytes: unknown = request.body;
+  if (Buffer.isBuffer(bytes)) {
+    request.body = bytes.length === 0 ? {} : parse(bytes);
+    refuseHostileValues(request.body);
+  }
+  next();
+}
+
+function parse(bytes: Buffer): unknown {
+  // Decoded all the same, bytes that are not UTF-8 become U+FFFD, and two passwords become one.
+  if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
+  refuseCostlyJson(bytes);
+  try {
+    return JSON.parse(decoder.decode(bytes));
+  } catch {
+    throw new ProblemException(problems.malformedRequest);
+  }
+}
+
+/** Counts before it parses: 11,000 names take 0.2 ms to count and 5 ms to parse. */
+function refuseCostlyJson(bytes: Buffer): void {
+  let depth = 0;
+  let commas = 0;
+  for (let i = 0; i < bytes.length; i += 1) {
+    const byte = bytes[i];
+    if (byte === QUOTE) i = endOfString(bytes, i);
+    else if (byte === COMMA) commas += 1;
+    else if (byte === BRACE || byte === BRACKET) depth += 1;
+    else if (byte === CLOSING_BRACE || byte === CLOSING_BRACKET) depth -= 1;
+    if (depth > MAX_DEPTH) throw new ProblemException(problems.bodyTooDeep);
+  }
+  // An object has one name more than commas; the commas of all objects count.
+  if (commas >= MAX_NAMES) refuseField('', TOO_MANY_NAMES);
+}
+
+/** @returns the index of the quote that ends the string which the quote at `start` begins */
+function endOfString(bytes: Buffer, start: number): number {
+  let i = start + 1;
+  while (i < bytes.length && bytes[i] !== QUOTE) i += bytes[i] === BACKSLASH ? 2 : 1;
+  return i;
+}
+
+function refuseHostileValues(body: unknown): void {
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw new ProblemException(problems.malformedRequest);
+  const pending: { value: unknown; pointer: string }[] = [{ value: body, pointer: '' }];
+  for (let item = pending.pop(); item; item = pending.pop()) {
+    const { value, pointer } = item;
+    if (typeof value === 'string') refuseHostileText(value, pointer);
+    if (Array.isArray(value)) refuseField(pointer, 'must not be a list');
+    if (typeof value !== 'object' || value === null) continue;
+    for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
+      if (PROTOTYPE_NAMES.has(name)) refuseField(pointer || `/${name}`, 'is or holds what is no field of this request');
+      pending.push({ value: child, pointer: `${pointer}/${pointerToken(name)}` });
+    }
+  }
+}
+
+function refuseHostileText(text: string, pointer: string): void {
+  if (text.length > MAX_TEXT_LENGTH) refuseField(pointer, `must be text of at most ${MAX_TEXT_LENGTH} characters`);
+  if (!text.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
+}
+
+export function refuseField(pointer: string, detail: string): never {
+  const errors: FieldError[] = [{ pointer, detail }];
+  throw new ProblemException(problems.validationFailed, { errors });
+}

@@ -1,0 +1,125 @@
+import { eventually } from '../support/eventually.js';
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+import { recorded } from '../audit/record.js';
+
+describe('SESSION_LIMIT_PER_USER', () => {
+  const clock = new TestClock();
+  let app: TestApp;
+  let replica: TestApp;
+
+  beforeAll(async () => {
+    const variables = { SESSION_LIMIT_PER_USER: '5' };
+    app = await TestApp.start({ clock, variables });
+    replica = await TestApp.start({ clock, variables, database: app.database });
+  });
+
+  afterAll(async () => {
+    await replica.stop();
+    await app.stop();
+  });
+
+  const liveSessionsOf = ({ id }: User) =>
+    app.database.query<{ id: string }>('SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL ORDER BY id', [
+      id,
+    ]);
+
+  const logInTimes = async (user: User, times: number): Promise<Tokens[]> => {
+    const tokens: Tokens[] = [];
+    for (let i = 0; i < times; i++) tokens.push(await user.logsIn());
+    return tokens;
+  };
+
+  it('ends the oldest session at the login beyond it, and no other', async () => {
+    const alice = await app.user();
+    const [oldest, ...others] = await logInTimes(alice, 5);
+    await app.me(oldest!.access_token).expect(200);
+    const newest = await alice.logsIn(replica);
+    expectProblem(await app.me(oldest!.access_token), problems.invalidAccessToken);
+    expectProblem(await app.refresh(oldest!.refresh_token), problems.invalidRefreshToken);
+    for (const { access_token } of [...others, newest]) await app.me(access_token).expect(200);
+    const { body } = await app.admin.get(`/users/${alice.id}/sessions`).expect(200);
+    const reasons = (body as { items: { end_reason: string | null }[] }).items.map(({ end_reason }) => end_reason);
+    expect(reasons).toEqual(['session_limit', null, null, null, null, null]);
+  });
+
+  it('is kept by 50 parallel logins over two replicas', async () => {
+    const alice = await app.user();
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, i) => (i % 2 ? app : replica).login(alice.email, alice.password)),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+    const live = await liveSessionsOf(alice);
+    expect(live).toHaveLength(5);
+    const usable = await Promise.all(
+      answers.map(async ({ body }) => (await app.refresh((body as Tokens).refresh_token)).status),
+    );
+    expect(usable.filter((status) => status === 200)).toHaveLength(5);
+  });
+
+  it('does not deadlock with an operator who ends all sessions, nor with refreshes', async () => {
+    const alice = await app.user();
+    for (let round = 0; round < 10; round++) {
+      const tokens = await logInTimes(alice, 5);
+      const answers = await Promise.all([
+        ...Array.from({ length: 6 }, (_, i) => (i % 2 ? app : replica).login(alice.email, alice.password)),
+        app.admin.delete(`/users/${alice.id}/sessions`),
+        ...tokens.map(({ refresh_token }) => replica.refresh(refresh_token)),
+      ]);
+      for (const { status } of answers) expect([200, 204, 401]).toContain(status);
+    }
+  });
+
+  it('does not count sessions that ended or expired', async () => {
+    const alice = await app.user();
+    const kept = await alice.logsIn();
+    for (const { refresh_token } of await logInTimes(alice, 3)) await app.logout(refresh_token).expect(204);
+    await logInTimes(alice, 3);
+    await app.database.query(
+      `UPDATE sessions SET expires_at = now() - interval '1 hour' WHERE user_id = $1 AND id <> (
+         SELECT min(id::text)::uuid FROM sessions WHERE user_id = $1)`,
+      [alice.id],
+    );
+    await logInTimes(alice, 4);
+    await app.me(kept.access_token).expect(200);
+  });
+
+  it('ends what is beyond it at the next login when it was lowered', async () => {
+    const alice = await app.user();
+    await logInTimes(alice, 5);
+    const strict = await TestApp.start({ clock, database: app.database, variables: { SESSION_LIMIT_PER_USER: '1' } });
+    const { access_token } = await alice.logsIn(strict);
+    expect(await liveSessionsOf(alice)).toHaveLength(1);
+    await app.me(access_token).expect(200);
+    await strict.stop();
+  });
+
+  it('leaves one audit row and one security event with the count for what a login ended', async () => {
+    const alice = await app.user();
+    await logInTimes(alice, 6);
+    const ended = { event: 'session.ended', count: 1, details: { reason: 'session_limit' } };
+    const rows = await recorded(app, { subject: alice.id, event: 'session.ended' });
+    expect(rows).toMatchObject([{ ...ended, actor: { door: 'user', id: alice.id } }]);
+    await eventually('it is logged', () => app.log.events('session.ended').some(({ user_id }) => user_id === alice.id));
+    expect(app.log.events('session.ended').filter(({ user_id }) => user_id === alice.id)).toMatchObject([
+      { reason: 'session_limit', count: 1 },
+    ]);
+  });
+
+  it('reads only sessions that have not ended, by an index', async () => {
+    const alice = await app.user();
+    await app.database.query(
+      `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at, ended_at)
+       SELECT gen_random_uuid(), $1, '\\x00', 0, now(), now(), now(), now(), now() FROM generate_series(1, 20000)`,
+      [alice.id],
+    );
+    await app.database.query('ANALYZE sessions');
+    const plan = await app.database.query(
+      `EXPLAIN SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
+       ORDER BY (expires_at > now()) DESC, id DESC OFFSET 100`,
+      [alice.id],
+    );
+    expect(JSON.stringify(plan)).toContain('sessions_not_ended_idx');
+  });
+});

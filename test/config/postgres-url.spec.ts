@@ -1,0 +1,93 @@
+import { Client } from 'pg';
+import { InvalidEnvironment, parseEnvironment } from '../../src/config/environment.js';
+import { SECRET_KEY } from '../support/test-app.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const refusalOf = (url: string): string => {
+  try {
+    parseEnvironment({ SECRET_KEY, DATABASE_URL: url });
+    return 'accepted';
+  } catch (error) {
+    if (error instanceof InvalidEnvironment) return error.message;
+    throw error;
+  }
+};
+
+describe('DATABASE_URL', () => {
+  it.each([
+    'postgresql://u:hunter2@db1:5432,db2:5432/auth',
+    'postgresql://u:hunter2@db1,db2/auth',
+    'postgres://db1,db2',
+    'postgresql://u:hunter2@[::1]:5432,[::2]:5432/auth?sslmode=disable',
+    'postgresql://u:hunter2@/auth?host=db1,db2',
+    'postgresql://u:hunter2@db1/auth?port=5432,5433',
+  ])('refuses several hosts by name and says what to use instead: %s', (url) => {
+    const refusal = refusalOf(url);
+    expect(refusal).toMatch(/DATABASE_URL names several hosts.*HAProxy.*PgBouncer in session mode.*deploy\/ha/s);
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it.each([
+    ['target_session_attrs=read-write', 'primary'],
+    ['connect_timeout=3', 'DATABASE_CONNECT_TIMEOUT_MS'],
+    ['statement_timeout=0', 'DATABASE_STATEMENT_TIMEOUT_MS'],
+    ['query_timeout=0', 'DATABASE_STATEMENT_TIMEOUT_MS'],
+    ['keepalives_idle=10', 'keepalive'],
+    ['channel_binding=require', 'verify-full'],
+    ['dbname=auth', 'behind the host'],
+    ['hostaddr=127.0.0.1', 'as the host'],
+    ['gssencmode=prefer', 'GSSAPI'],
+    ['load_balance_hosts=random', 'primary'],
+  ])('refuses %s, which the driver ignores or lets override the service, by name', (parameter, instead) => {
+    const [name = ''] = parameter.split('=');
+    const refusal = refusalOf(`postgresql://u:hunter2@db/auth?sslmode=verify-full&${parameter}`);
+    expect(refusal).toContain(`DATABASE_URL has ${name}`);
+    expect(refusal).toContain(instead);
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it('refuses an unknown parameter without repeating it: it may be the rest of a password', () => {
+    const refusal = refusalOf('postgresql://user:12?hunter2@db/auth');
+    expect(refusal).toContain('DATABASE_URL has a parameter that this service does not know');
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it.each([
+    ['sslmode=disable&sslmode=verify-full', 'sslmode more than once'],
+    ['sslmode=allow', 'an sslmode other than'],
+    ['sslmode=disable#hunter2', 'contains a #'],
+  ])('refuses ?%s', (query, reason) => {
+    const refusal = refusalOf(`postgresql://u@db/auth?${query}`);
+    expect(refusal).toContain(reason);
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it.each([
+    'postgresql://u:a,b%40c@db/auth',
+    'postgresql://u:p@[::1]:5432/auth?sslmode=disable',
+    'postgresql:///auth?host=/var/run/postgresql',
+    'postgres://u@db/auth?sslmode=verify-full&sslrootcert=/etc/ca.pem&application_name=auth&options=-c%20work_mem%3D8MB',
+  ])('accepts %s', (url) => {
+    expect(refusalOf(url)).toBe('accepted');
+  });
+
+  describe('that is accepted', () => {
+    let database: TestDatabase;
+    beforeAll(async () => {
+      database = await createTestDatabase();
+    });
+    afterAll(() => database.drop());
+
+    it.each([
+      ['application_name=from-the-url', 'application_name', 'from-the-url'],
+      ['fallback_application_name=from-the-url', 'application_name', 'from-the-url'],
+      ['options=-c%20search_path%3Dpg_catalog', 'search_path', 'pg_catalog'],
+    ])('is honoured by the driver: %s', async (parameter, setting, expected) => {
+      const client = new Client({ connectionString: `${database.url}?${parameter}` });
+      await client.connect();
+      const { rows } = await client.query(`SELECT current_setting($1) AS value`, [setting]);
+      expect(rows).toEqual([{ value: expected }]);
+      await client.end();
+    });
+  });
+});

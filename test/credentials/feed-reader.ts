@@ -1,0 +1,33 @@
+import { Client } from 'pg';
+import { answerTo, CHANGES_SINCE, snapshotOf, type Answer, type Reading } from '../../src/credentials/change-feed.js';
+
+/** Asks what has changed as the feed does, one question after the other. */
+export class FeedReader {
+  private cursor: string | undefined;
+
+  private constructor(readonly client: Client) {}
+
+  static async connect(url: string): Promise<FeedReader> {
+    const client = new Client({ connectionString: url });
+    client.on('error', () => undefined);
+    await client.connect();
+    return new FeedReader(client);
+  }
+
+  /** Goes on where another reader is, as a client of several replicas does. */
+  async follow(other: FeedReader): Promise<Answer> {
+    this.cursor = other.cursor;
+    return this.ask();
+  }
+
+  async ask(): Promise<Answer> {
+    const { rows } = await this.client.query<Reading>({ ...CHANGES_SINCE, values: [snapshotOf(this.cursor)] });
+    const answer = answerTo(this.cursor, rows[0]!);
+    this.cursor = answer.cursor;
+    return answer;
+  }
+
+  async close(): Promise<void> {
+    await this.client.end();
+  }
+}

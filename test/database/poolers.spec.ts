@@ -1,0 +1,83 @@
+import { Client, DatabaseError } from 'pg';
+import { refuseUnusable } from '../../src/database/connection-check.js';
+import { isDatabaseFailure } from '../../src/database/database-failure.js';
+import { Callers } from '../support/outage.js';
+import { ServiceProcess } from '../support/service-process.js';
+import { TestApp, VARIABLES } from '../support/test-app.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { TransactionPooler } from '../support/transaction-pooler.js';
+
+const CALLS = 200;
+
+describe('a pooler between the service and PostgreSQL', () => {
+  let database: TestDatabase;
+  let pooler: TransactionPooler;
+
+  beforeEach(async () => {
+    database = await createTestDatabase();
+  });
+
+  afterEach(async () => {
+    await pooler.close();
+    await database.drop();
+  });
+
+  it('that shares sessions between transactions is refused at the start by name, with what to use instead', async () => {
+    pooler = await TransactionPooler.before(database.url, 'transaction');
+    const service = await ServiceProcess.spawn({ ...VARIABLES, DATABASE_URL: pooler.url });
+    expect(await service.exited()).toBe(1);
+    expect(service.output).toMatch(/could not start: .*PgBouncer.*transaction.*pool_mode = session/);
+    expect(await database.query(`SELECT to_regclass('migrations') AS found`)).toEqual([{ found: null }]);
+  });
+
+  it('that shares sessions is recognised also when other clients of it are busy', async () => {
+    pooler = await TransactionPooler.before(database.url, 'transaction');
+    let isOver = false;
+    const others = Array.from({ length: 4 }, async () => {
+      const client = new Client({ connectionString: pooler.url });
+      await client.connect();
+      while (!isOver) await client.query('SELECT 1');
+      await client.end();
+    });
+    const attempts = Array.from({ length: 20 }, () =>
+      refuseUnusable(pooler.url).catch((error: unknown) => (error as Error).name),
+    );
+    const outcomes = await Promise.all(attempts);
+    isOver = true;
+    await Promise.all(others);
+    expect(new Set(outcomes)).toEqual(new Set(['SharedSessionsError']));
+  });
+
+  it('that begins to share sessions under a running service makes it answer 503, never 500, and no wrong verdict', async () => {
+    pooler = await TransactionPooler.before(database.url, 'session');
+    const variables = { REVOCATION_LEASE_MS: '0', DATABASE_POOL_SIZE: '4' };
+    const callers = await Callers.of(await TestApp.start({ database: { ...database, url: pooler.url }, variables }));
+    const { app, node, service } = callers;
+    await callers.expectRecovered();
+    pooler.mode = 'transaction';
+    const calls = Array.from({ length: CALLS }, (_, i) =>
+      i % 2 ? app.validateNode(node.header) : app.validateApp(service.headers),
+    );
+    const statuses = new Set((await Promise.all(calls)).map(({ status }) => status));
+    expect([...statuses].filter((status) => status !== 200 && status !== 503)).toEqual([]);
+    expect(statuses).toContain(503);
+    await app.stop();
+  });
+
+  it('that gives each client a session of its own is accepted', async () => {
+    pooler = await TransactionPooler.before(database.url, 'session');
+    await refuseUnusable(pooler.url);
+    const service = await ServiceProcess.start({ ...VARIABLES, DATABASE_URL: pooler.url });
+    expect(await service.stop()).toBe(0);
+  });
+});
+
+describe('a lost session', () => {
+  it.each(['42P05', '26000', '08P01'])('(SQLSTATE %s) means that the database could not be asked', (code) => {
+    expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
+  });
+
+  it.each(['42601', '42P01', '23505', '22P02'])('is not what SQLSTATE %s means: our statement is wrong', (code) => {
+    expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(false);
+  });
+});

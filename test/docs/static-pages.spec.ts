@@ -1,0 +1,90 @@
+import { jest } from '@jest/globals';
+import request from 'supertest';
+import { parse } from 'yaml';
+import { problems } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TestApp } from '../support/test-app.js';
+
+const PAGES = ['/docs', '/docs/', '/docs/index.html', '/docs-json', '/docs-yaml', '/docs/swagger-ui-init.js'];
+const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-16x16.png', 'favicon-32x32.png'];
+const ALL = [...PAGES, ...FILES.map((name) => `/docs/${name}`)];
+
+/** Whether a value is the OpenAPI document, or holds it. */
+function isDocument(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && ('openapi' in value || 'spec' in value);
+}
+
+describe('the documentation', () => {
+  let app: TestApp;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  /** The bytes of an answer, decompressed. */
+  const bytesOf = async (path: string, encoding: string) => {
+    const answer = await app
+      .get(path)
+      .set('Accept-Encoding', encoding)
+      .buffer(true)
+      .parse((response, done) => {
+        const chunks: Buffer[] = [];
+        response.on('data', (chunk: Buffer) => chunks.push(chunk));
+        response.on('end', () => done(null, Buffer.concat(chunks)));
+      });
+    expect(answer.status).toBe(200);
+    return { headers: answer.headers, bytes: answer.body as Buffer };
+  };
+
+  it('is serialised once, however often it is asked for', async () => {
+    const other = await TestApp.start({ database: app.database });
+    const stringify = jest.spyOn(JSON, 'stringify');
+    for (const path of [...PAGES, ...PAGES, ...PAGES]) await other.get(path).expect(200);
+    const ofDocument = stringify.mock.calls.filter(([value]) => isDocument(value));
+    jest.restoreAllMocks();
+    // Once for /docs-json, once for the script of the page.
+    expect(ofDocument).toHaveLength(2);
+    await other.stop();
+  });
+
+  it.each(ALL)('is the same at %s, compressed or not, and says so', async (path) => {
+    const plain = await bytesOf(path, 'identity');
+    const compressed = await bytesOf(path, 'br, gzip;q=0.8');
+    expect(plain.headers['content-encoding']).toBeUndefined();
+    expect(compressed.headers).toMatchObject({ 'content-encoding': 'gzip', vary: 'Accept-Encoding' });
+    // The client has decompressed it.
+    expect(compressed.bytes.equals(plain.bytes)).toBe(true);
+    expect(plain.headers['content-length']).toBe(String(plain.bytes.length));
+    expect(await bytesOf(path, 'gzip;q=0, *')).toMatchObject({ bytes: plain.bytes });
+    const head = await request(app.server).head(path).set('Accept-Encoding', 'identity').expect(200);
+    expect(head.headers['content-length']).toBe(String(plain.bytes.length));
+  });
+
+  it('is one document in JSON, in YAML and in Swagger UI', async () => {
+    const { body } = await app.get('/docs-json').expect(200);
+    const yaml = await bytesOf('/docs-yaml', 'identity');
+    expect(parse(yaml.bytes.toString())).toEqual(body);
+    const script = (await bytesOf('/docs/swagger-ui-init.js', 'identity')).bytes.toString();
+    expect(script).toContain(JSON.stringify(body));
+  });
+
+  it('refers to files that exist, with and without a slash at the end', async () => {
+    for (const page of ['/docs', '/docs/', '/docs/index.html']) {
+      const { text } = await app.get(page).expect(200);
+      const references = [...text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path!);
+      expect(references.length).toBeGreaterThanOrEqual(6);
+      for (const path of references) await app.get(new URL(path, `http://service${page}`).pathname).expect(200);
+    }
+  });
+
+  it.each(['/docs/package.json', '/docs/LICENSE', '/docs/swagger-ui-bundle.js.map', '/docs/swagger-ui.js', '/docs/x/'])(
+    'has nothing at %s',
+    async (path) => {
+      expectProblem(await app.get(path), problems.notFound);
+    },
+  );
+});

@@ -1,0 +1,170 @@
+import { connect, type AddressInfo } from 'node:net';
+import { problems, type Problem } from '../../src/common/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY, TestApp, type Device, type Service } from '../support/test-app.js';
+
+describe('a path', () => {
+  let app: TestApp;
+  let node: Device;
+  let service: Service;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+    [node, service] = [await app.node(), await app.service()];
+  });
+
+  afterAll(async () => {
+    await app.stop();
+  });
+
+  /** Sends a request line as it is, with every credential; the status and the body. */
+  const send = (method: string, target: string): Promise<{ status: number; head: string; body: string }> =>
+    new Promise((resolve, reject) => {
+      const lines = [
+        `${method} ${target} HTTP/1.1`,
+        'Host: localhost',
+        'Connection: close',
+        `X-API-Key: ${node.header}`,
+        `X-Admin-Key: ${ADMIN_KEY}`,
+        ...Object.entries(service.headers).map((pair) => pair.join(': ')),
+      ];
+      let answer = '';
+      const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1', () =>
+        socket.write(Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1')),
+      );
+      socket.on('data', (chunk) => (answer += chunk.toString('latin1')));
+      socket.on('error', reject);
+      socket.on('end', () => {
+        const [head = '', body = ''] = answer.split('\r\n\r\n');
+        resolve({ status: Number(head.split(' ')[1]), head, body });
+      });
+    });
+
+  const expectRefusal = async (method: string, target: string, problem: Problem): Promise<void> => {
+    const { status, body } = await send(method, target);
+    const { code } = JSON.parse(body) as { code: string };
+    expect({ target, status, code }).toEqual({ target, status: problem.status, code: problem.code });
+  };
+
+  it('reaches its route when it is written as the route is', async () => {
+    for (const [method, path] of [
+      ['POST', '/internal/validate-app'],
+      ['GET', '/api/v0/admin/nodes'],
+      ['GET', '/admin/nodes?limit=1'],
+      ['GET', '/docs'],
+      ['GET', '/docs/'],
+    ] as const) {
+      expect({ path, status: (await send(method, path)).status }).toEqual({ path, status: 200 });
+    }
+  });
+
+  it.each([
+    '/INTERNAL/validate-app',
+    '/Internal/validate-app',
+    '/internal/Validate-App',
+    '/%69nternal/validate-app',
+    '/internal/%76alidate-app',
+    '/internal%2fvalidate-app',
+    '/internal/validate-app/',
+    '//internal/validate-app',
+    '/internal//validate-app',
+    '/./internal/validate-app',
+    '/internal/./validate-app',
+    '/docs/../internal/validate-app',
+    '/docs/%2e%2e/internal/validate-app',
+    '/docs/.%2E/internal/validate-app',
+    '/internal/validate-app/.',
+    '/internal/validate-app;a=b',
+    '/api/v0/internal/validate-app',
+    '/internal/validate-node/',
+  ])('is not found for POST %s', async (path) => {
+    await expectRefusal('POST', path, problems.notFound);
+  });
+
+  it.each([
+    '/API/v0/admin/nodes',
+    '/api/V0/admin/nodes',
+    '/api/v0/Admin/nodes',
+    '/Admin/nodes',
+    '/ADMIN/nodes?limit=1',
+    '/admin/nodes/',
+    '/api/v0/admin/nodes/',
+    '/%61dmin/nodes',
+    '//admin/nodes',
+    '/users/../admin/nodes',
+    '/api/v0/users/..',
+    '/Users/me',
+    '/health/',
+    '/DOCS',
+    '/docs-JSON',
+    '/docs/%2e%2e/docs-json',
+  ])('is not found for GET %s', async (path) => {
+    await expectRefusal('GET', path, problems.notFound);
+  });
+
+  it.each([
+    'http://localhost/internal/validate-app',
+    'HTTP://localhost/internal/validate-app',
+    'http://localhost:7701/internal/validate-app',
+    'internal/validate-app',
+    '*',
+    '/internal\\validate-app#',
+    '/\\internal/validate-app',
+    '/internal/validate-app#',
+    '/internal/validate-app#/../docs',
+    '/internal/validate-app\xa0',
+    '/internal/validate-app\x7f',
+  ])('is malformed in POST %p', async (target) => {
+    await expectRefusal('POST', target, problems.malformedRequest);
+  });
+
+  it.each(['http://localhost/api/v0/admin/nodes', 'ftp://localhost/docs', '*'])(
+    'is malformed in GET %s',
+    async (target) => {
+      await expectRefusal('GET', target, problems.malformedRequest);
+    },
+  );
+
+  it('may hold in its query what it may not hold itself', async () => {
+    for (const query of ['a=//b', 'a=/../b', 'a=%2e%2e', 'a=http://b/']) {
+      const { status, body } = await send('GET', `/health/live?${query}`);
+      expect({ query, status, body }).toMatchObject({ query, status: 200 });
+    }
+  });
+
+  describe('with a method that it does not have', () => {
+    it.each([
+      ['GET', '/internal/validate-app', 'POST'],
+      ['OPTIONS', '/internal/validate-node', 'POST'],
+      ['POST', '/health', 'GET, HEAD'],
+      ['DELETE', '/docs', 'GET, HEAD'],
+      ['PUT', '/api/v0/admin/nodes', 'GET, HEAD, POST'],
+      ['POST', '/api/v0/admin/nodes/x', 'DELETE, GET, HEAD, PATCH'],
+      ['PUT', '/admin/nodes', 'GET, HEAD, POST'],
+      ['GET', '/auth/login', 'POST'],
+      ['PROPFIND', '/api/v0/users/me', 'GET, HEAD'],
+      ['POST', '/api/v0/users/me?x=%2f', 'GET, HEAD'],
+    ])('is 405 for %s %s, and allows %s', async (method, path, allowed) => {
+      const { status, head, body } = await send(method, path);
+      expect({ status, body }).toMatchObject({ status: 405, body: expect.stringContaining('"method_not_allowed"') });
+      expect(head.split('\r\n')).toContain(`Allow: ${allowed}`);
+    });
+
+    it('is 405 without a body for HEAD, which GET routes answer', async () => {
+      const { status, head, body } = await send('HEAD', '/internal/validate-app');
+      expect([status, body]).toEqual([405, '']);
+      expect(head).toContain('Allow: POST');
+      expect((await send('HEAD', '/docs')).status).toBe(200);
+    });
+
+    it('is 404 where no method would do', async () => {
+      for (const path of ['/nowhere', '/internal', '/internal/validate', '/api/v0/admin/nodes/x/y', '/api/v0']) {
+        await expectRefusal('PUT', path, problems.notFound);
+      }
+    });
+
+    it('is 405 as a full problem', async () => {
+      expectProblem(await app.get('/internal/validate-app'), problems.methodNotAllowed);
+    });
+  });
+});

@@ -1,0 +1,73 @@
+import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { problems } from '../../src/common/problems.js';
+import { recorded } from '../audit/record.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { ADMIN_KEY, TestApp, TestClock } from '../support/test-app.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+
+const LIMIT = 5;
+const REFUSED = { event: 'admin.key.refused' };
+
+describe('wrong admin keys', () => {
+  const clock = new TestClock();
+  let one: TestApp;
+  let two: TestApp;
+
+  beforeEach(async () => {
+    const variables = { TRUST_PROXY: '1', ADMIN_KEY_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
+    one = await TestApp.start({ variables, clock });
+    two = await TestApp.start({ variables, clock, database: one.database });
+    // What follows is within one window.
+    clock.advance({ seconds: 900 - ((clock.now().getTime() / 1_000) % 900) + 1 });
+  });
+
+  afterEach(async () => {
+    await two.stop();
+    await one.stop();
+  });
+
+  const tryKey = (app: TestApp, address: string, key = `${ADMIN_KEY}x`) =>
+    app.get('/api/v0/admin/users').set('X-Admin-Key', key).set('X-Forwarded-For', address);
+  const tryKeys = (times: number, address: string) =>
+    Promise.all(Array.from({ length: times }, (_, index) => tryKey(index % 2 ? one : two, address)));
+
+  it('are 401 up to the limit of their network, over all replicas, and then 429', async () => {
+    const answers = await tryKeys(200, '192.0.2.1');
+    expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 200 - LIMIT });
+    for (const answer of answers) {
+      if (answer.status === 401) expectProblem(answer, problems.invalidAdminKey);
+      else expect(expectThrottled(answer)).toMatchObject({ policy: 'admin-key', points: LIMIT });
+    }
+    expectProblem(await tryKey(one, '192.0.2.2'), problems.invalidAdminKey);
+  });
+
+  it('do not shut out the right key, not even at the same address', async () => {
+    await tryKeys(2 * LIMIT, '192.0.2.1');
+    await tryKey(one, '192.0.2.1', ADMIN_KEY).expect(200);
+    await tryKey(two, '192.0.2.1', ADMIN_KEY).expect(200);
+    expectThrottled(await tryKey(one, '192.0.2.1'));
+  });
+
+  it('leave one audit row for each network and window, with its count', async () => {
+    await tryKeys(50, '192.0.2.1');
+    await tryKey(one, '2001:db8:0:7::1').expect(401);
+    const open = await recorded(one, REFUSED);
+    expect(open).toMatchObject([
+      { subject: '2001:db8:0:7::/64', count: 1 },
+      { subject: '192.0.2.1', address: '192.0.2.1', count: LIMIT, details: { reasons: { wrong_key: LIMIT } } },
+    ]);
+    clock.advance({ minutes: 17 });
+    await Promise.all([one, two].map(({ nest }) => nest.get(AuditJob).run()));
+    expect(await recorded(two, REFUSED)).toEqual(open);
+    expect(await one.database.query('SELECT 1 FROM refused_admin_keys')).toEqual([]);
+  });
+
+  it('write a bounded number of log lines, and none holds a key', async () => {
+    await Promise.all(Array.from({ length: 1_000 }, () => tryKey(one, '192.0.2.1')));
+    expect(one.log.events('admin.key.refused')).toHaveLength(LIMIT);
+    const lines = [...one.log.events('admin.key.throttled'), ...one.log.lines.filter(({ status }) => status === 429)];
+    expect(lines.length).toBeLessThan(2 * 120);
+    expect(Math.max(...lines.map(({ count = 0 }) => count))).toBe(512);
+    expect(JSON.stringify(one.log.lines)).not.toContain(`${ADMIN_KEY}x`);
+  });
+});

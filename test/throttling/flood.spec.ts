@@ -1,0 +1,109 @@
+import { jest } from '@jest/globals';
+import type { Response } from 'supertest';
+import { problems } from '../../src/common/problems.js';
+import { Database } from '../../src/database/database.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { PASSWORD, TestApp, type User } from '../support/test-app.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+
+const BUSY_LIMIT = 20;
+const VARIABLES = {
+  TRUST_PROXY: '1',
+  DATABASE_CONNECT_TIMEOUT_MS: '30000',
+  HASH_THREADS: '1',
+  HASH_QUEUE_LIMIT: '16',
+  BCRYPT_COST: '8',
+  HASHING_BUSY_LIMIT_PER_ADDRESS: `${BUSY_LIMIT}/60`,
+};
+const FLOODER = '198.51.100.66';
+const FLOOD = 154;
+
+describe('a flood of logins from one address', () => {
+  let app: TestApp;
+  let mallory: User;
+  let users: User[];
+
+  beforeEach(async () => {
+    app = await TestApp.start({ variables: VARIABLES });
+    mallory = await app.user();
+    users = [];
+    for (let made = 0; made < 8; made += 1) users.push(await app.user());
+  });
+
+  afterEach(() => app.stop());
+
+  const login = (address: string, email: string, password = PASSWORD) =>
+    app.login(email, password).set('X-Forwarded-For', address);
+  const flood = (times: number, password = PASSWORD): Promise<Response>[] =>
+    Array.from({ length: times }, () => login(FLOODER, mallory.email, password).then((answer) => answer));
+
+  it.each([
+    ['right', PASSWORD],
+    ['wrong', 'not the passphrase'],
+  ])('with %s passwords leaves every login from other addresses its turn', async (_name, password) => {
+    const flooding = flood(FLOOD, password);
+    // As soon as the first one is refused, the queue is full.
+    const first = await Promise.race(flooding.map(async (answer) => ((await answer).status === 503 ? true : never())));
+    expect(first).toBe(true);
+    const others = await Promise.all(users.map(({ email }, index) => login(`203.0.113.${index}`, email)));
+    expect(countByStatus(others)).toEqual({ 200: users.length });
+    const refused = (await Promise.all(flooding)).filter(({ status }) => status === 503);
+    expect(refused.length).toBeGreaterThan(0);
+    for (const answer of refused) expectProblem(answer, problems.hashingBusy);
+  });
+
+  it('is 429 once it has met too many 503, without a statement, while others log in', async () => {
+    await Promise.all(flood(FLOOD));
+    const run = jest.spyOn(Database.prototype, 'rows');
+    try {
+      const answers = await Promise.all(flood(300));
+      for (const answer of answers) {
+        expect(expectThrottled(answer)).toMatchObject({
+          policy: 'hashing-busy',
+          points: BUSY_LIMIT,
+          windowSeconds: 60,
+        });
+      }
+      expect(run.mock.calls.filter(([{ name }]) => name.startsWith('throttle'))).toEqual([]);
+    } finally {
+      run.mockRestore();
+    }
+    await login('203.0.113.1', users[0]!.email).expect(200);
+    const registration = app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD });
+    expect(expectThrottled(await registration.set('X-Forwarded-For', FLOODER))).toMatchObject({
+      policy: 'hashing-busy',
+    });
+    const lines = app.log.lines.filter(({ event, status }) => event === 'user.login.throttled' || status === 429);
+    expect(lines.length).toBeLessThan(2 * 120);
+  });
+
+  it('does not shut registrations from other addresses out', async () => {
+    const flooding = flood(FLOOD);
+    await Promise.race(flooding.map(async (answer) => ((await answer).status === 503 ? true : never())));
+    const registrations = Array.from({ length: 5 }, (_, index) =>
+      app
+        .post('/api/v0/auth/register', { email: `new-${index}@example.org`, password: PASSWORD })
+        .set('X-Forwarded-For', `203.0.113.${index}`),
+    );
+    expect(countByStatus(await Promise.all(registrations))).toEqual({ 201: 5 });
+    await Promise.all(flooding);
+  });
+});
+
+function never(): Promise<never> {
+  return new Promise(() => undefined);
+}
+
+describe('a flood of wrong passwords for many accounts from one address', () => {
+  it('writes no row once the address has used up its budget', async () => {
+    const app = await TestApp.start({ variables: { LOGIN_LIMIT_PER_ADDRESS: '10/900' } });
+    const guess = (times: number, name: string) =>
+      Promise.all(Array.from({ length: times }, (_, index) => app.login(`${name}-${index}@example.org`)));
+    expect(countByStatus(await guess(30, 'first'))).toEqual({ 401: 10, 429: 20 });
+    const rows = () => app.database.query('SELECT key, lost, in_flight FROM throttle_windows ORDER BY key');
+    const before = await rows();
+    expect(countByStatus(await guess(300, 'second'))).toEqual({ 429: 300 });
+    expect(await rows()).toEqual(before);
+    await app.stop();
+  });
+});
