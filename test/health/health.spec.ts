@@ -2,6 +2,7 @@ import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { problems } from '../../src/common/problems.js';
+import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
 import { Readiness } from '../../src/health/readiness.js';
 import { eventually } from '../support/eventually.js';
