@@ -148,7 +148,7 @@ describe('several workers on one port', () => {
   });
 
   describe('two of them', () => {
-    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '1000' }));
+    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '3000' }));
 
     it('answer 200 until they stop listening when all processes get SIGTERM, and the first exits with 0', async () => {
       const workers = service.children;
