@@ -4,8 +4,8 @@ import { Environment } from './config/environment.js';
 import { ProblemFilter } from './http/problem.filter.js';
 import { parseJson, readBytes } from './http/json-body.js';
 import { guardHead } from './http/request-guards.js';
-import { requestLog } from './http/request-log.js';
-import { validationPipe } from './http/validation.js';
+import { createRequestLog } from './http/request-log.js';
+import { createValidationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
 import { SecurityEvents } from './logging/security-events.js';
 import { RequestMetrics } from './metrics/request-metrics.js';
@@ -19,9 +19,9 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(requestLog(log, environment.logsValidations, count));
+  app.use(createRequestLog(log, environment.logsValidations, count));
   app.use(guardHead(environment), readBytes, parseJson);
-  app.useGlobalPipes(validationPipe());
+  app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);
 }

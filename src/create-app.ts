@@ -24,6 +24,6 @@ export async function createApp(environment: Environment, watch = new StartWatch
 }
 
 /** The server of INTERNAL_PORT, with the same routes, not yet listening. */
-export function internalServerOf(app: NestExpressApplication): Server {
+export function createInternalServer(app: NestExpressApplication): Server {
   return (app.getHttpAdapter() as unknown as LinkedExpressAdapter).createInternalServer();
 }

@@ -4,7 +4,7 @@ import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
 import { stringify } from 'yaml';
 import { ProblemSchema } from './access/api-problems.js';
-import { staticPage } from './http/static-page.js';
+import { createPageHandler } from './http/static-page.js';
 
 const require = createRequire(import.meta.url);
 const HTML = 'text/html; charset=utf-8';
@@ -32,7 +32,7 @@ Paths match exactly, in case and in slashes. A path that exists but has not the 
 (\`method_not_allowed\`) with \`Allow\`.`;
 
 /** The OpenAPI document of everything that is routed. */
-export function openApiDocument(app: INestApplication): OpenAPIObject {
+export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
   const config = new DocumentBuilder()
     .setTitle('Authentication service')
     .setDescription(DESCRIPTION)
@@ -59,27 +59,27 @@ export function openApiDocument(app: INestApplication): OpenAPIObject {
 export function serveDocs(app: INestApplication): void {
   const http = app.getHttpAdapter();
   let built: OpenAPIObject | undefined;
-  const document = (): OpenAPIObject => (built ??= openApiDocument(app));
+  const document = (): OpenAPIObject => (built ??= createOpenApiDocument(app));
   http.get(
     '/docs-json',
-    staticPage('application/json; charset=utf-8', () => JSON.stringify(document())),
+    createPageHandler('application/json; charset=utf-8', () => JSON.stringify(document())),
   );
   http.get(
     '/docs-yaml',
-    staticPage('text/yaml; charset=utf-8', () => stringify(document(), YAML)),
+    createPageHandler('text/yaml; charset=utf-8', () => stringify(document(), YAML)),
   );
   http.get(
     '/docs/swagger-ui-init.js',
-    staticPage(SCRIPT, () => startScript(document())),
+    createPageHandler(SCRIPT, () => startScript(document())),
   );
   for (const [name, type] of Object.entries(FILES)) {
     http.get(
       `/docs/${name}`,
-      staticPage(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
+      createPageHandler(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
     );
   }
-  const page = staticPage(HTML, () => htmlPage('./docs/'));
-  const pageInFolder = staticPage(HTML, () => htmlPage('./'));
+  const page = createPageHandler(HTML, () => htmlPage('./docs/'));
+  const pageInFolder = createPageHandler(HTML, () => htmlPage('./'));
   http.get('/docs', page);
   http.get('/docs/', pageInFolder);
   http.get('/docs/index.html', pageInFolder);

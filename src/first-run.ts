@@ -1,6 +1,6 @@
 import { EnvFile } from './config/env-file.js';
 import type { Environment, Variables } from './config/environment.js';
-import { randomSecret } from './crypto/secret.js';
+import { generateSecret } from './crypto/secret.js';
 import { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
@@ -12,10 +12,10 @@ const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY'] as const;
  * Generates the secrets that are missing into the gitignored `.env` (mode 0600). Never called in production.
  * @returns the variables with the generated ones
  */
-export function withSecrets(variables: Variables): Variables {
+export function ensureSecrets(variables: Variables): Variables {
   const missing = GENERATED.filter((name) => !variables[name]);
   if (missing.length === 0) return variables;
-  const made = Object.fromEntries(missing.map((name) => [name, randomSecret()]));
+  const made = Object.fromEntries(missing.map((name) => [name, generateSecret()]));
   const file = EnvFile.read(FILE);
   for (const [name, value] of Object.entries(made)) file.set(name, value);
   file.write(HEADING);
@@ -24,7 +24,7 @@ export function withSecrets(variables: Variables): Variables {
 
 /** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
 export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
-  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => randomSecret() });
+  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => generateSecret() });
 }
 
 /** What a developer who has just started the service wants to know, and to type next. */

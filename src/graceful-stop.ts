@@ -54,7 +54,7 @@ async function drain(app: NestExpressApplication, servers: Server[], afterClose:
 
 function fail(log: Log, message: string): never {
   log.abandonDelivery();
-  log.failure(message);
+  log.error(message);
   process.exit(1);
 }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { StartWatch } from './common/start-watch.js';
 import type { Environment } from './config/environment.js';
-import { createApp, internalServerOf } from './create-app.js';
+import { createApp, createInternalServer } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
 import { Log } from './logging/log.js';
 import type { StopTracing } from './tracing.js';
@@ -21,7 +21,7 @@ export async function serveApp(
 ): Promise<void> {
   const app = await createApp(environment, watch);
   const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
-  const internal = internalPort === undefined ? undefined : internalServerOf(app);
+  const internal = internalPort === undefined ? undefined : createInternalServer(app);
   stopGracefully(app, internal, async () => {
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
     await afterClose?.();

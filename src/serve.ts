@@ -1,8 +1,8 @@
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { parseEnvironment, readVariables, workerVariables, type Environment } from './config/environment.js';
+import { parseEnvironment, readVariables, selectWorkerVariables, type Environment } from './config/environment.js';
 import type { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
-import { startEmbeddedDatabase, welcome, withSecrets } from './first-run.js';
+import { startEmbeddedDatabase, welcome, ensureSecrets } from './first-run.js';
 import { explain } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
 import { watchStart } from './watch-start.js';
@@ -20,7 +20,7 @@ export async function serve(stopTracing?: StopTracing): Promise<void> {
 async function start(stopTracing?: StopTracing): Promise<void> {
   const given = readVariables();
   const isProduction = given.NODE_ENV === 'production';
-  const variables = isProduction ? given : withSecrets(given);
+  const variables = isProduction ? given : ensureSecrets(given);
   const needsDatabase = !isProduction && !variables.DATABASE_URL;
   // Checked before anything is started: a bad variable or a taken port must leave nothing behind.
   let environment = parseEnvironment(
@@ -42,7 +42,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
     } else {
       const { servePrimary } = await import('./workers/primary.js');
-      const ofWorkers = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
+      const ofWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       const servers = internalPort === undefined ? 1 : 2;
       await watch.limit(servePrimary(environment, { file, servers, variables: ofWorkers }, watch, afterClose));

@@ -6,6 +6,6 @@ import { Log } from './logging/log.js';
 export function watchStart(environment: Environment): StartWatch {
   const log = new Log({ ...environment, loggingServiceUrl: undefined });
   return new StartWatch(environment.startTimeoutSeconds * 1_000, ({ step, seconds, reason }) =>
-    log.warning('start_waits', { waiting_for: step, waited_seconds: seconds, reason }),
+    log.warn('start_waits', { waiting_for: step, waited_seconds: seconds, reason }),
   );
 }

@@ -1,6 +1,6 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, getSchemaPath } from '@nestjs/swagger';
-import { problemBody } from '../common/problem-body.js';
+import { toProblemBody } from '../common/problem-body.js';
 import type { Problem } from '../common/problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
@@ -93,5 +93,5 @@ function responseOf(ofOneStatus: Problem[]): MethodDecorator {
 function exampleOf(problem: Problem): object {
   const errors =
     problem.code === 'validation_failed' ? [{ pointer: '/email', detail: 'must be an e-mail address' }] : [];
-  return problemBody(problem, EXAMPLE_REQUEST_ID, errors);
+  return toProblemBody(problem, EXAMPLE_REQUEST_ID, errors);
 }

@@ -2,7 +2,7 @@ import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable }
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import { refuseUnknownFields } from '../common/unknown-fields.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
@@ -13,7 +13,7 @@ import type { AppPrincipal, Door } from './principals.js';
  * A guard that lets in whoever one of the doors recognises. With several, the first one that the request knocks
  * at decides: a bad credential is not made good by another one.
  */
-export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivate> {
+export function createDoorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivate> {
   @Injectable()
   class DoorGuard implements CanActivate {
     constructor(private readonly doors: Doors) {}
@@ -22,7 +22,7 @@ export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivat
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
       const door =
-        accepted.length === 1 ? accepted[0] : accepted.find((candidate) => this.doors.isKnockedAt(candidate, request));
+        accepted.length === 1 ? accepted[0] : accepted.find((candidate) => this.doors.presentsCredential(candidate, request));
       if (!door) throw new ProblemException(problems.unauthenticated);
       request.user = await this.doors.open(door, request);
       return true;
@@ -31,16 +31,16 @@ export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivat
   return mixin(DoorGuard);
 }
 
-export const UserGuard = doorGuard(['user']);
-export const NodeGuard = doorGuard(['node']);
-export const AdminGuard = doorGuard(['admin']);
+export const UserGuard = createDoorGuard(['user']);
+export const NodeGuard = createDoorGuard(['node']);
+export const AdminGuard = createDoorGuard(['admin']);
 
 /** For the route on which a service has a key validated that was presented to it: the key is good at that service only. */
 @Injectable()
-export class PresentedAppGuard extends doorGuard(['app']) {
+export class PresentedAppGuard extends createDoorGuard(['app']) {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const http = context.switchToHttp();
-    (http.getResponse<Response>().locals as RequestOutcome).presentedTo = presentedTarget(http.getRequest<Request>());
+    (http.getResponse<Response>().locals as ResponseLocals).presentedTo = presentedTarget(http.getRequest<Request>());
     return super.canActivate(context) as Promise<boolean>;
   }
 }
@@ -59,13 +59,13 @@ export class ForwardingAppGuard implements CanActivate {
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
-    const isNeeded = this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request);
+    const isNeeded = this.environment.validateNodeRequiresApp || this.doors.presentsCredential('app', request);
     return isNeeded ? this.letIn(request, context.switchToHttp().getResponse()) : true;
   }
 
   private async letIn(request: Request, response: Response): Promise<boolean> {
     const { caller } = (await this.doors.open('app', request)) as AppPrincipal;
-    (response.locals as RequestOutcome).forwardedBy = caller;
+    (response.locals as ResponseLocals).forwardedBy = caller;
     return true;
   }
 }

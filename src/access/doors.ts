@@ -25,7 +25,7 @@ export const DOORS: Readonly<Record<Door, DoorDescription>> = {
 };
 
 /** The same answer for every way of being refused at a door; the reason is for the log alone. */
-export function refusal(
+export function createRefusal(
   door: Door,
   reason: string,
   fields: Readonly<Record<string, string | undefined>> = {},
@@ -46,7 +46,7 @@ export class Doors {
     this.strategies.set(door, strategy);
   }
 
-  isKnockedAt(door: Door, request: Request): boolean {
+  presentsCredential(door: Door, request: Request): boolean {
     return DOORS[door].headers.some((name) => request.headers[name] !== undefined);
   }
 
@@ -86,7 +86,7 @@ interface Asked {
 /** The strategy found no credential, or one that it does not accept. */
 function notAccepted(door: Door, request: Request): ProblemException {
   const isWithoutToken = door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '');
-  return isWithoutToken ? missingAccessToken() : refusal(door, 'not_accepted');
+  return isWithoutToken ? missingAccessToken() : createRefusal(door, 'not_accepted');
 }
 
 /** RFC 6750 §3.1: without any token the challenge carries no error. */

@@ -32,7 +32,7 @@ export type Door = Principal['door'];
  * each request.
  * @param doors the ones that the route declares
  */
-export function principalOf<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {
+export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {
   const principal = user as Extract<Principal, { door: D }> | undefined;
   if (!principal || !doors.includes(principal.door)) throw new Error('None of these doors let the request in');
   return principal;

@@ -3,7 +3,7 @@ import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
 import { problems, type Problem } from '../common/problems.js';
 import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from './api-problems.js';
-import { AdminGuard, doorGuard, ForwardingAppGuard, NodeGuard, PresentedAppGuard, UserGuard } from './door.guard.js';
+import { AdminGuard, createDoorGuard, ForwardingAppGuard, NodeGuard, PresentedAppGuard, UserGuard } from './door.guard.js';
 import { DOORS } from './doors.js';
 import type { Door } from './principals.js';
 
@@ -65,7 +65,7 @@ export const RequireNode = () =>
 export const RequireAdmin = () => through(AdminGuard, 'admin');
 
 /** Any one of several doors. */
-export const RequireAnyOf = (...doors: [Door, ...Door[]]) => through(doorGuard(doors), ...doors);
+export const RequireAnyOf = (...doors: [Door, ...Door[]]) => through(createDoorGuard(doors), ...doors);
 
 function through(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
   const refusals = doors.flatMap((door) =>

@@ -7,7 +7,7 @@ const ADDRESS = Symbol('address');
  * Where a request comes from. What a proxy writes into X-Forwarded-For may carry a port, or be anything: whatever is no
  * address counts for nothing, and the peer's own address stands in.
  */
-export function addressOf(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
+export function getClientAddress(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
   return (request[ADDRESS] ??= bareAddress(request.ip ?? '') ?? request.socket.remoteAddress);
 }
 

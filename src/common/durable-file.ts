@@ -14,7 +14,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { randomId } from './ids.js';
+import { createRandomId } from './ids.js';
 
 // The folder may belong to somebody less trusted than who runs this: a device user's, and root. Whatever that user puts
 // in the place of a file at whatever moment, nothing but what was opened is read, and nothing but what was made is given
@@ -33,7 +33,7 @@ export interface FoundFile {
 export type Change = (found: FoundFile | undefined) => Buffer;
 
 /** Something stands where a file belongs, and is none. */
-export class NoRegularFile extends Error {
+export class NotRegularFileError extends Error {
   constructor(
     path: string,
     readonly kind: 'a symbolic link' | 'a directory' | 'no regular file',
@@ -44,14 +44,14 @@ export class NoRegularFile extends Error {
 
 /**
  * @returns undefined when there is nothing
- * @throws {NoRegularFile} for a symbolic link, a directory, a pipe …
+ * @throws {NotRegularFileError} for a symbolic link, a directory, a pipe …
  */
 export function readRegular(path: string): FoundFile | undefined {
   const descriptor = openExisting(path);
   if (descriptor === undefined) return undefined;
   try {
     const stats = fstatSync(descriptor);
-    if (!stats.isFile()) throw new NoRegularFile(path, stats.isDirectory() ? 'a directory' : 'no regular file');
+    if (!stats.isFile()) throw new NotRegularFileError(path, stats.isDirectory() ? 'a directory' : 'no regular file');
     return { bytes: readFileSync(descriptor), stats };
   } finally {
     closeSync(descriptor);
@@ -62,7 +62,7 @@ export function readRegular(path: string): FoundFile | undefined {
  * Replaces a file as a whole: whoever reads it, also after a power cut, finds the old content or the new one. It is
  * readable by its owner alone and stays its owner's; a new one is the caller's.
  * @param change is given the file as it is now
- * @throws {NoRegularFile} as {@link readRegular}
+ * @throws {NotRegularFileError} as {@link readRegular}
  */
 export function replaceFile(path: string, change: Change): void {
   removeLeftovers(path);
@@ -88,8 +88,8 @@ function openExisting(path: string): number | undefined {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
-    if (code === 'ELOOP') throw new NoRegularFile(path, 'a symbolic link');
-    if (code === 'ENXIO') throw new NoRegularFile(path, 'no regular file');
+    if (code === 'ELOOP') throw new NotRegularFileError(path, 'a symbolic link');
+    if (code === 'ENXIO') throw new NotRegularFileError(path, 'no regular file');
     throw error;
   }
 }
@@ -98,7 +98,7 @@ function openExisting(path: string): number | undefined {
 function writeBeside(path: string, change: Change): string {
   const found = readRegular(path);
   const bytes = change(found);
-  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${randomId()}.new`);
+  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${createRandomId()}.new`);
   const descriptor = openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, PRIVATE_MODE);
   try {
     if (found) giveTo(descriptor, found.stats);

@@ -4,7 +4,7 @@ import { Transform } from 'class-transformer';
 import { IsEmail, Matches } from 'class-validator';
 
 /** The one form an address is stored and looked up in. */
-export function canonicalEmail(email: string): string {
+export function toCanonicalEmail(email: string): string {
   return email.toLowerCase();
 }
 
@@ -17,7 +17,7 @@ export function EmailField(): PropertyDecorator {
     ApiProperty({ type: String, format: 'email', maxLength: 254, example: 'alice@example.org' }),
     // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
     Transform(({ value }: { value: unknown }) =>
-      typeof value === 'string' && /^[\x21-\x7e]{3,254}$/.test(value) ? canonicalEmail(value) : value,
+      typeof value === 'string' && /^[\x21-\x7e]{3,254}$/.test(value) ? toCanonicalEmail(value) : value,
     ),
     Matches(/^[\x21-\x7e]{3,254}$/, { message: 'must be 3 to 254 printable ASCII characters' }),
     IsEmail({ allow_utf8_local_part: false }, { message: 'must be an e-mail address' }),

@@ -87,6 +87,6 @@ function IsMoment(): PropertyDecorator {
 }
 
 /** An ISO 8601 moment from the wire; null and undefined stay what they are. */
-export function momentOf<T extends null | undefined>(text: string | T): Date | T {
+export function parseMoment<T extends null | undefined>(text: string | T): Date | T {
   return typeof text === 'string' ? new Date(text) : text;
 }

@@ -8,7 +8,7 @@ const SHARE = 8;
 
 /** For which client something waits. */
 export interface Turn {
-  /** The narrowest first, as `networksOf` returns them. */
+  /** The narrowest first, as `toNetworks` returns them. */
   readonly networks: readonly string[];
   /** The address is known to the account. It goes first as long as nothing of its network waits or runs. */
   readonly isKnown: boolean;
@@ -37,7 +37,7 @@ export class KeyedQueue<T> {
    * @returns the item that has no place: this one, or another one that lost its place to it; undefined when all have one
    */
   push(item: T, turn: Turn, isIdle = false): T | undefined {
-    const network = widestOf(turn);
+    const network = getWidestNetwork(turn);
     const held = this.counts.get(network) ?? 0;
     const goesFirst = turn.isKnown && isIdle && held === 0;
     const isOverShare = held >= Math.max(1, this.limit / SHARE) && this.size > held;
@@ -74,7 +74,7 @@ export class KeyedQueue<T> {
 
   private release(place: Place<T> | undefined): T | undefined {
     if (!place) return undefined;
-    const network = widestOf(place.turn);
+    const network = getWidestNetwork(place.turn);
     const left = (this.counts.get(network) ?? 0) - 1;
     if (left > 0) this.counts.set(network, left);
     else this.counts.delete(network);
@@ -82,7 +82,7 @@ export class KeyedQueue<T> {
   }
 }
 
-export function widestOf({ networks }: Turn): string {
+export function getWidestNetwork({ networks }: Turn): string {
   return networks[networks.length - 1] ?? 'unknown';
 }
 

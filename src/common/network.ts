@@ -8,15 +8,15 @@ export type Networks = readonly [string, ...string[]];
  * address of a /64 has all of them. An IPv4-mapped IPv6 address counts as its IPv4 address.
  * @param address as Express gives it: the peer's, or the one that TRUST_PROXY makes it believe
  */
-export function networkOf(address: string | undefined): string {
-  return networksOf(address)[0];
+export function toNetwork(address: string | undefined): string {
+  return toNetworks(address)[0];
 }
 
 /**
  * The networks of an address, the narrowest first. IPv6 has a second one, the /48 that one customer of a provider
  * commonly gets (RFC 6177): its 65,536 networks of /64 must not be as many clients.
  */
-export function networksOf(address: string | undefined): Networks {
+export function toNetworks(address: string | undefined): Networks {
   const plain = (address ?? '').replace(/%.*$/, '').toLowerCase();
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(plain)?.[1];
   if (mapped !== undefined) return [mapped];

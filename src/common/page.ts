@@ -37,17 +37,17 @@ export interface PageRequest {
   readonly after: string | undefined;
 }
 
-export function limitOf({ limit = DEFAULT_LIMIT }: PageQuery): number {
+export function getPageLimit({ limit = DEFAULT_LIMIT }: PageQuery): number {
   return limit;
 }
 
 /** @throws {ProblemException} validation_failed for a cursor that no list handed out */
-export function pageRequest(query: PageQuery): PageRequest {
-  return { limit: limitOf(query), after: query.cursor === undefined ? undefined : idOf(query.cursor) };
+export function toPageRequest(query: PageQuery): PageRequest {
+  return { limit: getPageLimit(query), after: query.cursor === undefined ? undefined : idOf(query.cursor) };
 }
 
 /** @param rows up to `limit + 1` rows in order of their ids: the extra one tells that there is more */
-export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
+export function toPage<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
   return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
@@ -56,17 +56,17 @@ export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageReque
 function idOf(cursor: unknown): string {
   const id = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
   if (isId(id)) return id;
-  throw badCursor();
+  throw createCursorProblem();
 }
 
 /** For a cursor that the list did not hand out. */
-export function badCursor(): ProblemException {
+export function createCursorProblem(): ProblemException {
   const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
   return new ProblemException(problems.validationFailed, { errors });
 }
 
 /** The class of a list's answer, from the class of its items. */
-export function pageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
+export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
   abstract class PageResponse {
     @ApiProperty({ type: [itemClass] })
     items!: Item[];

@@ -11,8 +11,8 @@ const ASSIGNMENT =
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
 /** A variable cannot be written into the file, or another process changed the file meanwhile. */
-export class UnusableFile extends Error {
-  override readonly name = 'UnusableFile';
+export class UnusableFileError extends Error {
+  override readonly name = 'UnusableFileError';
 }
 
 /**
@@ -34,7 +34,7 @@ export class EnvFile {
 
   /**
    * @param path of a file that need not exist
-   * @throws {NoRegularFile} for a symbolic link, a directory or anything else that is no regular file
+   * @throws {NotRegularFileError} for a symbolic link, a directory or anything else that is no regular file
    */
   static read(path: string): EnvFile {
     const found = readRegular(path);
@@ -74,17 +74,17 @@ export class EnvFile {
   set(name: string, value: string): void {
     if (this.get(name) === value) return;
     const bytes = Buffer.from(value, 'utf8').toString('latin1');
-    const text = withVariable(this.text, name, bytes);
+    const text = setVariable(this.text, name, bytes);
     // The edit is checked by reading it: this variable has its value, and every other one kept its own.
     if (!isDeepStrictEqual(parse(text), { ...parse(this.text), [name]: bytes }))
-      throw new UnusableFile(`${name} cannot be written into ${this.path}`);
+      throw new UnusableFileError(`${name} cannot be written into ${this.path}`);
     this.text = text;
     this.changed.add(name);
   }
 
   /**
    * Replaces the file atomically, also across a power cut.
-   * @throws {UnusableFile} when another process changed it since it was read
+   * @throws {UnusableFileError} when another process changed it since it was read
    */
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
@@ -96,7 +96,7 @@ export class EnvFile {
 
   private refuseForeignChange(now: FoundFile | undefined): void {
     const isSame = now === undefined ? this.original === undefined : this.original?.equals(now.bytes) === true;
-    if (!isSame) throw new UnusableFile(`${this.path} was changed by another process in the meantime`);
+    if (!isSame) throw new UnusableFileError(`${this.path} was changed by another process in the meantime`);
   }
 }
 
@@ -104,7 +104,7 @@ export class EnvFile {
  * Sets one variable in the text of an environment file: where it stands (the last of several, which counts), or in a new
  * last line. Every other byte stays as it is.
  */
-export function withVariable(text: string, name: string, value: string): string {
+export function setVariable(text: string, name: string, value: string): string {
   const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
   const range = last?.indices?.[2];
   if (last && range) {
@@ -112,12 +112,12 @@ export function withVariable(text: string, name: string, value: string): string 
     const rest = text.slice(from + (last[2] ?? '').trimEnd().length);
     return `${text.slice(0, from)}${quoted(value)}${rest.startsWith('#') ? ' ' : ''}${rest}`;
   }
-  const lineEnd = lineEndOf(text);
+  const lineEnd = detectLineEnd(text);
   const isComplete = text === '' || text.endsWith('\n');
   return `${text}${isComplete ? '' : lineEnd}${name}=${quoted(value)}${lineEnd}`;
 }
 
-export function lineEndOf(text: string): string {
+export function detectLineEnd(text: string): string {
   return text.includes('\r\n') ? '\r\n' : '\n';
 }
 

@@ -72,7 +72,7 @@ export class Environment {
 }
 
 /** A start that must not happen; each problem names a variable and never shows its value. */
-export class InvalidEnvironment extends Error {
+export class InvalidEnvironmentError extends Error {
   constructor(readonly problems: string[]) {
     super(`The configuration is not usable:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`);
   }
@@ -82,7 +82,7 @@ export class InvalidEnvironment extends Error {
  * Validates raw variables.
  * @param variables as {@link readVariables} returns them; an empty value counts as unset
  * @returns the typed environment with every default filled in
- * @throws {InvalidEnvironment} naming every variable that is missing or bad
+ * @throws {InvalidEnvironmentError} naming every variable that is missing or bad
  */
 export function parseEnvironment(variables: Variables): Environment {
   const value = validated(variables);
@@ -160,17 +160,17 @@ function retentionOf(value: Values) {
 function validated(variables: Variables): Values {
   const parsed = schema.safeParse(withoutEmpty(variables));
   if (parsed.success) return parsed.data;
-  throw new InvalidEnvironment(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
+  throw new InvalidEnvironmentError(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
 }
 
 /**
  * The one variable that the migrations need.
- * @throws {InvalidEnvironment} when it is missing or no PostgreSQL URL
+ * @throws {InvalidEnvironmentError} when it is missing or no PostgreSQL URL
  */
-export function databaseUrlOf(variables: Variables): string {
+export function parseDatabaseUrl(variables: Variables): string {
   const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
   if (!parsed.success)
-    throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
+    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
   return parsed.data;
 }
 
@@ -178,17 +178,17 @@ export function databaseUrlOf(variables: Variables): string {
  * What a worker is started with, beside the environment that it inherits: the variables of this service and no others,
  * as a file may hold anything.
  */
-export function workerVariables(variables: Variables): Variables {
+export function selectWorkerVariables(variables: Variables): Variables {
   return Object.fromEntries(Object.keys(schema.shape).map((name) => [name, variables[name]]));
 }
 
 /** The environment of a worker, which reads no file: it was given everything. */
-export function workerEnvironment(): Environment {
+export function readWorkerEnvironment(): Environment {
   return { ...parseEnvironment(process.env), isWorker: true };
 }
 
 /** Whether the standard variables of OpenTelemetry, in the process's own environment, ask for traces. */
-export function wantsTracing(variables: Variables = process.env): boolean {
+export function isTracingRequested(variables: Variables = process.env): boolean {
   if (variables.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || variables.OTEL_TRACES_EXPORTER === 'none') return false;
   const wishes = [
     variables.OTEL_TRACES_EXPORTER,

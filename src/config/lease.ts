@@ -6,6 +6,6 @@ const CLOCK_RATE_MARGIN = 0.02;
 const TIMER_MARGIN_MS = 2;
 
 /** @returns how long a call that revokes waits, so that a lease of this length is over when it answers */
-export function waitMsFor(leaseMs: number): number {
+export function computeRevocationWaitMs(leaseMs: number): number {
   return leaseMs === 0 ? 0 : Math.ceil(leaseMs * (1 + CLOCK_RATE_MARGIN) + TIMER_MARGIN_MS);
 }

@@ -1,7 +1,7 @@
 import { rate, wholeNumber } from './variable-kinds.js';
 
 /** How long two keys of one credential may be good at once: a year. */
-export const MOST_OVERLAP_HOURS = 8_760;
+export const MAX_OVERLAP_HOURS = 8_760;
 
 /** At most this many tries in a window; the window starts with the first of them. */
 export interface Limit {

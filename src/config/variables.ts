@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
-import { MAX_LEASE_MS, waitMsFor } from './lease.js';
-import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
+import { MAX_LEASE_MS, computeRevocationWaitMs } from './lease.js';
+import { limitVariables, MAX_OVERLAP_HOURS } from './limits.js';
 import { postgresUrl } from './postgres-url.js';
 import {
   flag,
@@ -30,7 +30,7 @@ export function revocationWaitMsOf(value: {
   REVOCATION_LEASE_MS: number;
   REVOCATION_WAIT_MS?: number | undefined;
 }): number {
-  return value.REVOCATION_WAIT_MS ?? waitMsFor(value.REVOCATION_LEASE_MS);
+  return value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS);
 }
 
 /** Every variable: what it may be, and what it is when it is not set. */
@@ -65,7 +65,7 @@ export const schema = z
     HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).optional(),
     PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
-    KEY_OVERLAP_HOURS: wholeNumber(0, MOST_OVERLAP_HOURS).default(24),
+    KEY_OVERLAP_HOURS: wholeNumber(0, MAX_OVERLAP_HOURS).default(24),
     REVOCATION_LEASE_MS: leaseMs.default(500),
     REVOCATION_WAIT_MS: wholeNumber(0, 2 * MAX_LEASE_MS).optional(),
     OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
@@ -90,7 +90,7 @@ export const schema = z
     AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
     ...limitVariables,
   })
-  .refine((value) => revocationWaitMsOf(value) >= waitMsFor(value.REVOCATION_LEASE_MS), {
+  .refine((value) => revocationWaitMsOf(value) >= computeRevocationWaitMs(value.REVOCATION_LEASE_MS), {
     path: ['REVOCATION_WAIT_MS'],
     error: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
   })

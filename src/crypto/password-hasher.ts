@@ -2,11 +2,11 @@ import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
-import { KeyedQueue, widestOf, type Turn } from '../common/keyed-queue.js';
+import { KeyedQueue, getWidestNetwork, type Turn } from '../common/keyed-queue.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { mac } from './secret.js';
+import { computeMac } from './secret.js';
 
 /** A bcrypt hash of a password, in the standard `$2b$` form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
@@ -94,7 +94,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   private async run(name: string, task: object, turn: Turn): Promise<unknown> {
-    const network = widestOf(turn);
+    const network = getWidestNetwork(turn);
     if (this.runningCount >= this.threads) await this.wait(turn);
     else this.occupy(network, 1);
     try {
@@ -107,7 +107,7 @@ export class PasswordHasher implements OnApplicationShutdown {
 
   /** Resolves when a thread is free and occupied for this turn. */
   private wait(turn: Turn): Promise<void> {
-    const network = widestOf(turn);
+    const network = getWidestNetwork(turn);
     return new Promise((resolve, reject) => {
       const refuse = (): void => {
         waiting.isOver = true;
@@ -142,5 +142,5 @@ export class PasswordHasher implements OnApplicationShutdown {
 /** bcrypt reads 72 bytes and stops at a NUL: what it would cut short is reduced to 44 characters first. */
 function reduce(password: string): string {
   const isWhole = Buffer.byteLength(password) <= BCRYPT_MAX_BYTES && !password.includes('\0');
-  return isWhole ? password : mac(REDUCTION_CONTEXT, password).toString('base64');
+  return isWhole ? password : computeMac(REDUCTION_CONTEXT, password).toString('base64');
 }

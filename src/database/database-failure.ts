@@ -52,7 +52,7 @@ export function isWriteRefusal(error: unknown): boolean {
 }
 
 /** The constraint that a statement violated, by the name that its migration gave it. */
-export function violatedConstraint(error: unknown): string | undefined {
+export function getViolatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
   return cause instanceof DatabaseError && cause.code?.startsWith('23') ? cause.constraint : undefined;
 }

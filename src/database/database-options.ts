@@ -17,7 +17,7 @@ const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
 
 /** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
-export function migrationOptions(databaseUrl: string): DataSourceOptions {
+export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
   return {
     type: 'postgres',
     url: databaseUrl,
@@ -48,11 +48,11 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
 }
 
 /** What requests run on: every wait has an end, so that a database that does not answer becomes a 503. */
-export function requestOptions(environment: Environment): DataSourceOptions {
+export function createRequestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
   const idleInTransactionMs = 2 * statementTimeoutMs;
   return {
-    ...migrationOptions(environment.databaseUrl),
+    ...createMigrationOptions(environment.databaseUrl),
     applicationName: 'platform-auth',
     poolSize: environment.databasePoolSize,
     connectTimeoutMS: environment.databaseConnectTimeoutMs,

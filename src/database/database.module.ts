@@ -5,8 +5,8 @@ import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { Database } from './database.js';
 import { HealthProbe } from './health-probe.js';
-import { migrate, onceReachable, RETRY_DELAY_MS } from './migrate.js';
-import { requestOptions } from './database-options.js';
+import { migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
+import { createRequestOptions } from './database-options.js';
 
 @Global()
 @Module({
@@ -15,9 +15,9 @@ import { requestOptions } from './database-options.js';
       inject: [Environment, StartWatch],
       useFactory: async (environment: Environment, watch: StartWatch) => {
         // Under a lock, which TypeORM would not take. The primary process has migrated for its workers.
-        if (!environment.isWorker) await onceReachable(watch, () => migrate(environment.databaseUrl, watch));
+        if (!environment.isWorker) await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
         return {
-          ...requestOptions(environment),
+          ...createRequestOptions(environment),
           autoLoadEntities: true,
           retryAttempts: environment.startTimeoutSeconds,
           retryDelay: RETRY_DELAY_MS,

@@ -5,7 +5,7 @@ import { StartWatch } from '../common/start-watch.js';
 import { withAdvisoryLock } from './advisory-lock.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure } from './database-failure.js';
-import { migrationOptions } from './database-options.js';
+import { createMigrationOptions } from './database-options.js';
 import { LOCKS } from './locks.js';
 
 export const RETRY_DELAY_MS = 1_000;
@@ -30,7 +30,7 @@ export async function migrate(databaseUrl: string, watch = new StartWatch()): Pr
 }
 
 async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<string[]> {
-  const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
+  const dataSource = await new DataSource(createMigrationOptions(databaseUrl)).initialize();
   let progress: NodeJS.Timeout | undefined;
   try {
     const [backend] = await dataSource.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
@@ -54,7 +54,7 @@ async function extendWhileWorking(databaseUrl: string, pid: number | undefined, 
  * Tries again until the database can be used; the watch ends it. A database that is not up yet, or a standby, is
  * waited for; a migration that fails is not tried again.
  */
-export async function onceReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
+export async function retryUntilReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
   return watch.during('a database that can be used', async () => {
     for (;;) {
       try {
@@ -78,8 +78,8 @@ export interface SchemaState {
   readonly isEmpty: boolean;
 }
 
-export async function schemaState(databaseUrl: string): Promise<SchemaState> {
-  const known = namesOf(migrationOptions(databaseUrl).migrations);
+export async function readSchemaState(databaseUrl: string): Promise<SchemaState> {
+  const known = namesOf(createMigrationOptions(databaseUrl).migrations);
   const client = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5_000 });
   client.on('error', () => undefined);
   await client.connect();

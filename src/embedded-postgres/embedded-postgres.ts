@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { locate, moveUnlessExists, type Location } from './location.js';
 import { freePort } from './free-port.js';
 
@@ -122,7 +122,7 @@ async function initialise(location: Location, password: string): Promise<void> {
   const file = join(location.folder, 'password');
   writeIfAbsent(file, password);
   if (location.user) chownSync(file, location.user.uid, location.user.gid);
-  const made = `cluster-${newId()}`;
+  const made = `cluster-${createId()}`;
   const flags = [
     `--pgdata=${made}`,
     `--username=${USER}`,

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { digestOf } from '../crypto/secret.js';
+import { computeDigest } from '../crypto/secret.js';
 
 const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
 /** Where root keeps clusters and programs: every user may enter it, unlike a checkout below `/root`. */
@@ -34,7 +34,7 @@ export function locate(folder: string): Location {
     return { user: undefined, folder, bin: join(programs, 'bin') };
   }
   const user = unprivilegedUser();
-  const own = serverFolder(folder);
+  const own = getServerFolder(folder);
   mkdirSync(own, { recursive: true });
   chmodSync(SYSTEM_FOLDER, 0o755);
   chownSync(own, user.uid, user.gid);
@@ -43,8 +43,8 @@ export function locate(folder: string): Location {
 }
 
 /** The folder that the server works in; see {@link locate}. */
-export function serverFolder(folder: string): string {
-  return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, digestOf(folder).toString('hex').slice(0, 16)) : folder;
+export function getServerFolder(folder: string): string {
+  return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, computeDigest(folder).toString('hex').slice(0, 16)) : folder;
 }
 
 /** Moves a folder in one step. Of several processes that made the same folder, the first one wins. */

@@ -1,12 +1,12 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
-import { problemBody } from '../common/problem-body.js';
+import { toProblemBody } from '../common/problem-body.js';
 import { problems, type Problem } from '../common/problems.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { SecurityEvents } from '../logging/security-events.js';
 
@@ -41,24 +41,24 @@ export class ProblemFilter implements ExceptionFilter {
       for (const [name, value] of Object.entries(error.headers)) response.setHeader(name, value);
     }
     const errors = error instanceof ProblemException ? error.errors : undefined;
-    const body = problemBody(problem, requestIdOf(request), errors);
+    const body = toProblemBody(problem, getRequestId(request), errors);
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 
   private record(error: unknown, problem: Problem, request: Request, response: Response): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
     if (refusal) {
-      (response.locals as RequestOutcome).refusal = refusal;
+      (response.locals as ResponseLocals).refusal = refusal;
       const { event, reason, count, fields } = refusal;
       const isLogged = error instanceof ProblemException && error.isLogged;
       if (isLogged) this.events.record(event, request, { reason, count, ...fields });
-      else (response.locals as RequestOutcome).isUnlogged = true;
+      else (response.locals as ResponseLocals).isUnlogged = true;
     }
     if (problem.status < 500) return;
     const fields = {
-      request_id: requestIdOf(request),
-      caller_request_id: callerRequestIdOf(request),
-      error: errorFields(causeOf(error)),
+      request_id: getRequestId(request),
+      caller_request_id: getCallerRequestId(request),
+      error: toErrorFields(causeOf(error)),
     };
     this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
   }

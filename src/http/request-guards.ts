@@ -4,7 +4,7 @@ import { DOORS } from '../access/doors.js';
 import { TARGET_HEADER } from '../access/presented-target.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import { requestIdOf } from '../common/request-id.js';
+import { getRequestId } from '../common/request-id.js';
 import type { Environment } from '../config/environment.js';
 import { isOnInternalPort, isOperatorsPath } from './internal-port.js';
 import { MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
@@ -46,7 +46,7 @@ function setAnswerHeaders(request: Request, response: Response): void {
   // Nothing here is cached, so that nothing can be "not modified". An object that lost a property is slow from then on.
   if (request.headers['if-none-match'] !== undefined) delete request.headers['if-none-match'];
   if (request.headers['if-modified-since'] !== undefined) delete request.headers['if-modified-since'];
-  response.setHeader('X-Request-Id', requestIdOf(request));
+  response.setHeader('X-Request-Id', getRequestId(request));
   response.setHeader('X-Content-Type-Options', 'nosniff');
   response.setHeader('Cache-Control', 'no-store');
 }

@@ -1,7 +1,7 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import { addressOf } from '../common/client-address.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import { getClientAddress } from '../common/client-address.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import type { Log } from '../logging/log.js';
 
 /** What is known of a request once it is answered. */
@@ -19,7 +19,7 @@ export interface Answered {
  * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
  * @param count counts each request; undefined when no metrics are served
  */
-export function requestLog(
+export function createRequestLog(
   log: Log,
   logsValidations: boolean,
   count?: (answered: Answered) => void,
@@ -31,16 +31,16 @@ export function requestLog(
       const status = response.writableFinished ? response.statusCode : 499;
       const durationMs = performance.now() - startedAt;
       count?.({ request, response, route, status, durationMs });
-      if ((response.locals as RequestOutcome).isUnlogged) return;
+      if ((response.locals as ResponseLocals).isUnlogged) return;
       if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
       log.about(request, 'info', 'request', {
-        request_id: requestIdOf(request),
-        caller_request_id: callerRequestIdOf(request),
+        request_id: getRequestId(request),
+        caller_request_id: getCallerRequestId(request),
         method: request.method,
         route,
         status,
         duration_ms: Math.round(durationMs * 10) / 10,
-        address: addressOf(request),
+        address: getClientAddress(request),
       });
     });
     next();

@@ -20,7 +20,7 @@ interface Made {
  * Serves what is the same for every caller. It is made and compressed once, when the first caller asks for it: no
  * request is worth more work than one lookup, and answers that wait to be read share one buffer.
  */
-export function staticPage(type: string, make: () => string | Buffer): Handler {
+export function createPageHandler(type: string, make: () => string | Buffer): Handler {
   let made: Promise<Made> | undefined;
   return async (request: Request, response: Response): Promise<void> => {
     refusePreconditions(request);

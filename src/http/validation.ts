@@ -18,7 +18,7 @@ class FieldsPipe extends ValidationPipe {
 }
 
 /** Validates bodies and queries against their classes; fields that the class does not declare are refused. */
-export function validationPipe(): ValidationPipe {
+export function createValidationPipe(): ValidationPipe {
   return new FieldsPipe({
     transform: true,
     whitelist: true,

@@ -51,7 +51,7 @@ export interface LogLine {
 }
 
 /** An error without its message, which may quote what a caller sent. */
-export function errorFields(error: unknown): ErrorFields {
+export function toErrorFields(error: unknown): ErrorFields {
   if (!types.isNativeError(error)) return { name: typeof error };
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
-import { addressOf } from '../common/client-address.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
+import { getClientAddress } from '../common/client-address.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import type { LogFields } from './log-line.js';
 import { Log } from './log.js';
@@ -17,9 +17,9 @@ export class SecurityEvents {
   record(event: SecurityEvent, request: Request, fields: LogFields = {}): void {
     const where = {
       event,
-      request_id: requestIdOf(request),
-      caller_request_id: callerRequestIdOf(request),
-      address: addressOf(request),
+      request_id: getRequestId(request),
+      caller_request_id: getCallerRequestId(request),
+      address: getClientAddress(request),
     };
     const level = UNWELCOME.test(event) ? 'warn' : 'info';
     this.log.about(request, level, event, { ...where, ...fields });

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { AuditPartitions } from '../audit/audit-partitions.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 
 /** Keeps the audit log in order: closed windows of counted refusals, months to come, months that are too old. */
@@ -20,7 +20,7 @@ export class AuditJob {
       if (made.length > 0) this.log.info('audit_partitions_made', { count: made.length });
       if (dropped.length > 0) this.log.info('audit_partitions_dropped', { count: dropped.length });
     } catch (error) {
-      this.log.warning('audit_job_failed', { error: errorFields(error) });
+      this.log.warn('audit_job_failed', { error: toErrorFields(error) });
     }
   }
 }

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import type { Answered } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from './metrics-registry.js';
@@ -56,7 +56,7 @@ export class RequestMetrics {
   /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
   count({ request, response, route, status, durationMs }: Answered): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
-    const { refusal, forwardedBy } = response.locals as RequestOutcome;
+    const { refusal, forwardedBy } = response.locals as ResponseLocals;
     const openedDoor = (request.user as Principal | undefined)?.door;
     const refusedDoor = refusal?.fields?.door;
     this.requests.inc({ route, method, status, door: openedDoor ?? refusedDoor ?? NO_DOOR });

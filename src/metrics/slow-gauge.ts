@@ -7,7 +7,7 @@ const TIMEOUT_MS = 1_000;
  * For a gauge that costs a query: asks at most twice a minute however often Prometheus scrapes, waits a second at most,
  * and reads as undefined when the question failed.
  */
-export function slowGauge(ask: () => Promise<number>): ReadGauge {
+export function createSlowGauge(ask: () => Promise<number>): ReadGauge {
   let value: Promise<number | undefined> | undefined;
   let askedAt = 0;
   return () => {

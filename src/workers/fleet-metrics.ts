@@ -3,7 +3,7 @@ import { PREFIX } from '../metrics/metrics-registry.js';
 import type { WorkerFleet } from './worker-fleet.js';
 
 /** @returns reads the metrics of all workers as one exposition, and those of the fleet itself */
-export function fleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
+export function createFleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
   const workers = new AggregatorRegistry();
   const own = new Registry();
   const registers = [own];

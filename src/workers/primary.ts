@@ -3,7 +3,7 @@
 
 import type { StartWatch } from '../common/start-watch.js';
 import type { Environment } from '../config/environment.js';
-import { migrate, onceReachable } from '../database/migrate.js';
+import { migrate, retryUntilReachable } from '../database/migrate.js';
 import { Log } from '../logging/log.js';
 import { MetricsEndpoint } from '../metrics/metrics-endpoint.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
@@ -24,7 +24,7 @@ export async function servePrimary(
   afterStop: () => Promise<void>,
 ): Promise<void> {
   const log = new Log(environment);
-  await onceReachable(watch, () => migrate(environment.databaseUrl, watch));
+  await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
   const fleet = new WorkerFleet(program, environment.workers, log);
   const metrics = await openMetrics(environment, fleet, log);
   let stopping = false;
@@ -47,6 +47,6 @@ async function openMetrics(
   log: Log,
 ): Promise<MetricsEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
-  const { fleetMetrics } = await import('./fleet-metrics.js');
-  return MetricsEndpoint.open({ port: metricsPort, host, log, read: fleetMetrics(fleet, workers) });
+  const { createFleetMetrics } = await import('./fleet-metrics.js');
+  return MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
 }

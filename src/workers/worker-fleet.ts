@@ -37,7 +37,7 @@ interface WorkerSlot {
 }
 
 /** @returns the delay before the next worker, after that many consecutive workers exited within a minute */
-export function backoffMs(crashes: number): number {
+export function computeBackoffMs(crashes: number): number {
   return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
 }
 
@@ -89,7 +89,7 @@ export class WorkerFleet {
   async stop(deadlineMs: number): Promise<boolean> {
     this.stopping.abort();
     const kill = setTimeout(() => {
-      for (const pid of this.pids) this.log.failure('worker_killed', { worker_pid: pid });
+      for (const pid of this.pids) this.log.error('worker_killed', { worker_pid: pid });
       this.signal('SIGKILL');
     }, deadlineMs);
     const exits = await this.end('SIGTERM');
@@ -142,9 +142,9 @@ export class WorkerFleet {
       const exit = await slot.exit;
       if (this.isStopping()) return;
       crashes = performance.now() - slot.startedAt < STABLE_MS ? crashes + 1 : 0;
-      const delayMs = backoffMs(crashes);
+      const delayMs = computeBackoffMs(crashes);
       const fields = { worker_pid: slot.worker.process.pid, exit_code: exit.code ?? undefined };
-      this.log.warning('worker_replaced', { ...fields, signal: exit.signal ?? undefined, delay_ms: delayMs });
+      this.log.warn('worker_replaced', { ...fields, signal: exit.signal ?? undefined, delay_ms: delayMs });
       await sleep(delayMs, undefined, { signal: this.stopping.signal }).catch(() => undefined);
       if (this.isStopping()) return;
     }

@@ -1,7 +1,7 @@
 import type { RefusalEvent } from './problem.exception.js';
 
 /** What is noted about a request in `response.locals` while it is answered. */
-export interface RequestOutcome {
+export interface ResponseLocals {
   /** Why it was refused, when it was. */
   refusal?: RefusalEvent | undefined;
   /** One of many like it: the log has no line about it. */
