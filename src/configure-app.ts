@@ -10,7 +10,9 @@ import { Log } from './logging/log.js';
 import { SecurityEvents } from './logging/security-events.js';
 import { RequestMetrics } from './metrics/request-metrics.js';
 
-/** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
+/**
+ * Installs what surrounds the routes, in the order in which a request passes it. Used by the service and by the tests.
+ */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
   const environment = app.get(Environment);

@@ -6,12 +6,12 @@ import { stopGracefully } from './graceful-stop.js';
 import { Log } from './logging/log.js';
 import type { StopTracing } from './tracing.js';
 
-/** Most of the time between the stop's delay and its deadline belongs to requests; so much of it to their traces. */
-const TRACING_SHARE = 4;
+/** Part of the time between the delay and the deadline of a stop in which traces are delivered: a quarter. */
+const TRACING_DIVISOR = 4;
 
 /**
- * Serves in this process, until a signal ends it.
- * @param afterClose what must stop once nothing uses it anymore
+ * Serves requests in this process, until a signal ends it.
+ * @param afterClose stops what the application used
  */
 export async function serveApp(
   environment: Environment,
@@ -23,7 +23,7 @@ export async function serveApp(
   const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
   const internal = internalPort === undefined ? undefined : createInternalServer(app);
   stopGracefully(app, internal, async () => {
-    await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
+    await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_DIVISOR);
     await afterClose?.();
   });
   await watch.during('the port', async () => {

@@ -5,7 +5,7 @@ import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
 import { ServiceNameField } from '../common/fields.js';
 
-/** As documented. `presentedTarget` reads it, before the key is looked at. */
+/** As documented. `readPresentedTarget` reads it, before the key is looked at. */
 export class ValidateAppRequest {
   @ServiceNameField('speech-to-text', true)
   target?: string;

@@ -3,14 +3,14 @@ import { ApiProperty } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsEmail, Matches } from 'class-validator';
 
-/** The one form an address is stored and looked up in. */
+/** @returns the form in which an address is stored and looked up */
 export function toCanonicalEmail(email: string): string {
   return email.toLowerCase();
 }
 
 /**
- * An e-mail field. Only printable ASCII is accepted: that alone refuses every address that merely looks like
- * another one (full-width letters, zero-width and bidi characters, the KELVIN SIGN).
+ * An e-mail field. It accepts printable ASCII only, which excludes addresses that look like another one (full-width
+ * letters, zero-width and bidi characters, the KELVIN SIGN).
  */
 export function EmailField(): PropertyDecorator {
   return applyDecorators(

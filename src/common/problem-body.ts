@@ -1,6 +1,9 @@
 import { MAX_ERRORS, type FieldError, type Problem } from './problems.js';
 
-/** The body that a caller gets (RFC 9457 §3). `instance` names the occurrence, never the path: a path may hold anything. */
+/**
+ * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may
+ * contain anything.
+ */
 export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
   return {
     type: toProblemType(problem),
@@ -15,7 +18,7 @@ export function toProblemBody(problem: Problem, requestId: string, errors: reado
   };
 }
 
-/** The URI reference that names a problem's kind, as the README lists it. */
+/** @returns the URI reference of a problem type, as the README lists it */
 export function toProblemType(problem: Problem): string {
   return `/problems/${problem.code.replaceAll('_', '-')}`;
 }

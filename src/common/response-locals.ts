@@ -1,13 +1,16 @@
 import type { RefusalEvent } from './problem.exception.js';
 
-/** What is noted about a request in `response.locals` while it is answered. */
+/** What is noted about a request in `response.locals`. */
 export interface ResponseLocals {
-  /** Why it was refused, when it was. */
+  /** Set when the request was refused. */
   refusal?: RefusalEvent | undefined;
-  /** One of many like it: the log has no line about it. */
+  /** One refusal of a flood: it is not logged. */
   isUnlogged?: boolean;
-  /** The service that vouched for another caller's credential with a good one of its own. */
+  /** The service that forwarded another caller's credential, and sent a valid one of its own. */
   forwardedBy?: string;
-  /** The service that an app key is presented to: this one when unset, and null when the service that asks did not say. */
+  /**
+   * The service that an app key was presented to: this one when unset; null when the forwarding service did not name
+   * itself.
+   */
   presentedTo?: string | null;
 }

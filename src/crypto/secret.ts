@@ -1,6 +1,6 @@
 import { createHmac, createSecretKey, hash, hkdfSync, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 
-/** SHA-256 of a generated secret. Only what has ≥ 256 bits of entropy may be stored so (ASVS 11.4.2). */
+/** SHA-256 of a generated secret. Only secrets with ≥ 256 bits of entropy may be stored in this form (ASVS 11.4.2). */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 
 const SECRET_BYTES = 32;
@@ -10,7 +10,7 @@ export function generateSecretBytes(): Buffer {
   return randomBytes(SECRET_BYTES);
 }
 
-/** @returns a new secret in URL-safe text behind a prefix that secret scanners can find */
+/** @returns a new secret as URL-safe text, with a prefix that secret scanners can find */
 export function generateSecret(prefix = ''): string {
   return prefix + generateSecretBytes().toString('base64url');
 }
@@ -29,12 +29,12 @@ export function isSameSecret(left: string, right: string): boolean {
   return isSameDigest(computeDigest(left), computeDigest(right));
 }
 
-/** A key for one purpose, derived from the master secret (HKDF, RFC 5869). */
+/** Derives a key for one purpose from the master secret (HKDF, RFC 5869). */
 export function deriveKey(masterSecret: string, purpose: string): KeyObject {
   return createSecretKey(Buffer.from(hkdfSync('sha256', masterSecret, '', purpose, SECRET_BYTES)));
 }
 
-/** The master secret as the key that signs access tokens: imported once, not at every signature. */
+/** @returns the master secret as the key that signs access tokens, to be imported once and not at every signature */
 export function createSigningKey(masterSecret: string): KeyObject {
   return createSecretKey(masterSecret, 'utf8');
 }

@@ -4,7 +4,9 @@ import { createRandomId } from '../common/ids.js';
 import { toProblemBody } from '../common/problem-body.js';
 import { problems } from '../common/problems.js';
 
-/** Answers what is not even HTTP, or has headers beyond all measure, with a problem too; then hangs up. */
+/**
+ * Answers a request that is not valid HTTP, or whose headers are too large, with a problem; then closes the connection.
+ */
 export function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();

@@ -5,7 +5,7 @@ import { ConnectionBounds } from '../http/connection-bounds.js';
 import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
-/** A scrape is one short request: a client that sends it more slowly is cut off (slowloris). */
+/** A scrape is a short request: aborts one that takes longer to arrive (slowloris). */
 const REQUEST_TIMEOUT_MS = 5_000;
 
 export interface MetricsEndpointOptions {

@@ -9,12 +9,12 @@ import { MetricsEndpoint } from '../metrics/metrics-endpoint.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
-/** Workers keep the deadline themselves; one that is still there this much later is stuck. */
+/** Workers keep the deadline themselves; one that still runs this much later hangs. */
 const DEADLINE_TOLERANCE_MS = 2_000;
 
 /**
  * Resolves when all workers listen.
- * @param afterStop stops what the workers use, after the last of them has exited
+ * @param afterStop stops what the workers used, after the last one has exited
  * @throws {WorkerStartError} when a worker cannot start
  */
 export async function servePrimary(
