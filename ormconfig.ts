@@ -1,5 +1,6 @@
 import { DataSource } from 'typeorm';
-import { parseDatabaseUrl, readVariables } from './src/config/environment.js';
+import { readVariables } from './src/config/environment.js';
+import { parseDatabaseUrl } from './src/config/single-variables.js';
 import { createMigrationOptions } from './src/database/database-options.js';
 
 /** The DataSource of the TypeORM command line. */

@@ -3,8 +3,7 @@ import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { toLimits, type Limits } from './limits.js';
-import { postgresUrl } from './postgres-url.js';
-import { getRevocationWaitMs, getShutdownDelayMs, schema } from './variables.js';
+import { getRevocationWaitMs, schema, getShutdownDelayMs } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
@@ -68,6 +67,8 @@ export class Environment {
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
   readonly auditRetentionDays!: number;
+  readonly auditSealKey!: string | undefined;
+  readonly auditSealIntervalSeconds!: number;
   readonly limits!: Limits;
 }
 
@@ -127,7 +128,7 @@ export function parseEnvironment(variables: Variables): Environment {
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
     shutdownDelayMs: getShutdownDelayMs(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
-    ...toRetention(value),
+    ...toUpkeep(value),
     limits: toLimits(value),
   };
 }
@@ -150,12 +151,14 @@ function toHashing(value: Values) {
   };
 }
 
-function toRetention(value: Values) {
+function toUpkeep(value: Values) {
   return {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
     auditRetentionDays: value.AUDIT_RETENTION_DAYS,
+    auditSealKey: value.AUDIT_SEAL_KEY,
+    auditSealIntervalSeconds: value.AUDIT_SEAL_INTERVAL_SECONDS,
   };
 }
 
@@ -166,19 +169,8 @@ function validate(variables: Variables): Values {
 }
 
 /**
- * Reads the only variable that the migrations need.
- * @throws {InvalidEnvironmentError} when it is missing or not a PostgreSQL URL
- */
-export function parseDatabaseUrl(variables: Variables): string {
-  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
-  if (!parsed.success)
-    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
-  return parsed.data;
-}
-
-/**
- * Selects the variables that a worker gets in addition to the environment that it inherits: those of this service only,
- * because an environment file may contain others.
+ * What a worker is started with, beside the environment that it inherits: the variables of this service and no others,
+ * as a file may hold anything.
  */
 export function selectWorkerVariables(variables: Variables): Variables {
   return Object.fromEntries(Object.keys(schema.shape).map((name) => [name, variables[name]]));

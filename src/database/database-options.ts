@@ -12,6 +12,8 @@ import { RequestPool } from './request-pool.js';
 import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
 import { prepareConnection } from './connection-check.js';
 import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
+import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
+import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -28,10 +30,12 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       CreateAuditEvents1763683400000,
       CreateThrottleCounters1763683500000,
       CreateCredentialChanges1763683600000,
+      CreateThrottleWindows1763683700000,
       AddCallerRequestId1763683750000,
       AddSessionLimit1763683800000,
-      CreateThrottleWindows1763683700000,
       WidenCredentialChanges1763683900000,
+      SealAuditEvents1763684000000,
+      AddAuditDefiners1763684050000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
