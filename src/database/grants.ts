@@ -1,5 +1,5 @@
 import { DataSource } from 'typeorm';
-import { migrationOptions } from './database-options.js';
+import { createMigrationOptions } from './database-options.js';
 
 /** The role that the service connects as, when another role owns the tables. */
 export interface Grant {
@@ -36,7 +36,7 @@ const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(in
  * @throws {UnusableRoleError} when the role does not exist, is a superuser, or may act as the owner
  */
 export async function grantToService(databaseUrl: string, { role, auditRetentionDays }: Grant): Promise<void> {
-  const dataSource = await new DataSource({ ...migrationOptions(databaseUrl), migrations: [] }).initialize();
+  const dataSource = await new DataSource({ ...createMigrationOptions(databaseUrl), migrations: [] }).initialize();
   try {
     await dataSource.transaction(async (transaction) => {
       const [found] = await transaction.query<{ is_superuser: boolean; is_owner: boolean; quoted: string }[]>(

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { migrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -20,7 +20,7 @@ const TABLES = [
   'throttle_windows',
   'users',
 ];
-const ALL = (migrationOptions('postgresql://unused').migrations as unknown[]).length;
+const ALL = (createMigrationOptions('postgresql://unused').migrations as unknown[]).length;
 
 describe('the migration commands', () => {
   let database: TestDatabase;
