@@ -169,8 +169,8 @@ function validate(variables: Variables): Values {
 }
 
 /**
- * What a worker is started with, beside the environment that it inherits: the variables of this service and no others,
- * as a file may hold anything.
+ * Selects the variables that a worker gets in addition to the environment that it inherits: those of this service only,
+ * because an environment file may contain others.
  */
 export function selectWorkerVariables(variables: Variables): Variables {
   return Object.fromEntries(Object.keys(schema.shape).map((name) => [name, variables[name]]));

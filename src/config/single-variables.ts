@@ -3,11 +3,11 @@ import { postgresUrl } from './postgres-url.js';
 import { secret } from './variable-kinds.js';
 import { schema } from './variables.js';
 
-// What commands need without the rest of the configuration.
+// Single variables, for commands that do not need the rest of the configuration.
 
 /**
- * The one variable that the migrations need.
- * @throws {InvalidEnvironmentError} when it is missing or no PostgreSQL URL
+ * Reads the only variable that the migrations need.
+ * @throws {InvalidEnvironmentError} when it is missing or not a PostgreSQL URL
  */
 export function parseDatabaseUrl(variables: Variables): string {
   const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
@@ -17,19 +17,20 @@ export function parseDatabaseUrl(variables: Variables): string {
 }
 
 /**
- * What the seals of the audit log are made with.
- * @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is usable
+ * Reads the secret that the seals of the audit log are derived from.
+ * @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid
  */
 export function parseAuditSealSecret(variables: Variables): string {
   const name = variables.AUDIT_SEAL_KEY === undefined ? 'SECRET_KEY' : 'AUDIT_SEAL_KEY';
   const parsed = secret.safeParse(variables[name]);
-  if (!parsed.success) throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `${name} ${message}`));
+  if (!parsed.success)
+    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `${name} ${message}`));
   return parsed.data;
 }
 
 /**
- * How long the audit log is kept at least, for the functions of the database that drop its months.
- * @throws {InvalidEnvironmentError} when AUDIT_RETENTION_DAYS is set and not usable
+ * Reads the minimum retention of the audit log, for the functions of the database that drop its months.
+ * @throws {InvalidEnvironmentError} when AUDIT_RETENTION_DAYS is set and not valid
  */
 export function parseAuditRetentionDays(variables: Variables): number {
   const parsed = schema.shape.AUDIT_RETENTION_DAYS.safeParse(variables.AUDIT_RETENTION_DAYS);

@@ -6,7 +6,13 @@ import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { isId } from '../common/ids.js';
 import { problems } from '../common/problems.js';
-import { computeDigest, generateSecret, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import {
+  computeDigest,
+  generateSecret,
+  generateSecretBytes,
+  isSameDigest,
+  type SecretDigest,
+} from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';

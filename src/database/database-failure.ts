@@ -57,7 +57,7 @@ export function isPermissionDenied(error: unknown): boolean {
   return cause instanceof DatabaseError && cause.code === '42501';
 }
 
-/** The constraint that a statement violated, by the name that its migration gave it. */
+/** @returns the name of the constraint that a statement violated, as its migration defines it */
 export function getViolatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
   return cause instanceof DatabaseError && cause.code?.startsWith('23') ? cause.constraint : undefined;

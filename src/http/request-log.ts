@@ -19,7 +19,11 @@ export interface CompletedRequest {
  * @param logsValidations whether successful validations are logged too
  * @param count called for each request; undefined when no metrics are served
  */
-export function createRequestLog(log: Log, logsValidations: boolean, count?: (request: CompletedRequest) => void): RequestHandler {
+export function createRequestLog(
+  log: Log,
+  logsValidations: boolean,
+  count?: (request: CompletedRequest) => void,
+): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {

@@ -71,7 +71,15 @@ export class AccessTokens {
     const { jwtIssuer, jwtAudience } = this.environment;
     const iat = Math.floor(this.clock.now().getTime() / 1_000);
     const exp = iat + this.ttlSeconds;
-    const claims: AccessTokenClaims = { iss: jwtIssuer, sub: userId, sid: sessionId, jti: createRandomId(), iat, exp, email };
+    const claims: AccessTokenClaims = {
+      iss: jwtIssuer,
+      sub: userId,
+      sid: sessionId,
+      jti: createRandomId(),
+      iat,
+      exp,
+      email,
+    };
     return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) });
   }
 

@@ -2,7 +2,14 @@ import { Injectable } from '@nestjs/common';
 import { parse } from 'uuid';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import { deriveKey, computeDigest, computeMac, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import {
+  deriveKey,
+  computeDigest,
+  computeMac,
+  generateSecretBytes,
+  isSameDigest,
+  type SecretDigest,
+} from '../crypto/secret.js';
 
 const PREFIX = 'pa_rt_';
 const ID_BYTES = 16;
