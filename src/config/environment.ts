@@ -3,7 +3,6 @@ import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
-import { postgresUrl } from './postgres-url.js';
 import { revocationWaitMsOf, schema, shutdownDelayMsOf } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */

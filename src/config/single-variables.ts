@@ -1,5 +1,6 @@
 import { InvalidEnvironment, type Variables } from './environment.js';
-import { postgresUrl, secret } from './variable-kinds.js';
+import { postgresUrl } from './postgres-url.js';
+import { secret } from './variable-kinds.js';
 import { schema } from './variables.js';
 
 // What commands need without the rest of the configuration.
