@@ -4,7 +4,11 @@ export default {
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.spec.ts'],
   extensionsToTreatAsEsm: ['.ts'],
-  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
+  moduleNameMapper: {
+    // A worker thread runs outside of Jest, from the compiled file.
+    '^\\./bcrypt\\.worker\\.js$': '<rootDir>/dist/src/crypto/bcrypt.worker.js',
+    '^(\\.{1,2}/.*)\\.js$': '$1',
+  },
   transform: {
     '^.+\\.ts$': [
       '@swc/jest',
@@ -19,13 +23,15 @@ export default {
       },
     ],
   },
-  globalSetup: '<rootDir>/test/support/global-setup.js',
-  globalTeardown: '<rootDir>/test/support/global-teardown.js',
+  // Jest runs these two itself, untransformed: hence the compiled files.
+  globalSetup: '<rootDir>/dist/test/support/programs/global-setup.js',
+  globalTeardown: '<rootDir>/dist/test/support/programs/global-teardown.js',
   testTimeout: 30_000,
   maxWorkers: 2,
   // What a test file imports as ES modules is never freed: a worker that has grown so far is replaced.
   workerIdleMemoryLimit: '1500MB',
   coverageProvider: 'v8',
-  collectCoverageFrom: ['src/**/*.ts'],
+  // Coverage does not reach into worker threads.
+  collectCoverageFrom: ['src/**/*.ts', '!src/**/*.worker.ts'],
   coverageReporters: ['text'],
 };

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { later, mayStart } from './cleanup.js';
 import { ask, sleep } from './client.js';
-import { freePort } from '../dist/src/database/free-port.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const PROGRAM = ['haproxy', '/usr/sbin/haproxy'].find((program) => spawnSync(program, ['-v']).status === 0);
 

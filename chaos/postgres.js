@@ -15,11 +15,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { findPlace } from '../dist/src/database/embedded-place.js';
-import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
+import { locate } from '../dist/src/embedded-postgres/location.js';
+import { EmbeddedPostgres } from '../dist/src/embedded-postgres/embedded-postgres.js';
 import { later, mayStart } from './cleanup.js';
 import { sleep } from './client.js';
-import { freePort } from '../dist/src/database/free-port.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const run = promisify(execFile);
 const START_TRIES = 20;
@@ -37,7 +37,7 @@ export class Postgres {
     chmodSync(parent, 0o755);
     later(() => rmSync(parent, { recursive: true, force: true }));
     const folder = join(parent, 'postgres');
-    const place = findPlace(folder);
+    const place = locate(folder);
     const server = await EmbeddedPostgres.start({ folder, makePassword: () => 'of-chaos' });
     const postgres = new Postgres(place, join(place.folder, 'cluster'), server.url());
     later(() => server.remove().catch(() => rmSync(place.folder, { recursive: true, force: true })));

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { later, mayStart } from './cleanup.js';
 import { ask, now, sleep } from './client.js';
-import { freePort } from '../dist/src/database/free-port.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const MAIN = fileURLToPath(new URL('../dist/src/main.js', import.meta.url));
 const START_MS = 60_000;

@@ -42,6 +42,7 @@ export function hostileBody(operation, symbolOf) {
     { weight: 1, arbitrary: fc.json({ maxDepth: 4 }).map((text) => ({ text })) },
     { weight: 1, arbitrary: nested() },
     { weight: 1, arbitrary: large() },
+    { weight: 1, arbitrary: manyNames() },
     { weight: 1, arbitrary: bytes() },
     { weight: 1, arbitrary: foreignMember(operation, symbolOf) },
   ];
@@ -97,6 +98,21 @@ function large() {
   return fc
     .constantFrom(102_399, 102_400, 102_401, 200_000, MEGABYTE)
     .map((length) => ({ text: `{"email":"${SECRET}${'x'.repeat(length - 12 - SECRET.length)}"}` }));
+}
+
+/** More than any operation takes; a list of as many items, or the same name again and again. */
+function manyNames() {
+  const counts = fc.constantFrom(31, 32, 33, 1_000, 9_000);
+  const shapes = fc.constantFrom(
+    (list) => `{${list.map((i) => `"${i.toString(36)}":1`).join(',')}}`,
+    (list) => `{"email":{${list.map((i) => `"a${i}":1`).join(',')}}}`,
+    (list) => `{"email":[${list.join(',')}]}`,
+    (list) => `{"email":[${list.map(() => '{}').join(',')}]}`,
+    (list) => `{${list.map(() => '"email":1').join(',')}}`,
+  );
+  return fc
+    .tuple(shapes, counts)
+    .map(([write, count]) => ({ text: write(Array.from({ length: count }, (_, i) => i)) }));
 }
 
 function bytes() {

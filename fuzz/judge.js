@@ -5,6 +5,9 @@ const PROBLEM = 'application/problem+json';
 const BEFORE_ROUTING = new Set([400, 404, 413, 415, 417, 431]);
 const PROTOTYPE_NAMES = /^(__proto__|constructor|prototype)$/;
 
+/** No refusal is longer: at most 20 fields are named. */
+const MAX_PROBLEM_LENGTH = 20 * 1024;
+
 /** Decides whether an answer is one that the document and the contract allow. */
 export class Judge {
   /** Answers by operation and status. */
@@ -76,6 +79,7 @@ export class Judge {
     if (status === 401 && !headers['www-authenticate']) return '401 without WWW-Authenticate';
     if (status === 429 && !headers['retry-after']) return '429 without Retry-After';
     if (method === 'HEAD') return body ? 'an answer to HEAD has a body' : undefined;
+    if (body.length > MAX_PROBLEM_LENGTH) return `${status} says ${body.length} characters`;
     const problem = JSON.parse(body);
     if (problem.status !== status) return `the problem says ${problem.status} and the answer ${status}`;
     const difference = this.document.difference(this.document.problemSchema, problem);

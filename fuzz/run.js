@@ -3,10 +3,12 @@
 import { parseArgs } from 'node:util';
 import { Actors } from './actors.js';
 import { LogWatch } from './canaries.js';
+import { judgeCost } from './cost.js';
 import { ApiDocument } from './document.js';
 import { Judge } from './judge.js';
 import { httpLane, runLane } from './lane.js';
 import { MemoryWatch } from './memory.js';
+import { judgeUnread, pipelineLane } from './pipelines.js';
 import { rawLane } from './raw-http.js';
 import { printCounts, printVerdicts, showProgress } from './report.js';
 import { requestTo, requestToNowhere } from './requests.js';
@@ -22,13 +24,15 @@ const USAGE = `Usage: npm run fuzz -- [--requests N] [--seed S] [--short] [--onl
   --help        this text`;
 
 const SHORT_REQUESTS = 8_000;
-const SHORT_SENDING_MS = 35_000;
+const SHORT_SENDING_MS = 25_000;
 const SHORT_RESTS = 5;
 /** After so many requests the service is warm: its code is compiled and its heap has the size that it needs. */
 const WARM_UP_REQUESTS = 4_000;
 const WARM_UP_SHARE = 0.2;
 /** Malformed HTTP needs a connection each and waits for silence. */
 const RAW_SHARE = 0.2;
+/** Each is a connection with up to 300 requests. */
+const PIPELINE_SHARE = 0.1;
 
 function options() {
   try {
@@ -92,6 +96,10 @@ try {
   await send(lanes, verdicts, { total: requests - warmUp, seed, deadline });
   if (warmUp > 0) verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
 
+  // After the memory was judged: what these take is bounded, and no leak.
+  if (warmUp > 0) verdicts.set('answers that are not read', await judgeUnread(service));
+  if (warmUp > 0) verdicts.set('the cost of one request', await judgeCost(service));
+
   hideProgress();
   verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
   verdicts.set('the process', service.hasExited() ? `it died:\n${service.lastLines.join('\n')}` : undefined);
@@ -109,6 +117,7 @@ function lanesOf(document, tools) {
   const others = [
     httpLane('paths that lead nowhere', requestToNowhere(document.operations), tools),
     { ...rawLane(service.port, progress), share: RAW_SHARE },
+    { ...pipelineLane(service.port, progress), share: PIPELINE_SHARE },
   ];
   return [...ofOperations, ...others].filter(({ name }) => name.includes(only));
 }

@@ -60,6 +60,11 @@ export class Client {
   }
 }
 
+/** Resolves when a socket is closed, whether by an error or not. */
+export async function closed(socket) {
+  if (!socket.closed) await new Promise((resolve) => socket.once('close', resolve));
+}
+
 function framingOf(method, body, chunked) {
   if (body) return [chunked ? ['Transfer-Encoding', 'chunked'] : ['Content-Length', String(body.length)]];
   return /^(GET|HEAD)$/.test(method) ? [] : [['Content-Length', '0']];

@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EmbeddedPostgres } from '../dist/src/database/embedded-postgres.js';
-import { freePort } from '../dist/src/database/free-port.js';
+import { EmbeddedPostgres } from '../dist/src/embedded-postgres/embedded-postgres.js';
+import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const START_MS = 30_000;
 const LAST_LINES = 20;
@@ -61,6 +61,7 @@ export async function startService(variables = {}, onLine = () => undefined) {
     lastLines,
     hasExited: () => child.exitCode !== null || child.signalCode !== null,
     residentMegabytes: () => residentMegabytes(child.pid),
+    cpuMilliseconds: () => cpuMilliseconds(child.pid),
     stop: async () => {
       child.kill('SIGKILL');
       await database.remove();
@@ -91,5 +92,16 @@ function residentMegabytes(pid) {
     return Math.round(Number(kilobytes) / 1024);
   } catch {
     return undefined;
+  }
+}
+
+/** @returns the time that all threads of a process have computed; NaN where the system does not say (no /proc) */
+function cpuMilliseconds(pid) {
+  try {
+    const threads = readdirSync(`/proc/${pid}/task`);
+    const times = threads.map((thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]);
+    return times.reduce((sum, nanoseconds) => sum + Number(nanoseconds) / 1e6, 0);
+  } catch {
+    return NaN;
   }
 }

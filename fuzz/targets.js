@@ -110,6 +110,8 @@ export function badQuery({ query }, symbolOf) {
       'limit=%ff',
       'cursor=%00',
       `${SECRET}=1`,
+      'limit=1&'.repeat(40),
+      Array.from({ length: 2_000 }, (_, i) => `q${i}`).join('&'),
     ],
   );
   const foreign = fc.constantFrom(...FOREIGN_NAMES).map((name) => writeQuery([[name, '1']]));

@@ -8,14 +8,14 @@ import { requestLog } from './http/request-log.js';
 import { validationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
 import { SecurityEvents } from './logging/security-events.js';
-import { RequestCounts } from './metrics/request-counts.js';
+import { RequestMetrics } from './metrics/request-metrics.js';
 
 /** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
   const environment = app.get(Environment);
-  const counts = app.get(RequestCounts);
-  const count = environment.metricsPort === undefined ? undefined : counts.count.bind(counts);
+  const metrics = app.get(RequestMetrics);
+  const count = environment.metricsPort === undefined ? undefined : metrics.count.bind(metrics);
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');

@@ -1,27 +1,24 @@
-import { appendFileSync, chmodSync, existsSync } from 'node:fs';
+import { EnvFile } from './config/env-file.js';
 import type { Environment, Variables } from './config/environment.js';
 import { randomSecret } from './crypto/secret.js';
-import { EmbeddedPostgres } from './database/embedded-postgres.js';
+import { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
+const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const DATA_FOLDER = '.data/postgres';
 const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 
 /**
- * Makes the secrets that are missing, once, into the gitignored environment file. Never called in production.
- * @returns the variables with what was made
+ * Generates the secrets that are missing into the gitignored `.env` (mode 0600). Never called in production.
+ * @returns the variables with the generated ones
  */
 export function withSecrets(variables: Variables): Variables {
   const missing = GENERATED.filter((name) => !variables[name]);
   if (missing.length === 0) return variables;
   const made = Object.fromEntries(missing.map((name) => [name, randomSecret()]));
-  const lines = Object.entries(made).map(([name, value]) => `${name}=${value}\n`);
-  const heading = existsSync(FILE)
-    ? '\n'
-    : '# Made on the first start, for this machine only. See .env.example for what else can be set.\n';
-  // Before a secret is in it.
-  if (existsSync(FILE)) chmodSync(FILE, 0o600);
-  appendFileSync(FILE, heading + lines.join(''), { mode: 0o600 });
+  const file = EnvFile.read(FILE);
+  for (const [name, value] of Object.entries(made)) file.set(name, value);
+  file.write(HEADING);
   return { ...variables, ...made };
 }
 

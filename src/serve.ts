@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { parseEnvironment, readVariables, workerVariables, type Environment } from './config/environment.js';
-import type { EmbeddedPostgres } from './database/embedded-postgres.js';
+import type { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
 import { startEmbeddedDatabase, welcome, withSecrets } from './first-run.js';
 import { explain } from './start-failure.js';
 import type { StopTracing } from './tracing.js';

@@ -1,13 +1,13 @@
 import { StartTimeoutError } from './common/start-watch.js';
 import { InvalidEnvironment } from './config/environment.js';
-import { WorkerStartFailed } from './workers/worker-messages.js';
+import { WorkerStartError } from './workers/worker-fleet.js';
 
 /** A file or folder that cannot be used as it is. */
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 
 /** Why a start failed, for the operator. Holds no secret. */
 export function explain(error: unknown): string {
-  if (error instanceof InvalidEnvironment || error instanceof WorkerStartFailed) return error.message;
+  if (error instanceof InvalidEnvironment || error instanceof WorkerStartError) return error.message;
   if (error instanceof StartTimeoutError)
     return `The service could not start: ${error.message}. START_TIMEOUT_SECONDS sets the limit.`;
   const { code, port, message, variable } = error as NodeJS.ErrnoException & { port?: number; variable?: string };

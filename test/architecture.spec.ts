@@ -21,6 +21,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   credentials: 1,
   crypto: 1,
   database: 1,
+  'embedded-postgres': 1,
   http: 1,
   logging: 1,
   metrics: 1,

@@ -155,14 +155,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return this.propagation.after(() => this.commitRevocation(id, actor));
   }
 
-  /**
-   * Changes a row in a way that may end its key: as with {@link revoke}, no replica accepts it then.
-   * @param endsKey false: only a refusal waits, because it may say that the key is dead already
-   */
-  async change<Result>(endsKey: boolean, act: () => Promise<Result>): Promise<Result> {
-    return endsKey ? this.propagation.after(act) : this.propagation.afterRefusal(act);
-  }
-
   /** Deletes rows that were revoked or expired before a moment; see {@link Database.purge}. */
   async purge(deadBefore: Date, lock: number): Promise<number> {
     return this.database.purge(this.statements.purge, deadBefore, lock);

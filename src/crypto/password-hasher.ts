@@ -55,7 +55,8 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.queue = new KeyedQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
-      filename: fileURLToPath(new URL('./bcrypt.worker.js', import.meta.url)),
+      // Resolved and not imported, so that Jest can map it to the compiled file: a worker thread runs no TypeScript.
+      filename: fileURLToPath(import.meta.resolve('./bcrypt.worker.js')),
       minThreads: 1,
       maxThreads: this.threads,
       idleTimeout: 60_000,

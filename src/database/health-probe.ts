@@ -1,8 +1,8 @@
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
+import { IS_STANDBY, refuseStandby, type StandbyRow } from './connection-check.js';
 
-const STATEMENT = 'SELECT pg_is_in_recovery() AS standby';
 /** However often a replica is asked, it asks PostgreSQL four times a second at most. */
 const RESULT_TTL_MS = 250;
 
@@ -30,8 +30,8 @@ export class HealthProbe implements OnApplicationShutdown {
     const timeout = setTimeout(() => this.disconnect(), this.environment.healthTimeoutMs);
     try {
       const client = this.client ?? (await this.connect());
-      const { rows } = await client.query<{ standby: boolean }>(STATEMENT);
-      return rows[0]?.standby === false;
+      refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
+      return true;
     } catch {
       this.disconnect();
       return false;

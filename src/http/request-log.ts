@@ -17,7 +17,7 @@ export interface Answered {
 /**
  * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
  * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
- * @param count told about each request, when somebody watches
+ * @param count counts each request; undefined when no metrics are served
  */
 export function requestLog(log: Log, logsValidations: boolean, count?: (answered: Answered) => void): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {

@@ -2,7 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
 import { DatabaseClock } from '../database/database-clock.js';
 import { Log } from '../logging/log.js';
-import { ScrapedGauges } from '../metrics/scraped-gauges.js';
+import { MetricsRegistry } from '../metrics/metrics-registry.js';
+import { slowGauge } from '../metrics/slow-gauge.js';
 
 const MAX_SKEW_SECONDS = 60;
 
@@ -18,10 +19,12 @@ export class RetentionClock {
     private readonly database: DatabaseClock,
     private readonly clock: Clock,
     private readonly log: Log,
-    gauges: ScrapedGauges,
+    metrics: MetricsRegistry,
   ) {
     const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
-    gauges.add('clock_skew_seconds', help, async () => (await this.compare()).skewSeconds);
+    const skew = slowGauge(async () => (await this.compare()).skewSeconds);
+    // Workers share the clock of their machine.
+    metrics.addGauge('clock_skew_seconds', help, skew, 'max');
   }
 
   /** @returns the time of PostgreSQL, or undefined while the two clocks differ by more than a minute */

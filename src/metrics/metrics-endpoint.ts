@@ -1,19 +1,19 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Registry } from 'prom-client';
+import { Registry } from 'prom-client';
 import { ConnectionBounds } from '../http/connection-bounds.js';
 import { errorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
-/** A scrape is one short line, sent at once. */
-const REQUEST_MS = 5_000;
+/** A scrape is one short request: a client that sends it more slowly is cut off (slowloris). */
+const REQUEST_TIMEOUT_MS = 5_000;
 
 export interface MetricsEndpointOptions {
   readonly port: number;
   readonly host: string;
   readonly log: Log;
-  /** What there is to show, at each scrape. */
-  readonly read: () => Registry | Promise<Registry>;
+  /** Returns the text of one scrape. */
+  readonly read: () => Promise<string>;
 }
 
 /** `GET /metrics` on a port of its own, and 404 for the rest. */
@@ -27,7 +27,7 @@ export class MetricsEndpoint {
 
   /** @throws when the port is taken */
   static async open(options: MetricsEndpointOptions): Promise<MetricsEndpoint> {
-    const server = createServer({ requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS });
+    const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS });
     const endpoint = new MetricsEndpoint(server, options);
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
@@ -52,9 +52,9 @@ export class MetricsEndpoint {
       return;
     }
     try {
-      const registry = await this.options.read();
-      const text = await registry.metrics();
-      response.writeHead(200, { 'Content-Type': registry.contentType, 'Cache-Control': 'no-store' }).end(text);
+      const text = await this.options.read();
+      const headers = { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE, 'Cache-Control': 'no-store' };
+      response.writeHead(200, headers).end(text);
     } catch (error) {
       this.options.log.failure('metrics_failed', { error: errorFields(error) });
       response.writeHead(500).end();

@@ -1,32 +1,22 @@
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } from '@nestjs/common';
+import { AggregatorRegistry } from 'prom-client';
 import { Environment } from '../config/environment.js';
-import { PasswordHasher } from '../crypto/password-hasher.js';
-import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { MetricsEndpoint } from './metrics-endpoint.js';
-import { RequestCounts } from './request-counts.js';
-import { ScrapedGauges } from './scraped-gauges.js';
-import { WorkerReporter } from './worker-report.js';
+import { MetricsRegistry } from './metrics-registry.js';
 
-/**
- * Shows the metrics on a port of their own, which the public never sees. Without `METRICS_PORT` nobody does. One of
- * several workers reports them to the process that has the port.
- */
+/** Opens `/metrics` on `METRICS_PORT`. A worker hands its metrics to the primary, which has the port, instead. */
 @Injectable()
 export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutdown {
   private endpoint: MetricsEndpoint | undefined;
-  private reporter: WorkerReporter | undefined;
 
   constructor(
     private readonly environment: Environment,
-    readonly counts: RequestCounts,
-    readonly gauges: ScrapedGauges,
-    readonly hasher: PasswordHasher,
-    readonly database: Database,
-    readonly log: Log,
+    private readonly metrics: MetricsRegistry,
+    private readonly log: Log,
   ) {}
 
-  /** The port it listens on. */
+  /** The port it listens on; undefined when it is closed. */
   get port(): number | undefined {
     return this.endpoint?.port;
   }
@@ -35,15 +25,17 @@ export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutd
   async onApplicationBootstrap(): Promise<void> {
     const { metricsPort: port, host, isWorker } = this.environment;
     if (port === undefined) return;
-    // Loaded only here: whoever does not look pays nothing.
-    const { expositionOf } = await import('./exposition.js');
-    const registry = expositionOf(this);
-    if (isWorker) this.reporter = new WorkerReporter(registry);
-    else this.endpoint = await MetricsEndpoint.open({ port, host, log: this.log, read: () => registry });
+    const { registry } = this.metrics;
+    if (isWorker) {
+      AggregatorRegistry.setRegistries([registry]);
+      // Its constructor installs the listener that answers the primary.
+      new AggregatorRegistry();
+    } else {
+      this.endpoint = await MetricsEndpoint.open({ port, host, log: this.log, read: () => registry.metrics() });
+    }
   }
 
   async onApplicationShutdown(): Promise<void> {
     await this.endpoint?.close();
-    await this.reporter?.reportLast();
   }
 }

@@ -1,9 +1,12 @@
 import { Global, Module } from '@nestjs/common';
+import { MetricsRegistry } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';
-import { RequestCounts } from './request-counts.js';
-import { ScrapedGauges } from './scraped-gauges.js';
+import { RequestMetrics } from './request-metrics.js';
+import { ServiceGauges } from './service-gauges.js';
 
-/** What people watch. */
 @Global()
-@Module({ providers: [RequestCounts, ScrapedGauges, MetricsServer], exports: [RequestCounts, ScrapedGauges] })
+@Module({
+  providers: [MetricsRegistry, RequestMetrics, ServiceGauges, MetricsServer],
+  exports: [MetricsRegistry, RequestMetrics],
+})
 export class MetricsModule {}

@@ -11,6 +11,7 @@ import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { explain, explainUnknown, type Explanation } from '../credentials/explanation.js';
 import { KeyStore } from '../credentials/key-store.js';
+import { Propagation } from '../credentials/propagation.js';
 import { NodeDevice } from './node-device.entity.js';
 
 export interface NodeIdentity {
@@ -30,6 +31,7 @@ export class NodesService {
   constructor(
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
+    private readonly propagation: Propagation,
     private readonly clock: Clock,
   ) {}
 
@@ -72,9 +74,7 @@ export class NodesService {
    * @throws {ProblemException} not_found; credential_revoked
    */
   async update(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
-    // Also when it changed nothing: this may be the repetition of a call whose answer was lost.
-    const mayEndKey = change.expiresAt !== undefined;
-    return this.keys.change(mayEndKey, () =>
+    const act = (): Promise<NodeDevice> =>
       this.nodes.manager.transaction(async (transaction) => {
         const before = await lockNode(transaction, id);
         if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
@@ -85,8 +85,9 @@ export class NodesService {
         const entry = { actor, time: after.updatedAt, subject: before.id, details };
         await recordIn(transaction, { event: 'admin.node.updated', ...entry });
         return after;
-      }),
-    );
+      });
+    // Also when it changed nothing: this may be the repetition of a call whose answer was lost.
+    return change.expiresAt === undefined ? this.propagation.afterRefusal(act) : this.propagation.after(act);
   }
 }
 

@@ -1,3 +1,6 @@
+// Several processes on one port (WORKERS). The primary runs the migrations, forks, replaces and stops the workers, and
+// serves their metrics as one exposition; it takes no requests. To the database a worker is a replica like any other.
+
 import type { StartWatch } from '../common/start-watch.js';
 import type { Environment } from '../config/environment.js';
 import { migrate, onceReachable } from '../database/migrate.js';
@@ -6,13 +9,13 @@ import { MetricsEndpoint } from '../metrics/metrics-endpoint.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
-/** Workers keep their own deadline. Who is there so long after it hangs, or is paused. */
-const SLACK_MS = 2_000;
+/** Workers keep the deadline themselves; one that is still there this much later is stuck. */
+const DEADLINE_TOLERANCE_MS = 2_000;
 
 /**
- * Does once what must be done once, and has workers do the rest. Resolves when all of them listen.
- * @param afterStop what must stop once no worker uses it any more
- * @throws when the first workers cannot start
+ * Resolves when all workers listen.
+ * @param afterStop stops what the workers use, after the last of them has exited
+ * @throws {WorkerStartError} when a worker cannot start
  */
 export async function servePrimary(
   environment: Environment,
@@ -28,11 +31,11 @@ export async function servePrimary(
   const stop = async (): Promise<void> => {
     if (stopping) return;
     stopping = true;
-    const isGood = await fleet.stop(environment.shutdownDeadlineMs + SLACK_MS);
+    const isClean = await fleet.stop(environment.shutdownDeadlineMs + DEADLINE_TOLERANCE_MS);
     await metrics?.close();
     await log.onApplicationShutdown();
     await afterStop();
-    process.exit(isGood ? 0 : 1);
+    process.exit(isClean ? 0 : 1);
   };
   for (const signal of SIGNALS) process.on(signal, () => void stop());
   await watch.during('the workers', () => fleet.start());
@@ -44,8 +47,6 @@ async function openMetrics(
   log: Log,
 ): Promise<MetricsEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
-  // Loaded only here, as in a process that is alone.
-  const { FleetMetrics } = await import('./fleet-metrics.js');
-  const metrics = new FleetMetrics(fleet, workers);
-  return MetricsEndpoint.open({ port: metricsPort, host, log, read: () => metrics.read() });
+  const { fleetMetrics } = await import('./fleet-metrics.js');
+  return MetricsEndpoint.open({ port: metricsPort, host, log, read: fleetMetrics(fleet, workers) });
 }

@@ -1,57 +1,52 @@
 import cluster, { type Worker } from 'node:cluster';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../config/environment.js';
 import type { Log } from '../logging/log.js';
-import { isStartFailed, PING, PONG, WorkerStartFailed } from './worker-messages.js';
 
-/** A worker that lived so long did not fail at once. */
-const STEADY_MS = 60_000;
-const FIRST_DELAY_MS = 500;
-const MOST_DELAY_MS = 30_000;
-const PING_MS = 5_000;
-/** Pings, not time: a machine that slept counts none. */
-const MOST_UNANSWERED = 6;
+/** A worker that ran for this long did not crash at its start. */
+const STABLE_MS = 60_000;
+const MIN_BACKOFF_MS = 500;
+const MAX_BACKOFF_MS = 30_000;
 
 export interface WorkerProgram {
-  /** What a worker runs. */
+  /** Path of the script that a worker runs. */
   readonly file: string;
-  /** How many servers a worker listens with: only then does it take requests. */
+  /** Servers that a worker listens with: it takes requests when all of them listen. */
   readonly servers: number;
-  /** Goes to a worker's environment, where its user alone can read it; never to its command line. */
+  /** Passed in the worker's environment, never on its command line, which other users can read. */
   readonly variables: Variables;
 }
 
-/** One worker and what is known of it. */
-interface Post {
+/** A worker of the first start exited before it listened. It has printed its reason itself. */
+export class WorkerStartError extends Error {
+  override readonly name = 'WorkerStartError';
+}
+
+interface WorkerExit {
+  readonly code: number | null;
+  readonly signal: string | null;
+}
+
+interface WorkerSlot {
   readonly worker: Worker;
-  readonly forkedAt: number;
-  /** How many before it ended early, one after the other. */
-  readonly earlyEnds: number;
+  readonly startedAt: number;
+  readonly exit: Promise<WorkerExit>;
   /** Resolves when all its servers listen. */
-  readonly up: Promise<void>;
+  readonly listening: Promise<void>;
   isListening: boolean;
-  unansweredPings: number;
-  failure?: string;
-  readonly ended: Promise<boolean>;
 }
 
-/** How long to wait with a replacement, when the last `earlyEnds` workers in a row ended early. */
-export function backOffMs(earlyEnds: number): number {
-  return earlyEnds < 2 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (earlyEnds - 2), MOST_DELAY_MS);
+/** @returns the delay before the next worker, after that many consecutive workers exited within a minute */
+export function backoffMs(crashes: number): number {
+  return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
 }
 
-/** The workers of one start: forks them, replaces those that end, stops them all. */
+/** Keeps a number of workers running on one port: forks them, replaces those that exit (with backoff), stops them. */
 export class WorkerFleet {
-  private readonly posts = new Set<Post>();
-  private readonly replacements = new Set<NodeJS.Timeout>();
-  private readonly pings = setInterval(() => this.ping(), PING_MS);
-  private isUp = false;
-  private isStopping = false;
-  /** Workers that took the place of another. */
+  private readonly slots = new Set<WorkerSlot>();
+  private readonly stopping = new AbortController();
+  /** Workers that replaced another. */
   restarts = 0;
-  /** Told of each worker that begins. */
-  onFork: (worker: Worker) => void = () => undefined;
-  /** Told of each worker that has ended. */
-  onEnd: (worker: Worker) => void = () => undefined;
 
   constructor(
     private readonly program: WorkerProgram,
@@ -61,112 +56,103 @@ export class WorkerFleet {
     cluster.setupPrimary({ exec: program.file, args: [] });
   }
 
-  /** Those that listen. */
-  get listening(): Worker[] {
-    return [...this.posts].filter(({ isListening }) => isListening).map(({ worker }) => worker);
+  /** Process ids of the workers, listening or not. */
+  get pids(): number[] {
+    return [...this.slots].flatMap(({ worker }) => worker.process.pid ?? []);
   }
 
-  /** @throws with what the first worker said that could not start; then none is left */
+  get listening(): number {
+    return [...this.slots].filter(({ isListening }) => isListening).length;
+  }
+
+  /**
+   * Resolves when every worker listens. The first one starts alone: what keeps it from starting is printed once.
+   * @throws {WorkerStartError} after the workers that did start were killed
+   */
   async start(): Promise<void> {
-    const posts = Array.from({ length: this.size }, () => this.fork(0));
     try {
-      await Promise.all(posts.map((post) => Promise.race([post.up, failureOf(post)])));
-      this.isUp = true;
+      const first = await this.startSlot();
+      const others = await Promise.all(Array.from({ length: this.size - 1 }, () => this.startSlot()));
+      for (const slot of [first, ...others]) void this.keep(slot);
     } catch (error) {
-      // Somebody stops it while it starts: that is no failure, and the end of the process is near.
-      if (this.isStopping) return new Promise(() => undefined);
-      await this.abandon();
+      // A signal during the start is a stop, not a failure: `stop` ends the process.
+      if (this.isStopping()) return new Promise(() => undefined);
+      await this.end('SIGKILL');
       throw error;
     }
   }
 
   /**
-   * Asks each to stop, and replaces none any more.
-   * @param patienceMs after which those that are left are killed
-   * @returns whether all ended as they should
+   * Sends SIGTERM to every worker and replaces none. Workers that are left at the deadline are killed.
+   * @returns whether all of them exited with code 0
    */
-  async stop(patienceMs: number): Promise<boolean> {
-    this.isStopping = true;
-    clearInterval(this.pings);
-    this.replacements.forEach(clearTimeout);
-    const ends = [...this.posts].map(({ ended }) => ended);
-    for (const { worker } of this.posts) worker.process.kill('SIGTERM');
-    const kill = setTimeout(() => this.posts.forEach((post) => this.kill(post, 'worker_killed')), patienceMs);
-    const areGood = await Promise.all(ends);
+  async stop(deadlineMs: number): Promise<boolean> {
+    this.stopping.abort();
+    const kill = setTimeout(() => {
+      for (const pid of this.pids) this.log.failure('worker_killed', { worker_pid: pid });
+      this.signal('SIGKILL');
+    }, deadlineMs);
+    const exits = await this.end('SIGTERM');
     clearTimeout(kill);
-    return areGood.every(Boolean);
+    return exits.every(Boolean);
   }
 
-  /** Nobody has been told that it is up: there is nothing to finish. */
-  private async abandon(): Promise<void> {
-    this.isStopping = true;
-    clearInterval(this.pings);
-    const ends = [...this.posts].map(({ ended }) => ended);
-    for (const { worker } of this.posts) worker.process.kill('SIGKILL');
-    await Promise.all(ends);
-  }
-
-  private fork(earlyEnds: number): Post {
-    const worker = cluster.fork(this.program.variables);
-    const ended = gone(worker).then(({ code, signal }) => this.end(post, code, signal));
-    const up = allListening(worker, this.program.servers).then(() => void (post.isListening = true));
-    const post: Post = {
-      worker,
-      up,
-      forkedAt: performance.now(),
-      earlyEnds,
-      isListening: false,
-      unansweredPings: 0,
-      ended,
-    };
-    this.posts.add(post);
-    this.onFork(worker);
-    worker.on('message', (message: unknown) => {
-      if (message === PONG) post.unansweredPings = 0;
-      else if (isStartFailed(message)) post.failure = message.startFailed;
+  private async end(signal: 'SIGTERM' | 'SIGKILL'): Promise<boolean[]> {
+    this.stopping.abort();
+    const exits = [...this.slots].map(async (slot) => {
+      const exit = await slot.exit;
+      // Before it listens a worker has no handler for the signal: there is nothing to drain.
+      return exit.code === 0 || (!slot.isListening && exit.signal === 'SIGTERM');
     });
-    return post;
+    this.signal(signal);
+    return Promise.all(exits);
   }
 
-  /** @returns whether it ended as it should */
-  private end(post: Post, code?: number, signal?: string): boolean {
-    this.posts.delete(post);
-    this.onEnd(post.worker);
-    if (this.isUp && !this.isStopping) this.replace(post, code, signal);
-    // Before it listens a worker has nothing to finish, and a signal just ends it.
-    return code === 0 || (!post.isListening && (signal === 'SIGTERM' || signal === 'SIGINT'));
+  private isStopping(): boolean {
+    return this.stopping.signal.aborted;
   }
 
-  private replace({ worker, forkedAt, earlyEnds, failure }: Post, code?: number, signal?: string): void {
-    const early = performance.now() - forkedAt < STEADY_MS ? earlyEnds + 1 : 0;
-    const delayMs = backOffMs(early);
-    this.log.warning('worker_replaced', { worker_pid: worker.process.pid, exit_code: code, signal, delay_ms: delayMs });
-    if (failure !== undefined) console.error(failure);
-    const timer = setTimeout(() => {
-      this.replacements.delete(timer);
-      this.restarts += 1;
-      this.fork(early);
-    }, delayMs);
-    this.replacements.add(timer);
+  private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+    for (const { worker } of this.slots) worker.process.kill(signal);
   }
 
-  private ping(): void {
-    for (const post of this.posts) {
-      if (!post.isListening || !post.worker.isConnected()) continue;
-      if (post.unansweredPings >= MOST_UNANSWERED) this.kill(post, 'worker_hangs');
-      else post.worker.send(PING, () => undefined);
-      post.unansweredPings += 1;
+  private open(): WorkerSlot {
+    const worker = cluster.fork(this.program.variables);
+    const exit = exitOf(worker);
+    const listening = listeningOf(worker, this.program.servers);
+    const slot: WorkerSlot = { worker, startedAt: performance.now(), exit, listening, isListening: false };
+    this.slots.add(slot);
+    void listening.then(() => (slot.isListening = true));
+    void exit.then(() => this.slots.delete(slot));
+    return slot;
+  }
+
+  private async startSlot(): Promise<WorkerSlot> {
+    const slot = this.open();
+    await new Promise<void>((resolve, reject) => {
+      void slot.listening.then(resolve);
+      void slot.exit.then(() => reject(new WorkerStartError('A worker could not start: its reason is printed above.')));
+    });
+    return slot;
+  }
+
+  /** Replaces the worker of a slot whenever it exits, until the fleet stops. */
+  private async keep(first: WorkerSlot): Promise<void> {
+    for (let slot = first, crashes = 0; ; slot = this.open(), this.restarts += 1) {
+      const exit = await slot.exit;
+      if (this.isStopping()) return;
+      crashes = performance.now() - slot.startedAt < STABLE_MS ? crashes + 1 : 0;
+      const delayMs = backoffMs(crashes);
+      const fields = { worker_pid: slot.worker.process.pid, exit_code: exit.code ?? undefined };
+      this.log.warning('worker_replaced', { ...fields, signal: exit.signal ?? undefined, delay_ms: delayMs });
+      await sleep(delayMs, undefined, { signal: this.stopping.signal }).catch(() => undefined);
+      if (this.isStopping()) return;
     }
-  }
-
-  private kill({ worker }: Post, message: string): void {
-    this.log.failure(message, { worker_pid: worker.process.pid });
-    worker.process.kill('SIGKILL');
   }
 }
 
-/** Resolves when a worker listens with so many servers. */
-async function allListening(worker: Worker, servers: number): Promise<void> {
+/** Resolves when a worker listens with this number of servers. */
+async function listeningOf(worker: Worker, servers: number): Promise<void> {
   await new Promise<void>((resolve) => {
     let pending = servers;
     worker.on('listening', () => {
@@ -176,29 +162,12 @@ async function allListening(worker: Worker, servers: number): Promise<void> {
   });
 }
 
-interface End {
-  readonly code?: number | undefined;
-  readonly signal?: string | undefined;
-}
-
-/** Resolves when all that a worker has said is read, which may be after its end: when its channel is closed. */
-async function gone(worker: Worker): Promise<End> {
-  const closed = new Promise((resolve) => worker.once('disconnect', resolve));
-  const end = await new Promise<End>((resolve) => {
-    worker.once('exit', (code: number | null, signal: string | null) =>
-      resolve({ code: code ?? undefined, signal: signal ?? undefined }),
-    );
-    // It could not even be forked; or the channel broke while something was sent, and its end will say so.
+async function exitOf(worker: Worker): Promise<WorkerExit> {
+  return new Promise((resolve) => {
+    worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }));
+    // A fork that failed (EAGAIN) has no process and no exit event.
     worker.on('error', () => {
-      if (worker.process.pid === undefined) resolve({});
+      if (worker.process.pid === undefined) resolve({ code: null, signal: null });
     });
   });
-  // A worker that is killed with a connection on its way to it loses its channel without the event.
-  if (worker.isConnected()) await closed;
-  return end;
-}
-
-async function failureOf(post: Post): Promise<never> {
-  await post.ended;
-  throw new WorkerStartFailed(post.failure ?? 'The service could not start: a worker ended before it was ready.');
 }

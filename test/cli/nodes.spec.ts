@@ -74,7 +74,7 @@ describe('platform-auth nodes', () => {
     const household = randomUUID();
     writeFileSync(cli.path('broken.json'), '{"password": "hunter2"');
     expect(await cli.fails('nodes', ...registration(household), '--config', cli.path('broken.json'))).toMatch(
-      /^.*broken\.json cannot be used: it is no valid JSON\. Nothing was changed\.\n$/,
+      /^.*broken\.json cannot be used: it is not valid JSON\. Nothing was changed\.\n$/,
     );
     expect(await cli.fails('nodes', ...registration(household), '--config', cli.folder, '--format', 'json')).toMatch(
       /it is a directory/,
@@ -98,7 +98,7 @@ describe('platform-auth nodes', () => {
     gate.close();
     const [node] = await nodesOf(household);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/could not be written: it is no valid JSON\. It is as it was\./);
+    expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is as it was\./);
     expect(stderr).toContain(`Node ${node!.node_id}, which was registered for it, is revoked again.`);
     expect(node!.revoked_at).not.toBeNull();
     expect(readFileSync(path, 'utf8')).toBe('{"volume": 7');

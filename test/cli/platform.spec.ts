@@ -1,4 +1,4 @@
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 import { StandIn } from './stand-in.js';

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { cleanUp, later } from '../../chaos/cleanup.js';
 import { Postgres } from '../../chaos/postgres.js';
-import { freePort } from '../../dist/src/database/free-port.js';
+import { freePort } from '../../dist/src/embedded-postgres/free-port.js';
 
 const WAIT_MS = 45_000;
 const POLL_MS = 100;

@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo, type Socket } from 'node:net';
-import type { Registry } from 'prom-client';
 import { ConnectionBounds, MAX_IN_FLIGHT } from '../../src/http/connection-bounds.js';
 import type { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import type { Log } from '../../src/logging/log.js';
@@ -174,7 +173,7 @@ describe('the bounds of a connection', () => {
 describe('the metrics server, pipelined to', () => {
   it('reads the metrics 32 times at once at most', async () => {
     let reads = 0;
-    const read = (): Promise<Registry> => {
+    const read = (): Promise<string> => {
       reads += 1;
       return new Promise(() => undefined);
     };

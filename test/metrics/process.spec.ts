@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { InvalidEnvironment, parseEnvironment } from '../../src/config/environment.js';
 import { eventually } from '../support/eventually.js';
 import { Scrape } from '../support/scrape.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { wantsTracing } from '../../src/config/environment.js';
 import { eventually } from '../support/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-const REPORT = join(import.meta.dirname, '../support/report-modules.js');
+const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');
 
 describe('tracing', () => {
   let database: TestDatabase;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { Client } from 'pg';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { Caller } from '../support/caller.js';
 import { eventually } from '../support/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { Variables } from '../../src/config/environment.js';
 import { FirstRunFolder } from '../support/first-run-folder.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY } from '../support/test-app.js';
 

@@ -4,22 +4,19 @@ import {
   existsSync,
   mkdtempSync,
   readFileSync,
-  renameSync,
   realpathSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
+import { serverFolder } from '../../src/embedded-postgres/location.js';
 import { eventually } from './eventually.js';
 
 /** A folder in which the service starts for the first time, with all that it makes there. */
 export class FirstRunFolder {
-  path = mkdtempSync(join(tmpdir(), 'platform-auth-cwd-'));
-
-  /** Where root's clusters are. What a user deletes is only the link to them. */
-  private readonly elsewhere: string[] = [];
+  readonly path = mkdtempSync(join(tmpdir(), 'platform-auth-cwd-'));
 
   /** @param mode 0o755, or 0o700 for a folder that the embedded server may not enter when root starts it */
   constructor(mode = 0o755) {
@@ -33,7 +30,7 @@ export class FirstRunFolder {
   }
 
   get hasCluster(): boolean {
-    return existsSync(join(this.path, '.data'));
+    return existsSync(this.server);
   }
 
   /** The process of the embedded server, as its own file says. */
@@ -41,7 +38,7 @@ export class FirstRunFolder {
     return existsSync(this.pidFile) ? Number(readFileSync(this.pidFile, 'utf8').split('\n')[0]) : undefined;
   }
 
-  /** Ends the server and its children without letting them say good-bye, as a power cut does: its number is nobody's. */
+  /** Ends the server and its children without letting them say good-bye, as a power cut does: its pid belongs to no process. */
   async cutPower(): Promise<void> {
     const server = this.serverPid!;
     const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
@@ -54,18 +51,9 @@ export class FirstRunFolder {
     writeFileSync(this.pidFile, [spawnSync('true').pid, ...left.slice(1)].join('\n'));
   }
 
-  /** Gives the folder another name. */
-  move(): void {
-    const path = `${this.path}-moved`;
-    renameSync(this.path, path);
-    this.path = path;
-  }
-
-  /** Deletes `.data`, but not what it leads to. */
+  /** Deletes the data: `.data`, and for root the folder that the start message names. */
   deleteData(): void {
-    const link = this.cluster;
-    const isElsewhere = existsSync(link) && !realpathSync(link).startsWith(realpathSync(this.path));
-    if (isElsewhere) this.elsewhere.push(dirname(realpathSync(link)));
+    rmSync(this.server, { recursive: true, force: true });
     rmSync(join(this.path, '.data'), { recursive: true, force: true });
   }
 
@@ -73,15 +61,20 @@ export class FirstRunFolder {
     const pid = this.serverPid;
     if (pid !== undefined && isAlive(pid)) await this.cutPower();
     this.deleteData();
-    for (const path of [this.path, ...this.elsewhere]) rmSync(path, { recursive: true, force: true });
+    rmSync(this.path, { recursive: true, force: true });
   }
 
   private get pidFile(): string {
     return join(this.cluster, 'postmaster.pid');
   }
 
-  private get cluster(): string {
-    return join(this.path, '.data/postgres/cluster');
+  /** Path of the database cluster. */
+  get cluster(): string {
+    return join(this.server, 'cluster');
+  }
+
+  private get server(): string {
+    return serverFolder(join(realpathSync(this.path), '.data/postgres'));
   }
 }
 

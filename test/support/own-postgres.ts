@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { findPlace, type Place } from '../../src/database/embedded-place.js';
-import { EmbeddedPostgres } from '../../src/database/embedded-postgres.js';
-import { freePort } from '../../src/database/free-port.js';
+import { locate, type Location } from '../../src/embedded-postgres/location.js';
+import { EmbeddedPostgres } from '../../src/embedded-postgres/embedded-postgres.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import type { TestDatabase } from './test-database.js';
 
 const run = promisify(execFile);
@@ -14,8 +14,8 @@ const run = promisify(execFile);
 /** A PostgreSQL server of a test's own, that it may end, start again, and have followed by a standby. It keeps what it has acknowledged. */
 export class OwnPostgres {
   private constructor(
-    private readonly place: Place,
-    /** The folder of its data, in the place. */
+    private readonly location: Location,
+    /** The folder of its data, in the location. */
     private readonly cluster: string,
     private readonly url: string,
     private readonly erase: () => Promise<void>,
@@ -26,7 +26,7 @@ export class OwnPostgres {
     chmodSync(parent, 0o755);
     const folder = join(parent, 'postgres');
     const server = await EmbeddedPostgres.start({ folder, makePassword: () => 'of-a-test' });
-    return new OwnPostgres(findPlace(folder), 'cluster', server.url(), async () => {
+    return new OwnPostgres(locate(folder), 'cluster', server.url(), async () => {
       await server.remove();
       rmSync(parent, { recursive: true, force: true });
     });
@@ -54,21 +54,21 @@ export class OwnPostgres {
   async withStandby(): Promise<OwnPostgres> {
     await this.stop('fast');
     const cluster = `${this.cluster}-standby`;
-    const path = join(this.place.folder, cluster);
-    cpSync(join(this.place.folder, this.cluster), path, { recursive: true });
-    const { user } = this.place;
+    const path = join(this.location.folder, cluster);
+    cpSync(join(this.location.folder, this.cluster), path, { recursive: true });
+    const { user } = this.location;
     if (user) await run('chown', ['-R', `${user.uid}:${user.gid}`, path]);
     chmodSync(path, 0o700);
     await this.startAgain();
     const url = Object.assign(new URL(this.url), { port: String(await freePort()) }).toString();
-    const standby: OwnPostgres = new OwnPostgres(this.place, cluster, url, () => standby.stop('immediate'));
+    const standby: OwnPostgres = new OwnPostgres(this.location, cluster, url, () => standby.stop('immediate'));
     await standby.startAsStandbyOf(this);
     return standby;
   }
 
   /** Follows a server, which need not run yet. */
   async startAsStandbyOf(primary: OwnPostgres): Promise<void> {
-    writeFileSync(join(this.place.folder, this.cluster, 'standby.signal'), '');
+    writeFileSync(join(this.location.folder, this.cluster, 'standby.signal'), '');
     const { hostname, port, username, password } = new URL(primary.url);
     const source = `host=${hostname} port=${port} user=${username} password=${password}`;
     await this.startAgain(`-c primary_conninfo='${source}' -c wal_retrieve_retry_interval=100ms`);
@@ -96,7 +96,7 @@ export class OwnPostgres {
   }
 
   private async control(command: 'start' | 'stop' | 'promote', ...flags: string[]): Promise<void> {
-    const { bin, folder, user } = this.place;
+    const { bin, folder, user } = this.location;
     const parameters = [command, '--wait', `--pgdata=${this.cluster}`, ...flags];
     await run(join(bin, 'pg_ctl'), parameters, { cwd: folder, env: { LC_ALL: 'C' }, ...user });
   }

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
-import { freePort } from '../../src/database/free-port.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { eventually } from './eventually.js';
 
 const MAIN = join(import.meta.dirname, '../../dist/src/main.js');

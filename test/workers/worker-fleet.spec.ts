@@ -1,59 +1,61 @@
 import { join } from 'node:path';
 import { parseEnvironment } from '../../src/config/environment.js';
-import { backOffMs, WorkerFleet } from '../../src/workers/worker-fleet.js';
+import { backoffMs, WorkerFleet, WorkerStartError } from '../../src/workers/worker-fleet.js';
 import { eventually } from '../support/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { TestLog, VARIABLES } from '../support/test-app.js';
 
-const FILE = join(import.meta.dirname, '../support/fleet-worker.js');
-const PATIENCE_MS = 10_000;
+const FILE = join(import.meta.dirname, '../../dist/test/support/programs/fleet-worker.js');
+const DEADLINE_MS = 10_000;
 
-describe('the workers of one start', () => {
+describe('WorkerFleet', () => {
   let log: TestLog;
   let fleet: WorkerFleet;
-  let pids: number[];
 
-  const fleetOf = (size: number, variables: Record<string, string> = {}): void => {
-    log = new TestLog(parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/none' }));
+  const createFleet = (size: number, variables: Record<string, string> = {}): void => {
+    log = new TestLog(parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://none@127.0.0.1:1/none' }));
     fleet = new WorkerFleet({ file: FILE, servers: 1, variables }, size, log);
-    pids = [];
-    fleet.onFork = ({ process: { pid } }) => void pids.push(pid!);
   };
 
-  afterEach(() => fleet.stop(PATIENCE_MS));
+  afterEach(() => fleet.stop(DEADLINE_MS));
 
-  it('none start when one cannot, and its reason is told once', async () => {
-    fleetOf(3, { CANNOT: 'The table of the house is missing.' });
-    await expect(fleet.start()).rejects.toThrow(/^The table of the house is missing\.$/);
-    expect(pids).toHaveLength(3);
+  it('fails the start, and forks no second worker, when the first cannot start', async () => {
+    createFleet(3, { CANNOT: 'The table is missing.' });
+    const start = fleet.start();
+    const { pids } = fleet;
+    await expect(start).rejects.toThrow(WorkerStartError);
+    expect(pids).toHaveLength(1);
+    expect(fleet.pids).toEqual([]);
     expect(pids.filter(isAlive)).toEqual([]);
     expect(log.lines).toEqual([]);
   });
 
-  it('one that ends again and again is waited with, longer each time', async () => {
-    fleetOf(1);
+  it('backs off when a worker keeps crashing', async () => {
+    createFleet(1);
     await fleet.start();
-    for (const ends of [1, 2, 3]) {
-      process.kill(pids.at(-1)!, 'SIGKILL');
-      await eventually('another listens', () => fleet.restarts === ends && fleet.listening.length === 1);
+    for (const crashes of [1, 2, 3]) {
+      process.kill(fleet.pids[0]!, 'SIGKILL');
+      await eventually('another listens', () => fleet.restarts === crashes && fleet.listening === 1);
     }
     expect(log.lines.map(({ message, delay_ms }) => [message, delay_ms])).toEqual([
       ['worker_replaced', 0],
       ['worker_replaced', 500],
       ['worker_replaced', 1_000],
     ]);
-    expect([0, 1, 2, 3, 4, 8, 9, 100].map(backOffMs)).toEqual([0, 0, 500, 1_000, 2_000, 30_000, 30_000, 30_000]);
+    expect([0, 1, 2, 3, 4, 8, 9, 100].map(backoffMs)).toEqual([0, 0, 500, 1_000, 2_000, 30_000, 30_000, 30_000]);
   });
 
-  it('none is replaced during a stop, also when one was about to be', async () => {
-    fleetOf(2);
+  it('replaces no worker during a stop, also when a replacement was due', async () => {
+    createFleet(2);
     await fleet.start();
-    process.kill(pids[0]!, 'SIGKILL');
-    await eventually('it is replaced', () => fleet.restarts === 1 && fleet.listening.length === 2);
-    process.kill(pids.at(-1)!, 'SIGKILL');
-    await eventually('it is missed', () => log.lines.length === 2);
-    await fleet.stop(PATIENCE_MS);
+    const [victim, other] = fleet.pids;
+    process.kill(victim!, 'SIGKILL');
+    await eventually('it is replaced', () => fleet.restarts === 1 && fleet.listening === 2);
+    const replacement = fleet.pids.find((pid) => pid !== other);
+    process.kill(replacement!, 'SIGKILL');
+    await eventually('its exit is noticed', () => log.lines.length === 2);
+    await fleet.stop(DEADLINE_MS);
     expect(fleet.restarts).toBe(1);
-    expect(pids.filter(isAlive)).toEqual([]);
+    expect([victim!, other!, replacement!].filter(isAlive)).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import type { SchemaState } from '../../database/migrate.js';
-import type { EnvFile } from './env-file.js';
+import type { EnvFile } from '../../config/env-file.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 
 /** broken: something is refused, or open to others, now. warning: it works, and will not for ever. */

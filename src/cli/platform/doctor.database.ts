@@ -3,7 +3,7 @@ import { addDays, type Clock } from '../../common/clock.js';
 import { schemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { pairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
-import type { EnvFile } from './env-file.js';
+import type { EnvFile } from '../../config/env-file.js';
 import { holdsKey, liveOf } from './init.plan.js';
 import { databaseVariables, messageOf } from './platform-files.js';
 

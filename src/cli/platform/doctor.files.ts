@@ -1,7 +1,7 @@
 import { secret } from '../../config/variable-kinds.js';
 import { sameSecret } from '../../crypto/secret.js';
 import { RUN_INIT, servicesOnFile, type Checkup, type Finding } from './doctor.checkup.js';
-import { EnvFile } from './env-file.js';
+import { EnvFile } from '../../config/env-file.js';
 import { demandedVariables, messageOf, needsSecretKey, pathOf } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 

@@ -1,6 +1,6 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import { digestOf, sameDigest } from '../../crypto/secret.js';
-import type { EnvFile } from './env-file.js';
+import type { EnvFile } from '../../config/env-file.js';
 import type { EnvFiles } from './platform-files.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 

@@ -1,7 +1,13 @@
 import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
 import { formatOf, readPair, UnreadableConfig, withPair, type ConfigFormat, type NodePair } from './config-format.js';
-import { NoRegularFile, readRegular, rehearseReplacement, replaceFile, type FoundFile } from '../durable-file.js';
+import {
+  NoRegularFile,
+  readRegular,
+  rehearseReplacement,
+  replaceFile,
+  type FoundFile,
+} from '../../common/durable-file.js';
 import { CommandFailed } from '../terminal.js';
 
 /** As long as a real pair, so that a rehearsal needs the room that the pair will. */

@@ -1,0 +1,105 @@
+import { availableParallelism } from 'node:os';
+import { z } from 'zod';
+import { ApiClient } from '../tools/api-client.js';
+import { withClient } from '../tools/postgres.js';
+import { itemOf, overHttp, ownRequests } from './loads.js';
+import { loginFlood } from './login-flood.js';
+import type { Contestant, Load } from './measure.js';
+import { NAMES } from './names.js';
+import { populate, type Known } from './population.js';
+import { appRequest, loginRequest, nodeRequest, refreshing, userRequest } from './requests.js';
+import type { BaselineKind, Service, Testbed } from './testbed.js';
+import type { WorkKind, WorkTask } from './work-messages.js';
+
+type Maker = (name: string) => Contestant | Promise<Contestant>;
+
+/** What the makers of contestants have in common. */
+interface Setting {
+  readonly testbed: Testbed;
+  readonly service: Service;
+  readonly client: ApiClient;
+  readonly known: Known;
+}
+
+const passwordHashRow = z.object({ password_hash: z.string() });
+
+/** Everything that is compared; processes that are not wanted are not started. */
+export async function makeContestants(
+  testbed: Testbed,
+  isWanted: (name: string) => boolean,
+): Promise<{ contestants: Contestant[]; known: Known }> {
+  const service = await testbed.startService();
+  const client = new ApiClient(service.url, testbed.secrets.ADMIN_API_KEY);
+  const known = await populate(client);
+  const setting = { testbed, service, client, known };
+  const contestants: Contestant[] = [];
+  for (const [name, make] of [...servers(setting), ...routes(setting)])
+    if (isWanted(name)) contestants.push(await make(name));
+  return { contestants, known };
+}
+
+function servers({ testbed, service, known }: Setting): [string, Maker][] {
+  const nodes = known.nodes.map(({ node_id, api_key }) => [nodeRequest(node_id, api_key)]);
+  const apps = known.apps.map(({ app_id, app_key }) => [appRequest(app_id, app_key)]);
+  // A baseline has one route, and is sent what validate-node is sent.
+  const baseline =
+    (kind: BaselineKind, flags?: string[]): Maker =>
+    async (name) => {
+      const requests = nodes.map((own) => own.map((request) => ({ ...request, path: '/' })));
+      return ownRequests(name, await testbed.startBaseline(kind, flags), requests);
+    };
+  const withoutMemory: Maker = async (name) =>
+    ownRequests(name, await testbed.startService({ REVOCATION_LEASE_MS: '0' }), nodes);
+  return [
+    [NAMES.http, baseline('http')],
+    [NAMES.nest, baseline('nest')],
+    [NAMES.stock, baseline('stock', [])],
+    [NAMES.stockFlags, baseline('stock')],
+    [NAMES.node, (name) => ownRequests(name, service, nodes)],
+    [NAMES.app, (name) => ownRequests(name, service, apps)],
+    [NAMES.nodeOff, withoutMemory],
+    [NAMES.pgHttp, baseline('pg')],
+  ];
+}
+
+function routes({ testbed, service, client, known }: Setting): [string, Maker][] {
+  const databaseUrl = testbed.database.url();
+  const { people, bearers } = known;
+  const alone =
+    <Kind extends WorkKind>(kind: Kind, task: WorkTask<Kind>): Maker =>
+    async (name) => ({ name, load: await testbed.startWork(kind, task) });
+  const users = bearers.map(({ userId, token }) => [userRequest(userId, token)]);
+  const flood: Maker = (name) =>
+    loginFlood({
+      name,
+      service,
+      logins: people.map(loginRequest),
+      connections: 2 * availableParallelism(),
+      validation: oneValidation(known),
+    });
+  return [
+    [NAMES.pg, alone('pg', { databaseUrl, nodeIds: known.nodes.map(({ node_id }) => node_id) })],
+    [NAMES.users, (name) => ownRequests(name, service, users)],
+    [NAMES.usersAlone, alone('users', { databaseUrl, bearers: [...bearers] })],
+    [NAMES.refresh, (name) => refreshing(name, service, client, known)],
+    [NAMES.refreshAlone, alone('refresh', { databaseUrl, bearers: [...bearers] })],
+    [NAMES.login, flood],
+    [NAMES.bcrypt, async (name) => ({ name, load: await rawBcrypt(testbed) })],
+    [NAMES.live, (name) => overHttp({ name, target: service, request: { path: '/health/live' } })],
+  ];
+}
+
+/** The first node's request, for a load that needs no more than one. */
+export function oneValidation({ nodes }: Known) {
+  const { node_id, api_key } = itemOf(nodes, 0);
+  return nodeRequest(node_id, api_key);
+}
+
+/** Comparisons with a hash that the service has made. */
+async function rawBcrypt(testbed: Testbed): Promise<Load> {
+  const { rows } = await withClient(testbed.database.url(), (client) =>
+    client.query('SELECT password_hash FROM users LIMIT 1'),
+  );
+  const { password_hash: passwordHash } = passwordHashRow.parse(rows[0]);
+  return testbed.startWork('bcrypt', { passwordHash, threads: availableParallelism() });
+}

@@ -1,0 +1,60 @@
+// Throughput, latency and CPU of the hot routes beside what they could cost at best, measured in turn in the same run.
+// Loopback only; stops by itself.
+import { parseArgs } from 'node:util';
+import { Cleanup } from '../tools/cleanup.js';
+import { readCommandLine } from '../tools/command-line.js';
+import { makeContestants } from './contestants.js';
+import { measure } from './measure.js';
+import { printJson, printReport } from './report.js';
+import { measureScale } from './scale.js';
+import { judgeTargets } from './targets.js';
+import { Testbed } from './testbed.js';
+import { measureWorkers } from './workers.js';
+
+const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME]... [--workers] [--scale]
+                          [--profile FOLDER] [--json]
+
+  --seconds N   length of one measurement (default 4)
+  --rounds N    how often each is measured, in turn; the median counts (default 3)
+  --only NAME   measure only what has NAME in its name; may be repeated
+  --workers     also validate-node with WORKERS=1, 2 and 4
+  --scale       also each hot route at 1,000 and at 1,000,000 rows a table, and the query plans
+  --profile F   write a CPU profile of each service process into the folder F; best with --only
+  --json        print everything as one JSON object
+  --help        this text
+
+Timings are printed beside their targets and never fail the run.`;
+
+const options = readCommandLine(USAGE, () => {
+  const { values } = parseArgs({
+    options: {
+      seconds: { type: 'string', default: '4' },
+      rounds: { type: 'string', default: '3' },
+      only: { type: 'string', multiple: true, default: [] },
+      workers: { type: 'boolean', default: false },
+      scale: { type: 'boolean', default: false },
+      profile: { type: 'string' },
+      json: { type: 'boolean', default: false },
+    },
+  });
+  const [seconds, rounds] = [Number(values.seconds), Number(values.rounds)];
+  if (!(seconds >= 1 && seconds <= 60 && rounds >= 1 && rounds <= 20))
+    throw new Error('1 to 60 seconds, 1 to 20 rounds');
+  return { ...values, seconds, rounds };
+});
+
+await Cleanup.around(async (cleanup) => {
+  const testbed = await Testbed.start(cleanup, options.profile);
+  const isWanted = (name: string): boolean =>
+    options.only.length === 0 || options.only.some((part) => name.includes(part));
+  const { contestants, known } = await makeContestants(testbed, isWanted);
+  const results = await measure(contestants, options);
+  const report = {
+    results,
+    targets: judgeTargets(results),
+    workers: options.workers ? await measureWorkers(testbed, known, options) : undefined,
+    scale: options.scale ? await measureScale(testbed, options) : undefined,
+  };
+  if (options.json) printJson(report);
+  else printReport(report, options);
+});

@@ -1,0 +1,130 @@
+import { z } from 'zod';
+import { ANY_GIVEN_ID } from '../src/database/rows-by-id.js';
+import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../src/tokens/session-statements.js';
+import { ApiClient } from '../tools/api-client.js';
+import { withClient } from '../tools/postgres.js';
+import { itemOf, overHttp, ownRequests, type HttpRequest } from './loads.js';
+import { CONNECTIONS, measure, type Contestant, type MeasureOptions, type Sample } from './measure.js';
+import { populate } from './population.js';
+import { loginRequest, refreshing } from './requests.js';
+import { appRequestOf, FILL, nodeRequestOf, userRequestOf } from './scale-rows.js';
+import type { Target, Testbed } from './testbed.js';
+
+const SIZES = { few: 1_000, many: 1_000_000 };
+const MAX_RATIO = 1.2;
+/** As many different credentials are presented on either, evenly spread over the tables. */
+const CREDENTIALS = 1_000;
+
+const planRow = z.object({ 'QUERY PLAN': z.string() }).transform((row) => row['QUERY PLAN']);
+
+interface ScaledRoute {
+  readonly name: string;
+  readonly few: Sample;
+  readonly many: Sample;
+  readonly cost: number;
+  readonly slowdown: number;
+  readonly isHeld: boolean;
+}
+
+interface Plan {
+  readonly name: string;
+  readonly plan: readonly string[];
+}
+
+export interface ScaleResult {
+  readonly routes: readonly ScaledRoute[];
+  readonly plans: readonly Plan[];
+}
+
+/**
+ * The hot routes on two databases, in turn: one with a thousand rows in each table, one with a million.
+ * Passwords cost next to nothing here, so that the rest of a login can be seen.
+ */
+export async function measureScale(testbed: Testbed, options: MeasureOptions): Promise<ScaleResult> {
+  const few = await routesAt(testbed, 'few');
+  const many = await routesAt(testbed, 'many');
+  const results = await measure([...few, ...many], options);
+  const routes = few.map(({ name: fewName }) => {
+    const name = fewName.replace('few: ', '');
+    return compare(name, results.get(fewName) ?? {}, results.get(`many: ${name}`) ?? {});
+  });
+  return { routes, plans: await explainStatements(testbed.database.url('many')) };
+}
+
+function compare(name: string, few: Sample, many: Sample): ScaledRoute {
+  const cost = (many.cpu ?? NaN) / (few.cpu ?? NaN);
+  const slowdown = (few.throughput ?? NaN) / (many.throughput ?? NaN);
+  return { name, few, many, cost, slowdown, isHeld: Math.max(cost, slowdown) <= MAX_RATIO };
+}
+
+async function routesAt(testbed: Testbed, size: keyof typeof SIZES): Promise<Contestant[]> {
+  const rows = SIZES[size];
+  await withClient(testbed.database.url(), (client) => client.query(`CREATE DATABASE ${size}`));
+  const variables = { BCRYPT_COST: '4' };
+  const service = await testbed.startService(variables, size);
+  const client = new ApiClient(service.url, testbed.secrets.ADMIN_API_KEY);
+  const known = await populate(client);
+  await fill(testbed.database.url(size), rows);
+  const off = await testbed.startService({ ...variables, REVOCATION_LEASE_MS: '0' }, size);
+  const spread = (name: string, target: Target, requestOf: (row: number) => HttpRequest): Contestant =>
+    ownRequests(`${size}: ${name}`, target, byConnection(rows, requestOf));
+  const userRequest = (row: number): HttpRequest => userRequestOf(row, testbed.secrets.SECRET_KEY);
+  return [
+    spread('validate-node', service, nodeRequestOf),
+    spread('validate-app', service, appRequestOf),
+    spread('validate-node, memory off', off, nodeRequestOf),
+    spread('validate-app, memory off', off, appRequestOf),
+    spread('users/{id} (bearer)', service, userRequest),
+    refreshing(`${size}: refresh`, service, client, known),
+    overHttp({
+      name: `${size}: login (bcrypt, cost 4)`,
+      target: service,
+      connections: 8,
+      request: loginRequest(itemOf(known.people, 0)),
+    }),
+  ];
+}
+
+async function fill(url: string, rows: number): Promise<void> {
+  await withClient(url, async (client) => {
+    for (const statement of FILL) {
+      process.stderr.write(`${rows} rows: ${statement.slice(0, 30)}…\n`);
+      await client.query(statement, [rows]);
+    }
+    await client.query('VACUUM ANALYZE');
+    await client.query('CHECKPOINT');
+  });
+}
+
+/** @returns what each connection sends in turn: about rows that are evenly spread over the table */
+function byConnection(rows: number, requestOf: (row: number) => HttpRequest): HttpRequest[][] {
+  const chosen = Array.from({ length: CREDENTIALS }, (_, index) => 1 + Math.floor((index * rows) / CREDENTIALS));
+  const requests = chosen.map(requestOf);
+  return Array.from({ length: CONNECTIONS }, (_, connection) =>
+    requests.filter((_request, index) => index % CONNECTIONS === connection),
+  );
+}
+
+const STATEMENTS: readonly [name: string, text: string][] = [
+  ['validate-node', `SELECT id, household_id, key_digest, revoked_at FROM nodes WHERE id = ${ANY_GIVEN_ID}`],
+  ['validate-app', `SELECT id, caller, target, key_digest FROM app_credentials WHERE id = ${ANY_GIVEN_ID}`],
+  ['bearer', READ_LIVE.text],
+  ['user', `SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = ${ANY_GIVEN_ID}`],
+  ['refresh', ROTATE.text],
+  ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
+  ['throttle', 'SELECT points, expire FROM throttle_counters WHERE key = $1 AND (expire > $2 OR expire IS NULL)'],
+  // Planned for its values each time.
+  ['purge', PURGE_SESSIONS.replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
+];
+
+/** Generic plans, as prepared statements use them. */
+function explainStatements(url: string): Promise<Plan[]> {
+  return withClient(url, async (client) => {
+    const plans: Plan[] = [];
+    for (const [name, text] of STATEMENTS) {
+      const { rows } = await client.query(`EXPLAIN (GENERIC_PLAN) ${text}`);
+      plans.push({ name, plan: z.array(planRow).parse(rows) });
+    }
+    return plans;
+  });
+}

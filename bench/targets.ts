@@ -1,0 +1,66 @@
+import type { Figure, Results } from './measure.js';
+import { NAMES } from './names.js';
+
+const isNode20 = Number(process.versions.node.split('.')[0]) < 24;
+const STOCK_FACTOR = isNode20 ? 5 : 3;
+
+type Bound = { readonly least: number } | { readonly most: number };
+
+interface Wanted {
+  readonly name: string;
+  readonly unit: string;
+  readonly bound: Bound;
+  readonly read: (results: Results) => number;
+}
+
+export interface JudgedTarget {
+  readonly name: string;
+  readonly unit: string;
+  readonly bound: Bound;
+  readonly figure: number;
+  readonly isHeld: boolean;
+}
+
+/** What is wanted of each figure; a comparison is made of two contestants of the same run. */
+const TARGETS: readonly Wanted[] = [
+  ...[NAMES.node, NAMES.app].flatMap((name) => [
+    ratio(name, NAMES.http, 'throughput', 'of bare node:http', { least: 0.4 }),
+    ratio(name, NAMES.stock, 'throughput', '× the stock route', { least: STOCK_FACTOR }),
+    ratio(name, NAMES.stock, 'p99', "of the stock route's p99", { most: 0.2 }),
+  ]),
+  ratio(NAMES.nodeOff, NAMES.pgHttp, 'throughput', 'of the same query behind node:http', { least: 0.5 }),
+  ratio(NAMES.nodeOff, NAMES.pg, 'throughput', 'of the same query through pg alone', { least: 0.5 }),
+  ratio(NAMES.users, NAMES.usersAlone, 'cpu', '× the CPU of its statements and signature', { most: 1.5 }),
+  ratio(NAMES.refresh, NAMES.refreshAlone, 'cpu', '× the CPU of its statements and signatures', { most: 1.5 }),
+  ratio(NAMES.login, NAMES.bcrypt, 'throughput', 'of raw bcrypt', { least: 0.95 }),
+  own(NAMES.login, 'p99Ratio', "× a validation stream's quiet p99, during the flood", { most: 3 }),
+  own(NAMES.login, 'delayMs', 'ms: the longest delay of the event loop', { most: 20 }),
+];
+
+function ratio(name: string, other: string, figure: Figure, unit: string, bound: Bound): Wanted {
+  return {
+    name,
+    unit,
+    bound,
+    read: (results) => readFigure(results, name, figure) / readFigure(results, other, figure),
+  };
+}
+
+function own(name: string, figure: Figure, unit: string, bound: Bound): Wanted {
+  return { name, unit, bound, read: (results) => readFigure(results, name, figure) };
+}
+
+function readFigure(results: Results, name: string, figure: Figure): number {
+  return results.get(name)?.[figure] ?? NaN;
+}
+
+/** @returns the targets whose contestants were measured, each with its figure and whether it was held */
+export function judgeTargets(results: Results): JudgedTarget[] {
+  return TARGETS.map(({ name, unit, bound, read }) => ({ name, unit, bound, figure: read(results) }))
+    .filter(({ figure }) => Number.isFinite(figure))
+    .map((target) => ({ ...target, isHeld: isWithin(target.figure, target.bound) }));
+}
+
+function isWithin(figure: number, bound: Bound): boolean {
+  return 'least' in bound ? figure >= bound.least : figure <= bound.most;
+}

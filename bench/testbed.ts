@@ -1,0 +1,102 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Variables } from '../src/config/environment.js';
+import type { EmbeddedPostgres } from '../src/embedded-postgres/embedded-postgres.js';
+import { freePort } from '../src/embedded-postgres/free-port.js';
+import type { Cleanup } from '../tools/cleanup.js';
+import { startPostgres } from '../tools/postgres.js';
+import { isHealthy, ServerProcess } from '../tools/server-process.js';
+import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../tools/service.js';
+import type { Load } from './measure.js';
+import { workReady, workSample, type WorkKind, type WorkTask } from './work-messages.js';
+
+const BASELINES = fileURLToPath(new URL('./baselines.js', import.meta.url));
+const WORK = fileURLToPath(new URL('./work.js', import.meta.url));
+
+export type BaselineKind = 'http' | 'pg' | 'nest' | 'stock';
+
+/** A server under load. */
+export interface Target {
+  readonly url: string;
+  readonly pid: number;
+}
+
+export interface Service extends Target {
+  readonly metricsUrl: string;
+}
+
+/** One PostgreSQL, and the processes that are measured on it. */
+export class Testbed {
+  readonly secrets = makeSecrets();
+
+  private constructor(
+    readonly database: EmbeddedPostgres,
+    private readonly cleanup: Cleanup,
+    private readonly profiles: string | undefined,
+  ) {}
+
+  /** @param profiles folder for the CPU profiles of the service's processes, if they are wanted */
+  static async start(cleanup: Cleanup, profiles: string | undefined): Promise<Testbed> {
+    // Several services and baselines are connected at once.
+    const database = await startPostgres({ cleanup, purpose: 'bench', settings: { max_connections: '300' } });
+    return new Testbed(database, cleanup, profiles);
+  }
+
+  /** The service as shipped. */
+  async startService(variables: Variables = {}, databaseName = 'postgres'): Promise<Service> {
+    const metricsPort = await freePort();
+    const profiling = this.profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${resolve(this.profiles)}`];
+    const server = new ServerProcess(await freePort(), {
+      cleanup: this.cleanup,
+      script: SERVICE_SCRIPT,
+      flags: [...SERVICE_FLAGS, ...profiling],
+      variables: {
+        ...productionVariables(this.database.url(databaseName), this.secrets),
+        METRICS_PORT: String(metricsPort),
+        // One address sends everything. The counting is measured; the refusal is not.
+        REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
+        ...variables,
+      },
+      isReady: isHealthy,
+    });
+    // A process writes its profile when it ends by itself.
+    if (this.profiles !== undefined) this.cleanup.defer(() => server.stop());
+    const { url, pid } = await server.start();
+    return { url, pid, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
+  }
+
+  /** @param flags of Node.js; by default those of the service, so that code is compared and not garbage collectors */
+  async startBaseline(kind: BaselineKind, flags = SERVICE_FLAGS): Promise<Target> {
+    const server = new ServerProcess(await freePort(), {
+      cleanup: this.cleanup,
+      script: BASELINES,
+      words: [kind],
+      flags,
+      variables: { DATABASE_URL: this.database.url() },
+    });
+    const { url, pid } = await server.start();
+    return { url, pid };
+  }
+
+  /** A process that works without HTTP: see work.ts. */
+  async startWork<Kind extends WorkKind>(kind: Kind, task: WorkTask<Kind>): Promise<Load> {
+    this.cleanup.assertOpen();
+    const child = fork(WORK, [kind], { execArgv: SERVICE_FLAGS, env: { PATH: process.env.PATH } });
+    this.cleanup.defer(() => child.kill('SIGKILL'));
+    const ask = async (message: object): Promise<unknown> => {
+      const over = new AbortController();
+      const answer = once(child, 'message', over).then(([first]: unknown[]) => first);
+      const exit = once(child, 'exit', over).then(() => Promise.reject(new Error(`the work ${kind} ended`)));
+      child.send(message);
+      try {
+        return await Promise.race([answer, exit]);
+      } finally {
+        over.abort();
+      }
+    };
+    workReady.parse(await ask(task));
+    return async (seconds) => workSample.parse(await ask({ seconds }));
+  }
+}

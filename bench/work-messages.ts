@@ -1,0 +1,34 @@
+import { z } from 'zod';
+
+/** What one connection presents as a user. */
+const bearer = z.object({ userId: z.string(), sessionId: z.string(), token: z.string() });
+
+/** The first message to a process of work.ts: what it needs, by its kind. */
+export const workTasks = {
+  pg: z.object({ databaseUrl: z.string(), nodeIds: z.array(z.string()) }),
+  users: z.object({ databaseUrl: z.string(), bearers: z.array(bearer) }),
+  refresh: z.object({ databaseUrl: z.string(), bearers: z.array(bearer) }),
+  bcrypt: z.object({ passwordHash: z.string(), threads: z.int().positive() }),
+};
+
+export type WorkKind = keyof typeof workTasks;
+export type WorkTask<Kind extends WorkKind> = z.output<(typeof workTasks)[Kind]>;
+export type Bearer = z.output<typeof bearer>;
+
+/** Its answer to the first message. */
+export const workReady = z.object({ isReady: z.literal(true) });
+
+/** Every other message: for how long to work. */
+export const workOrder = z.object({ seconds: z.number().positive() });
+
+/** The answer to it. */
+export const workSample = z.object({
+  throughput: z.number(),
+  cpu: z.number(),
+  p50: z.number().exactOptional(),
+  p99: z.number().exactOptional(),
+});
+
+/** What a thread of bcrypt-thread.ts is given, and what it answers. */
+export const bcryptOrder = z.object({ seconds: z.number(), passwordHash: z.string() });
+export const bcryptCount = z.object({ count: z.number(), seconds: z.number() });

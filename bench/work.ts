@@ -1,0 +1,128 @@
+// What a route needs, without HTTP and without the service: a process that is told over IPC what to do (work-messages.ts).
+import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
+import { Worker } from 'node:worker_threads';
+import pg from 'pg';
+import { ROTATE } from '../src/tokens/session-statements.js';
+import { percentile } from '../tools/statistics.js';
+import type { Load } from './measure.js';
+import { COUNT_CALL, INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';
+import { bcryptCount, workOrder, workTasks, type Bearer, type WorkTask } from './work-messages.js';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const key = createSecretKey(randomBytes(32));
+const mac = (text: string): Buffer => createHmac('sha256', key).update(text).digest();
+const digest = (text: string): Buffer => hash('sha256', text, 'buffer');
+const openPool = (databaseUrl: string): pg.Pool => new pg.Pool({ connectionString: databaseUrl, max: POOL_SIZE });
+
+/** Makes the load of each kind, given the first message. */
+const kinds: Readonly<Record<string, (message: unknown) => Load | Promise<Load>>> = {
+  pg: (message) => readNodes(workTasks.pg.parse(message)),
+  users: (message) => readUsers(workTasks.users.parse(message)),
+  refresh: (message) => refreshSessions(workTasks.refresh.parse(message)),
+  bcrypt: (message) => compareOnThreads(workTasks.bcrypt.parse(message)),
+};
+
+/** The read of validate-node, through the pool alone. */
+function readNodes({ databaseUrl, nodeIds }: WorkTask<'pg'>): Load {
+  const pool = openPool(databaseUrl);
+  return loadOf(nodeIds, async (id) => (await pool.query({ ...READ_NODE, values: [id] })).rowCount === 1);
+}
+
+/** A bearer's signature, its session, the user. */
+function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
+  const pool = openPool(databaseUrl);
+  const signed = bearers.map((bearer) => ({ ...bearer, signature: mac(bearer.token) }));
+  return loadOf(signed, async ({ userId, sessionId, token, signature }) => {
+    timingSafeEqual(signature, mac(token));
+    await pool.query({ ...READ_LIVE_SESSION, values: [sessionId, userId, new Date()] });
+    return (await pool.query({ ...READ_USER, values: [userId] })).rowCount === 1;
+  });
+}
+
+/** A count, the rotation with both digests and the next token's HMAC, the access token's signature. */
+async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): Promise<Load> {
+  const pool = openPool(databaseUrl);
+  const sessions = await Promise.all(bearers.map((bearer) => startSession(pool, bearer)));
+  return loadOf(sessions, async (session) => {
+    const now = new Date();
+    const countedUntil = now.getTime() + HOUR_MS;
+    await pool.query({ ...COUNT_CALL, values: ['bench:address', 1, countedUntil, now.getTime()] });
+    const next = mac(session.refreshToken).toString('base64url');
+    const expiresAt = new Date(now.getTime() + DAY_MS);
+    const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt];
+    const { rowCount } = await pool.query({ ...ROTATE, values });
+    session.refreshToken = next;
+    mac(session.accessToken).toString('base64url');
+    return rowCount === 1;
+  });
+}
+
+interface WorkSession {
+  readonly id: string;
+  readonly accessToken: string;
+  refreshToken: string;
+}
+
+async function startSession(pool: pg.Pool, { userId, token }: Bearer): Promise<WorkSession> {
+  const session = { id: randomUUID(), accessToken: token, refreshToken: randomBytes(88).toString('base64url') };
+  await pool.query(INSERT_SESSION, [session.id, userId, digest(session.refreshToken)]);
+  return session;
+}
+
+/** Works on all items at once, on each again and again. @param once returns whether a row was found */
+function loadOf<Item>(items: readonly Item[], once: (item: Item) => Promise<boolean>): Load {
+  return async (seconds) => {
+    const startedAt = performance.now();
+    const before = process.cpuUsage();
+    const latencies: number[] = [];
+    const repeat = async (item: Item): Promise<void> => {
+      for (let from = performance.now(); from - startedAt < seconds * 1_000;) {
+        if (!(await once(item))) throw new Error('a statement found nothing');
+        const now = performance.now();
+        latencies.push(now - from);
+        from = now;
+      }
+    };
+    await Promise.all(items.map(repeat));
+    const elapsedSeconds = (performance.now() - startedAt) / 1_000;
+    const { user, system } = process.cpuUsage(before);
+    return {
+      throughput: latencies.length / elapsedSeconds,
+      p50: percentile(latencies, 0.5),
+      p99: percentile(latencies, 0.99),
+      cpu: (user + system) / latencies.length,
+    };
+  };
+}
+
+/** Nothing but bcrypt, one comparison after the other on each thread. */
+function compareOnThreads({ passwordHash, threads }: WorkTask<'bcrypt'>): Load {
+  return async (seconds) => {
+    const before = process.cpuUsage();
+    const done = await Promise.all(Array.from({ length: threads }, () => compareFor(seconds, passwordHash)));
+    const { user, system } = process.cpuUsage(before);
+    const count = done.reduce((sum, one) => sum + one.count, 0);
+    const throughput = done.reduce((sum, one) => sum + one.count / one.seconds, 0);
+    return { throughput, cpu: (user + system) / count };
+  };
+}
+
+function compareFor(seconds: number, passwordHash: string): Promise<{ count: number; seconds: number }> {
+  return new Promise((resolve, reject) => {
+    const thread = new Worker(new URL('./bcrypt-thread.js', import.meta.url), {
+      workerData: { seconds, passwordHash },
+    });
+    thread.once('message', (message) => resolve(bcryptCount.parse(message))).once('error', reject);
+  });
+}
+
+let load: Load | undefined;
+
+async function answerTo(message: unknown): Promise<object> {
+  if (load) return load(workOrder.parse(message).seconds);
+  load = await kinds[process.argv[2] ?? '']?.(message);
+  return { isReady: load !== undefined };
+}
+
+process.on('message', (message) => void answerTo(message).then((answer) => process.send?.(answer)));

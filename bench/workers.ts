@@ -1,0 +1,23 @@
+import { oneValidation } from './contestants.js';
+import { overHttp } from './loads.js';
+import { measure, type Contestant, type MeasureOptions, type Sample } from './measure.js';
+import type { Known } from './population.js';
+import type { Testbed } from './testbed.js';
+
+const NUMBERS = [1, 2, 4];
+
+export type WorkersResult = Sample & { readonly name: string };
+
+/** validate-node by the number of processes; the load needs two threads to keep several busy. */
+export async function measureWorkers(
+  testbed: Testbed,
+  known: Known,
+  options: MeasureOptions,
+): Promise<WorkersResult[]> {
+  const contestants: Contestant[] = [];
+  for (const number of NUMBERS) {
+    const target = await testbed.startService({ WORKERS: String(number) });
+    contestants.push(overHttp({ name: String(number), target, request: oneValidation(known), workers: 2 }));
+  }
+  return [...(await measure(contestants, options))].map(([name, result]) => ({ name, ...result }));
+}

@@ -1,0 +1,93 @@
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import { closed } from './send.js';
+
+const TIMEOUT_MS = 20_000;
+/** The service closes a connection whose answers are not read for 10 s; it looks once a second. */
+const UNREAD_MS = 15_000;
+const UNREAD_REQUESTS = 2_000;
+const UNREAD_CONNECTIONS = 6;
+/** What those connections may make the service hold: 2.6 GB before it was bounded. */
+const UNREAD_MEGABYTES = 128;
+
+/** Requests whose answer is known, so that an answer in another's place shows. */
+const KNOWN = [
+  { text: 'GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n', status: 200 },
+  { text: 'GET /docs HTTP/1.1\r\nHost: a\r\n\r\n', status: 200 },
+  { text: 'GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n', status: 404 },
+  { text: 'GET /api/v0/users/me HTTP/1.1\r\nHost: a\r\n\r\n', status: 401 },
+  {
+    text: 'POST /internal/validate-node HTTP/1.1\r\nHost: a\r\nX-API-Key: a:b\r\nContent-Length: 0\r\n\r\n',
+    status: 401,
+  },
+  {
+    text: 'POST /internal/validate-app HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n{',
+    status: 400,
+  },
+];
+const LAST = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+
+/** @returns a lane that sends many requests at once on one connection; each is answered, in order */
+export function pipelineLane(port, progress) {
+  const request = fc.integer({ min: 0, max: KNOWN.length - 1 });
+  const attempt = async (pipeline) => {
+    const text = pipeline.map((index) => KNOWN[index].text).join('') + LAST;
+    const answer = await readAll(port, text);
+    progress.requests += 1;
+    const statuses = [...answer.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+    const expected = [...pipeline.map((index) => KNOWN[index].status), 200];
+    if (statuses.join() === expected.join()) return undefined;
+    return `a pipeline of ${expected.length} requests was answered ${statuses.join()}, not ${expected.join()}`;
+  };
+  const requests = fc.array(request, { minLength: 1, maxLength: 300, size: 'max' });
+  return { name: 'pipelined requests', requests, attempt };
+}
+
+async function readAll(port, text) {
+  const chunks = [];
+  const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+  const timer = setTimeout(() => socket.destroy(), TIMEOUT_MS);
+  socket.on('data', (chunk) => chunks.push(chunk));
+  socket.write(text);
+  await closed(socket);
+  clearTimeout(timer);
+  return Buffer.concat(chunks).toString('latin1');
+}
+
+/**
+ * Clients that pipeline requests for the largest page and do not read the answers, and one that reads a byte a second.
+ * @returns what is wrong: the service must close them, and hold little memory for them
+ */
+export async function judgeUnread(service) {
+  const before = service.residentMegabytes();
+  const clients = Array.from({ length: UNREAD_CONNECTIONS }, () => connect(service.port, '127.0.0.1').pause());
+  for (const client of clients) {
+    client.on('error', () => undefined);
+    client.write('GET /docs-yaml HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(UNREAD_REQUESTS));
+  }
+  let most = 0;
+  for (const end = Date.now() + UNREAD_MS; Date.now() < end; await sleep(1_000)) {
+    clients[0].read(1);
+    most = Math.max(most, service.residentMegabytes() ?? 0);
+  }
+  const answers = await Promise.all(clients.map((client) => restOf(client)));
+  if (answers.some((count) => count >= UNREAD_REQUESTS)) return 'a connection that did not read was not closed';
+  if (before !== undefined && most > before + UNREAD_MEGABYTES)
+    return `${before} MB before, ${most} MB while ${UNREAD_CONNECTIONS} clients did not read their answers`;
+  return undefined;
+}
+
+/** @returns how many answers had been sent, counted until the connection ends */
+async function restOf(client) {
+  let answers = 0;
+  const timer = setTimeout(() => {
+    answers = Infinity;
+    client.destroy();
+  }, TIMEOUT_MS);
+  client.on('data', (chunk) => (answers += chunk.toString('latin1').split('HTTP/1.1 200').length - 1));
+  client.resume();
+  await closed(client);
+  clearTimeout(timer);
+  return answers;
+}

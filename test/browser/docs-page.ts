@@ -1,0 +1,149 @@
+// Opens /docs in a real browser under the content security policy that ships, authorises every door there, and makes
+// a call through each. Prints what was checked; the last line counts it.
+import { existsSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { chromium, type Locator, type Page } from 'playwright-core';
+import { z } from 'zod';
+import { readJson } from '../../tools/api-client.js';
+import { Cleanup } from '../../tools/cleanup.js';
+import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from './service.js';
+
+const TIMEOUT_MS = 15_000;
+const STOP_TIMEOUT_MS = 20_000;
+const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'].map((name) => `/usr/bin/${name}`);
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+interface Call {
+  readonly door: string;
+  readonly schemes: readonly (keyof Credentials)[];
+  readonly method: string;
+  readonly path: string;
+}
+
+/** What a developer tries on the page, each with only its own door open. */
+const CALLS: readonly Call[] = [
+  { door: 'user', schemes: ['user'], method: 'get', path: '/api/v0/users/me' },
+  { door: 'app', schemes: ['app_id', 'app_key'], method: 'post', path: '/internal/validate-app' },
+  { door: 'node', schemes: ['node'], method: 'post', path: '/internal/validate-node' },
+  { door: 'admin', schemes: ['admin'], method: 'get', path: '/api/v0/admin/nodes' },
+  { door: 'no', schemes: [], method: 'get', path: '/health' },
+];
+
+const documentSchema = z.object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
+const screenshots = mkdtempSync(join(tmpdir(), 'platform-auth-screenshots-'));
+const complaints: string[] = [];
+const count = { passed: 0, failed: 0 };
+
+function check(name: string, isTrue: boolean, found: string | number = ''): void {
+  count[isTrue ? 'passed' : 'failed'] += 1;
+  console.log(isTrue ? `✓ ${name}` : `✗ ${name} ${found}`);
+}
+
+/** Collects all complaints of the page and the browser: script errors, the content security policy, requests, answers. */
+function listen(page: Page, url: string): void {
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+  });
+  page.on('pageerror', (error) => void complaints.push(error.message));
+  page.on('requestfailed', (request) => {
+    complaints.push(`${request.url()} failed: ${request.failure()?.errorText ?? 'for an unknown reason'}`);
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(`asked ${request.url()}`);
+  });
+  page.on('response', (response) => {
+    if (response.status() >= 400) complaints.push(`${response.url()} answered ${response.status()}`);
+  });
+}
+
+function schemeForm(page: Page, scheme: string): Locator {
+  return page.locator('.auth-container', { has: page.locator('h4', { hasText: new RegExp(`^${scheme}\\s`) }) });
+}
+
+/** Opens exactly one door in the dialog, and closes it again afterwards. */
+async function withDoor(page: Page, call: Call, values: Credentials, use: () => Promise<void>): Promise<void> {
+  const { door, schemes } = call;
+  for (const isOpening of [true, false]) {
+    if (schemes.length > 0) await page.locator('.btn.authorize').first().click();
+    for (const scheme of schemes) {
+      const form = schemeForm(page, scheme);
+      if (isOpening) await form.locator('input').fill(values[scheme]);
+      await form.locator('button', { hasText: isOpening ? 'Authorize' : 'Logout' }).click();
+      await form.locator('button', { hasText: isOpening ? 'Logout' : 'Authorize' }).waitFor({ timeout: TIMEOUT_MS });
+      if (isOpening) check(`the dialog takes ${scheme}`, true);
+    }
+    if (schemes.length > 0 && isOpening) await page.screenshot({ path: join(screenshots, `dialog-${door}.png`) });
+    if (schemes.length > 0) await page.click('.btn-done');
+    if (isOpening) await use();
+  }
+}
+
+async function tryOut(page: Page, { door, method, path }: Call): Promise<void> {
+  const block = page.locator(`.opblock-${method}`, { has: page.locator(`[data-path="${path}"]`) });
+  await block.locator('.opblock-summary-control').click();
+  await block.locator('button.execute').click();
+  const status = block.locator('.live-responses-table tbody .response-col_status').first();
+  await status.waitFor({ timeout: TIMEOUT_MS });
+  const text = await status.innerText();
+  check(`${method.toUpperCase()} ${path} answers 200 through ${door} door`, /^\s*200/.test(text), text);
+  await block.screenshot({ path: join(screenshots, `answer-${door}.png`) });
+  await block.locator('.opblock-summary-control').click();
+}
+
+/** The number of operations in the document; the page must show each. */
+async function countOperations(url: string): Promise<number> {
+  const { paths } = await readJson(`${url}/docs-json`, documentSchema);
+  return Object.values(paths).flatMap((item) => Object.keys(item)).length;
+}
+
+async function visit(page: Page, service: FirstRun): Promise<void> {
+  const { url } = service.server;
+  page.setDefaultTimeout(TIMEOUT_MS);
+  listen(page, url);
+  const answer = await page.goto(`${url}/docs`);
+  const policy = (await answer?.allHeaders())?.['content-security-policy'] ?? '';
+  check('the content security policy allows no inline script', /script-src 'self'(;|$)/.test(policy), policy);
+  await page.waitForSelector('.opblock');
+  const shown = await page.locator('.opblock').count();
+  check('every operation is on the page', shown === (await countOperations(url)), shown);
+  await page.screenshot({ path: join(screenshots, 'page.png'), fullPage: true });
+  const values = await makeCredentials(service);
+  for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
+  check('nothing complains', complaints.length === 0, complaints.join('\n  '));
+}
+
+async function checkDocsPage(cleanup: Cleanup): Promise<void> {
+  const service = await startFirstRun(cleanup);
+  const executablePath = process.env.CHROMIUM_PATH ?? BROWSERS.find((path) => existsSync(path));
+  const browser = await cleanup.acquire(
+    () => chromium.launch({ ...(executablePath !== undefined && { executablePath }), args: FLAGS, timeout: 60_000 }),
+    (launched) => launched.close(),
+  );
+  await visit(await browser.newPage({ viewport: { width: 1280, height: 1600 } }), service);
+  await browser.close();
+  const code = await Promise.race([service.server.stop(), sleep(STOP_TIMEOUT_MS, 'too slow', { ref: false })]);
+  check('the service stops cleanly', code === 0, String(code));
+}
+
+await Cleanup.around(async (cleanup) => {
+  try {
+    await checkDocsPage(cleanup);
+  } catch (error) {
+    console.error(error);
+    count.failed += 1;
+  }
+});
+console.log(`Screenshots: ${screenshots}`);
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exitCode = count.failed === 0 ? 0 : 1;

@@ -1,0 +1,53 @@
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { ApiClient } from '../../tools/api-client.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { isHealthy, ServerProcess } from '../../tools/server-process.js';
+import { SERVICE_SCRIPT } from '../../tools/service.js';
+
+/** What is typed into the page's dialog, by the name of the security scheme. */
+export type Credentials = Readonly<Record<'user' | 'app_id' | 'app_key' | 'node' | 'admin', string>>;
+
+export interface FirstRun {
+  readonly server: ServerProcess;
+  readonly adminKey: string;
+}
+
+/** The built service on a free port, in a folder of its own with a database of its own: a first run. */
+export async function startFirstRun(cleanup: Cleanup): Promise<FirstRun> {
+  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-browser-'));
+  // When root starts it, the embedded server runs as another user, who must be able to enter.
+  chmodSync(folder, 0o755);
+  cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const server = new ServerProcess(await freePort(), {
+    cleanup,
+    script: SERVICE_SCRIPT,
+    variables: { HOME: process.env.HOME, BCRYPT_COST: '4' },
+    cwd: folder,
+    isReady: isHealthy,
+  });
+  await server.start();
+  return { server, adminKey: readAdminKey(folder) };
+}
+
+/** Registers and logs in a user, mints an app credential and registers a node. */
+export async function makeCredentials({ server, adminKey }: FirstRun): Promise<Credentials> {
+  const client = new ApiClient(server.url, adminKey);
+  const person = { email: 'alice@example.org', password: 'correct horse battery' };
+  await client.register(person);
+  const { access_token: user } = await client.logIn(person);
+  // The target that the page's example of a body names.
+  const app = await client.mintAppCredential({ caller: 'command-orchestration', target: 'speech-to-text' });
+  const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+  const node = await client.registerNode({ household_id, room: 'hall', name: 'lamp' });
+  const { app_id, app_key } = app;
+  return { user, app_id, app_key, node: `${node.node_id}:${node.api_key}`, admin: adminKey };
+}
+
+function readAdminKey(folder: string): string {
+  const [, key] = /^ADMIN_API_KEY=(.+)$/m.exec(readFileSync(join(folder, '.env'), 'utf8')) ?? [];
+  if (key === undefined) throw new Error('The first run wrote no ADMIN_API_KEY');
+  return key;
+}

@@ -1,0 +1,181 @@
+import { jest } from '@jest/globals';
+import { spawnSync } from 'node:child_process';
+import * as fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync } = fs;
+const { lstatSync, symlinkSync, writeFileSync } = fs;
+
+/** Called before each thing that the code under test asks of the file system. */
+let beforeEachCall = (): void => undefined;
+const watched = Object.fromEntries(
+  Object.entries(fs).map(([name, value]): [string, unknown] => {
+    if (typeof value !== 'function' || !name.endsWith('Sync')) return [name, value];
+    const call = value as (...parameters: unknown[]) => unknown;
+    return [name, (...parameters: unknown[]) => (beforeEachCall(), call(...parameters))];
+  }),
+);
+jest.unstable_mockModule('node:fs', () => watched);
+const { ConfigFile } = await import('../../src/cli/remote/config-file.js');
+const { EnvFile } = await import('../../src/config/env-file.js');
+
+const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
+const DEVICE_USER = 12_345;
+const isRoot = process.getuid?.() === 0;
+
+describe('a file that is replaced in a folder of somebody less trusted', () => {
+  let folder: string;
+  let secret: string;
+  const path = (name: string): string => join(folder, name);
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'platform-auth-durable-'));
+    const ours = mkdtempSync(join(tmpdir(), 'platform-auth-ours-'));
+    secret = join(ours, 'secret');
+  });
+
+  afterEach(() => {
+    beforeEachCall = () => undefined;
+    for (const each of [folder, join(secret, '..')]) rmSync(each, { recursive: true, force: true });
+  });
+
+  const written: [string, string, () => void][] = [
+    ['a configuration file', '{}', () => ConfigFile.open(path('file.json')).write(PAIR)],
+    [
+      'an environment file',
+      'A=1\n',
+      () => {
+        const file = EnvFile.read(path('file.json'));
+        file.set('KEY', 'value');
+        file.write('# new');
+      },
+    ],
+  ];
+  const isTheFile = (name: string): boolean => name === 'file.json';
+
+  /** The folder's owner puts links to our secret in the place of files, just before the n-th call. */
+  const meddleBefore = (turn: number, isVictim: (name: string) => boolean): (() => number) => {
+    let calls = 0;
+    beforeEachCall = () => {
+      calls += 1;
+      if (calls !== turn) return;
+      for (const name of readdirSync(folder).filter(isVictim)) {
+        rmSync(path(name), { recursive: true });
+        symlinkSync(secret, path(name));
+      }
+    };
+    return () => {
+      beforeEachCall = () => undefined;
+      return calls;
+    };
+  };
+
+  (isRoot ? describe : describe.skip).each(written)('%s, by root', (_name, content, write) => {
+    it.each([
+      ['the file', isTheFile],
+      ['whatever is beside it', (name: string) => !isTheFile(name)],
+    ])('gives nothing of root away, whenever its owner puts a link in the place of %s', (_victim, isVictim) => {
+      // The first time nobody meddles, and the calls are counted.
+      let mostCalls = 0;
+      for (let turn = 0; turn <= mostCalls; turn += 1) {
+        for (const name of readdirSync(folder)) rmSync(path(name));
+        // What an environment file and a JSON file could both hold.
+        writeFileSync(secret, '{"root":\n"s3cret"}\n', { mode: 0o600 });
+        writeFileSync(path('file.json'), content);
+        chownSync(path('file.json'), DEVICE_USER, DEVICE_USER);
+        const stop = meddleBefore(turn, isVictim);
+        try {
+          write();
+        } catch {
+          // To refuse is fine.
+        }
+        mostCalls = Math.max(mostCalls, stop());
+        expect({ turn, uid: statSync(secret).uid, text: readFileSync(secret, 'utf8') }).toEqual({
+          turn,
+          uid: 0,
+          text: '{"root":\n"s3cret"}\n',
+        });
+        const given = readdirSync(folder).filter((name) => {
+          const { uid } = lstatSync(path(name));
+          return lstatSync(path(name)).isFile() && uid !== 0 && readFileSync(path(name), 'utf8').includes('s3cret');
+        });
+        expect({ turn, given }).toEqual({ turn, given: [] });
+      }
+      expect(mostCalls).toBeGreaterThan(10);
+    });
+
+    it('belongs to its owner before it holds anything', () => {
+      writeFileSync(path('file.json'), content);
+      chownSync(path('file.json'), DEVICE_USER, DEVICE_USER);
+      const seen: number[] = [];
+      beforeEachCall = () => {
+        for (const name of readdirSync(folder).filter((each) => !isTheFile(each))) {
+          const { size, uid, mode } = lstatSync(path(name));
+          expect(mode & 0o777).toBe(0o600);
+          if (size > 0) seen.push(uid);
+        }
+      };
+      write();
+      expect(new Set(seen)).toEqual(new Set([DEVICE_USER]));
+      beforeEachCall = () => undefined;
+      expect(statSync(path('file.json'))).toMatchObject({ uid: DEVICE_USER, gid: DEVICE_USER });
+    });
+  });
+
+  describe.each(written)('%s', (_name, content, write) => {
+    it('is written beside itself under a name that nobody can foresee', () => {
+      const names = new Set<string>();
+      beforeEachCall = () => {
+        for (const name of readdirSync(folder).filter((each) => !isTheFile(each))) names.add(name);
+      };
+      writeFileSync(path('file.json'), content);
+      write();
+      const namesOnce = names.size;
+      writeFileSync(path('file.json'), content);
+      write();
+      expect(names.size).toBe(2 * namesOnce);
+      beforeEachCall = () => undefined;
+      expect(readdirSync(folder)).toEqual(['file.json']);
+    });
+
+    it('takes away what a killed process left beside it, and nothing else', () => {
+      const dead = spawnSync('true').pid;
+      const others = [
+        `.file.json.${process.ppid}.x-_Y.new`,
+        `.other.json.${dead}.x-_Y.new`,
+        `.file.json.bak.${dead}.x.new`,
+      ];
+      writeFileSync(path(`.file.json.${dead}.x-_Y.new`), 'half a k3y');
+      for (const name of others) writeFileSync(path(name), '');
+      mkdirSync(path(`.file.json.${dead}.folder.new`));
+      write();
+      expect(readdirSync(folder).sort()).toEqual([...others, `.file.json.${dead}.folder.new`, 'file.json'].sort());
+    });
+
+    it('does not wait for a pipe that takes its place', () => {
+      let isMade = false;
+      beforeEachCall = () => {
+        if (isMade) return;
+        isMade = true;
+        spawnSync('mkfifo', [path('file.json')]);
+      };
+      expect(write).toThrow(/no regular file/);
+    });
+
+    it('leaves nothing behind when it cannot be put into its place', () => {
+      writeFileSync(path('file.json'), content);
+      let isMade = false;
+      beforeEachCall = () => {
+        // Only now: what stands there when it is read is refused before anything is written.
+        if (isMade || !new Error().stack!.includes('replaceFile') || readdirSync(folder).length < 2) return;
+        isMade = true;
+        renameSync(path('file.json'), path('moved.json'));
+        mkdirSync(path('file.json'));
+      };
+      expect(write).toThrow();
+      beforeEachCall = () => undefined;
+      expect(readdirSync(folder).sort()).toEqual(['file.json', 'moved.json']);
+    });
+  });
+});

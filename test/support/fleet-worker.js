@@ -1,6 +1,0 @@
-// A worker for the tests of the fleet: it listens, or cannot.
-import { createServer } from 'node:http';
-
-const { CANNOT } = process.env;
-if (CANNOT) process.send({ startFailed: CANNOT }, undefined, undefined, () => process.exit(1));
-else createServer().listen(0, '127.0.0.1');

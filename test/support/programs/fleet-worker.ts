@@ -1,0 +1,6 @@
+// A worker for the tests of the fleet: it listens, or reports CANNOT as the reason why it does not start.
+import { createServer } from 'node:http';
+
+const { CANNOT } = process.env;
+if (CANNOT) process.send?.({ startFailed: CANNOT }, undefined, undefined, () => process.exit(1));
+else createServer().listen(0, '127.0.0.1');

@@ -1,0 +1,3 @@
+import { removeRunDatabase } from './run-database.js';
+
+export default removeRunDatabase;

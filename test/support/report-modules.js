@@ -1,8 +1,0 @@
-// Preloaded into a service: at its end it prints the CommonJS modules of OpenTelemetry that it loaded.
-import { createRequire } from 'node:module';
-
-const { cache } = createRequire(import.meta.url);
-process.on('exit', () => {
-  const loaded = Object.keys(cache).filter((path) => path.includes('@opentelemetry'));
-  process.stdout.write(`\nopentelemetry modules: ${loaded.length}\n`);
-});

@@ -1,0 +1,20 @@
+import { readFileSync } from 'node:fs';
+
+/** Of `utime` and `stime` in /proc: USER_HZ, which is 100 wherever Linux runs. */
+const MICROSECONDS_PER_TICK = 10_000;
+/** Positions after the name of the program, see proc_pid_stat(5). */
+const [UTIME, STIME] = [11, 12];
+
+/** @returns the CPU time of a process, its threads and its children, in microseconds; NaN where /proc does not exist */
+export function readCpuMicroseconds(pid: number): number {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'latin1')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+    const own = (Number(fields[UTIME]) + Number(fields[STIME])) * MICROSECONDS_PER_TICK;
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1').split(' ').filter(Boolean);
+    return children.map((child) => readCpuMicroseconds(Number(child))).reduce((sum, cpu) => sum + cpu, own);
+  } catch {
+    return NaN;
+  }
+}

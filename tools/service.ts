@@ -1,0 +1,29 @@
+import { randomBytes } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import type { Variables } from '../src/config/environment.js';
+
+/** The service's program, built. */
+export const SERVICE_SCRIPT = fileURLToPath(new URL('../src/main.js', import.meta.url));
+/** The flags of Node.js with which `npm start` runs the service. */
+export const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
+
+export interface ServiceSecrets {
+  readonly SECRET_KEY: string;
+  readonly ADMIN_API_KEY: string;
+}
+
+export function makeSecrets(): ServiceSecrets {
+  return { SECRET_KEY: randomBytes(32).toString('hex'), ADMIN_API_KEY: randomBytes(32).toString('hex') };
+}
+
+/** The environment of a service in production, on loopback, that stops without waiting for a load balancer. */
+export function productionVariables(databaseUrl: string, secrets: ServiceSecrets): Variables {
+  return {
+    NODE_ENV: 'production',
+    HOST: '127.0.0.1',
+    DATABASE_URL: databaseUrl,
+    SHUTDOWN_DELAY_MS: '0',
+    SECRET_KEY: secrets.SECRET_KEY,
+    ADMIN_API_KEY: secrets.ADMIN_API_KEY,
+  };
+}
