@@ -23,6 +23,8 @@ const TABLES = [
   'users',
 ];
 const ALL = (migrationOptions('postgresql://unused').migrations as unknown[]).length;
+/** A process for each migration. */
+const SCENARIO_MS = 120_000;
 
 describe('the migration commands', () => {
   let database: TestDatabase;
@@ -58,7 +60,7 @@ describe('the migration commands', () => {
     expect(await tables()).toEqual([]);
     await command('run');
     expect(await tables()).toEqual(TABLES);
-  });
+  }, SCENARIO_MS);
 
   it('name DATABASE_URL when it is missing', async () => {
     await expect(command('run', '')).rejects.toMatchObject({ code: 1 });
