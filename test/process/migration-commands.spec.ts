@@ -51,16 +51,20 @@ describe('the migration commands', () => {
     return (await database.query<{ tablename: string }>(sql)).map(({ tablename }) => tablename);
   };
 
-  it('run and revert through ormconfig.ts', async () => {
-    await command('run');
-    expect(await tables()).toEqual(TABLES);
-    await command('run');
-    expect(await database.query('SELECT 1 FROM migrations')).toHaveLength(ALL);
-    for (let reverted = 0; reverted < ALL; reverted += 1) await command('revert');
-    expect(await tables()).toEqual([]);
-    await command('run');
-    expect(await tables()).toEqual(TABLES);
-  }, SCENARIO_MS);
+  it(
+    'run and revert through ormconfig.ts',
+    async () => {
+      await command('run');
+      expect(await tables()).toEqual(TABLES);
+      await command('run');
+      expect(await database.query('SELECT 1 FROM migrations')).toHaveLength(ALL);
+      for (let reverted = 0; reverted < ALL; reverted += 1) await command('revert');
+      expect(await tables()).toEqual([]);
+      await command('run');
+      expect(await tables()).toEqual(TABLES);
+    },
+    SCENARIO_MS,
+  );
 
   it('name DATABASE_URL when it is missing', async () => {
     await expect(command('run', '')).rejects.toMatchObject({ code: 1 });
