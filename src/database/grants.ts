@@ -19,7 +19,8 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
 
 /** All tables but those of the audit log, whose rows the role may not change, and their partitions. */
 const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
-  WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+  WHERE relnamespace = current_schema()::regnamespace
+    AND relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
 /** Without the columns that the database sets itself: a role that may set them could backdate a row. */
