@@ -2,7 +2,9 @@ import { AuditPartitions } from '../../src/audit/audit-partitions.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp, TestClock } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 import { recorded } from './record.js';
 
 const partitionsOf = async (app: TestApp): Promise<string[]> => {
@@ -43,7 +45,7 @@ describe('audit_events', () => {
     const clock = new TestClock();
     const variables = { AUDIT_RETENTION_DAYS: '100' };
     const app = await TestApp.start({ clock, variables });
-    const replica = await TestApp.start({ clock, variables, database: app.database });
+    const replica = await app.startReplica();
     const keep = async () => {
       await Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).run()));
       expect([app, replica].flatMap(({ log }) => log.lines.filter(({ level }) => level === 'warn'))).toEqual([]);

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { InvalidEnvironment, parseEnvironment, readVariables, type Variables } from '../../src/config/environment.js';
-import { SECRET_KEY } from '../support/test-app.js';
+import { SECRET_KEY } from '../support/settings.js';
 
 const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
 
