@@ -18,7 +18,7 @@ describe('the migrations', () => {
   let dataSource: DataSource;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
+    database = await createTestDatabase({ isEmpty: true });
     dataSource = new DataSource({
       ...createMigrationOptions(database.url),
       entities: [User, Session, NodeDevice, AppCredential],

@@ -8,7 +8,8 @@ import { recorded } from '../audit/record.js';
 import { Cli } from '../support/cli.js';
 import { createTwoRoles, type TwoRoles } from '../support/roles.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, SECRET_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 const SCENARIO_MS = 90_000;
 

@@ -4,7 +4,8 @@ import { problems } from '../../src/common/problems.js';
 import { Cli, urlOf } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 interface NodeView {
   readonly node_id: string;
