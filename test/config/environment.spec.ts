@@ -1,7 +1,12 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { InvalidEnvironment, parseEnvironment, readVariables, type Variables } from '../../src/config/environment.js';
+import {
+  InvalidEnvironmentError,
+  parseEnvironment,
+  readVariables,
+  type Variables,
+} from '../../src/config/environment.js';
 import { SECRET_KEY } from '../support/test-app.js';
 
 const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
@@ -10,7 +15,7 @@ function refusalOf(variables: Variables): string {
   try {
     parseEnvironment({ ...GOOD, ...variables });
   } catch (error) {
-    if (error instanceof InvalidEnvironment) return error.message;
+    if (error instanceof InvalidEnvironmentError) return error.message;
     throw error;
   }
   return 'accepted';
