@@ -1,7 +1,7 @@
-import { CommandFailed, say } from './terminal.js';
+import { CommandFailedError, say } from './terminal.js';
 
 const TIMEOUT_MS = 15_000;
-const PATIENCE_MS = 1_000;
+const PROGRESS_DELAY_MS = 1_000;
 const DISTRUST = /CERT|SIGNED|SSL|TLS/;
 const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${DISTRUST.source}`);
 
@@ -24,7 +24,7 @@ export interface Answer {
 }
 
 /** The service said no, in its own words; with its stable code to branch on. */
-export class Refused extends CommandFailed {
+export class RefusedError extends CommandFailedError {
   constructor(
     message: string,
     readonly code: string,
@@ -34,24 +34,24 @@ export class Refused extends CommandFailed {
 }
 
 /** What was asked for may have been done, and nobody will say. */
-export class NoAnswer extends CommandFailed {}
+export class NoAnswerError extends CommandFailedError {}
 
 /**
  * Says what to do when a call may have been done and was not answered.
  * @param advice what is right in both cases
  */
-export async function orAdvise<Result>(call: Promise<Result>, advice: string): Promise<Result> {
+export async function withAdvice<Result>(call: Promise<Result>, advice: string): Promise<Result> {
   try {
     return await call;
   } catch (error) {
-    throw error instanceof NoAnswer ? new CommandFailed(`${error.message}\n  ${advice}`) : error;
+    throw error instanceof NoAnswerError ? new CommandFailedError(`${error.message}\n  ${advice}`) : error;
   }
 }
 
 /**
  * One HTTP call that ends in time.
  * @returns whatever was answered, also when it is a refusal
- * @throws {CommandFailed} when nothing was; {@link NoAnswer} when it may have changed something all the same
+ * @throws {CommandFailedError} when nothing was; {@link NoAnswerError} when it may have changed something all the same
  */
 export async function callService(
   url: string,
@@ -60,7 +60,7 @@ export async function callService(
   headers: Readonly<Record<string, string>>,
   body?: object,
 ): Promise<Answer> {
-  const patience = setTimeout(() => say(`Waiting for ${url} …`), PATIENCE_MS);
+  const patience = setTimeout(() => say(`Waiting for ${url} …`), PROGRESS_DELAY_MS);
   try {
     const response = await fetch(url + path, {
       method,
@@ -75,21 +75,21 @@ export async function callService(
     const retryAfter = response.headers.get('retry-after');
     return { status: response.status, retryAfter, body: isJson ? JSON.parse(text) : undefined };
   } catch (error) {
-    const why = whyNoAnswer(url, error);
-    if (method === 'GET' || NEVER_SENT.test(codeOf(error))) throw new CommandFailed(why);
-    throw new NoAnswer(`${why} Whether it was done is not known.`);
+    const why = describeFailure(url, error);
+    if (method === 'GET' || NEVER_SENT.test(readErrorCode(error))) throw new CommandFailedError(why);
+    throw new NoAnswerError(`${why} Whether it was done is not known.`);
   } finally {
     clearTimeout(patience);
   }
 }
 
-function codeOf(error: unknown): string {
+function readErrorCode(error: unknown): string {
   return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code ?? '';
 }
 
-function whyNoAnswer(url: string, error: unknown): string {
+function describeFailure(url: string, error: unknown): string {
   const { name } = error as Error;
-  const code = codeOf(error);
+  const code = readErrorCode(error);
   if (name === 'TimeoutError') return `${url} did not answer within ${TIMEOUT_MS / 1_000} seconds.`;
   if (name === 'SyntaxError') return `${url} answered with something that is no JSON.`;
   if (code === 'ECONNREFUSED')
@@ -100,27 +100,27 @@ function whyNoAnswer(url: string, error: unknown): string {
 }
 
 /** What an answer that is no success means, and what to do about it. */
-export function refusalOf(url: string, answer: Answer): CommandFailed {
-  const problem = problemIn(answer);
+export function toRefusal(url: string, answer: Answer): CommandFailedError {
+  const problem = readProblem(answer);
   if (answer.status >= 300 && answer.status < 400)
-    return new CommandFailed(`${url} redirects, and a key must not follow. Give the final address with --url.`);
+    return new CommandFailedError(`${url} redirects, and a key must not follow. Give the final address with --url.`);
   if (!problem) {
-    return new CommandFailed(
+    return new CommandFailedError(
       `${url} answered ${answer.status}, but not as this service does. Is something else there, or a proxy before it?`,
     );
   }
   const fields = (problem.errors ?? []).map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
   const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
   const said = `${problem.title} (${problem.code}, ${answer.status}). ${problem.detail}`;
-  return new Refused(said + fields + adviceOn(answer, problem.code) + id, problem.code);
+  return new RefusedError(said + fields + adviseOn(answer, problem.code) + id, problem.code);
 }
 
-export function problemIn({ body }: Answer): ProblemBody | undefined {
+export function readProblem({ body }: Answer): ProblemBody | undefined {
   const isProblem = typeof body === 'object' && body !== null && 'code' in body && 'title' in body;
   return isProblem ? (body as ProblemBody) : undefined;
 }
 
-function adviceOn({ status, retryAfter }: Answer, code: string): string {
+function adviseOn({ status, retryAfter }: Answer, code: string): string {
   if (code === 'invalid_admin_key')
     return '\n  ADMIN_API_KEY is not the key that the service runs with, or the service runs without one.';
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
@@ -130,11 +130,11 @@ function adviceOn({ status, retryAfter }: Answer, code: string): string {
   return '';
 }
 
-/** @throws {CommandFailed} when a text is no URL that a path can follow */
-export function baseUrl(text: string): string {
+/** @throws {CommandFailedError} when a text is no URL that a path can follow */
+export function parseBaseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
-    throw new CommandFailed(
+    throw new CommandFailedError(
       '--url or AUTH_URL must be an http(s) URL without user, query or fragment, as in https://auth.home',
     );
   }

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { pairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
+import { listPairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
 import { isLongUnused, isOverlapOpen } from './doctor.database.js';
-import { holdsKey, liveOf } from './init.plan.js';
-import { messageOf } from './platform-files.js';
+import { holdsKey, findLive } from './init.plan.js';
+import { toMessage } from './platform-files.js';
 import { OWN_NAME } from './platform-map.js';
 
 const ANSWER_TIMEOUT_MS = 5_000;
@@ -13,12 +13,12 @@ const NAME_INTERNAL_PORT =
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
 /** Presents each pair's credential, as its target would; when the service is away, that is the one finding. */
-export async function refusedPairs(checkup: Checkup): Promise<Finding[]> {
+export async function checkCredentials(checkup: Checkup): Promise<Finding[]> {
   const away = await serviceAway(checkup.url);
   if (away) return [away];
   if (isUncomparable(checkup)) return [];
   const findings: Finding[] = [];
-  for (const pair of pairsOnFile(checkup)) {
+  for (const pair of listPairsOnFile(checkup)) {
     if (pair.appId === undefined || pair.appKey === undefined || mustNotBeUsed(pair, checkup)) continue;
     const finding = await refusal(pair, pair.appId, pair.appKey, checkup.url);
     if (finding) findings.push(finding);
@@ -32,7 +32,7 @@ export async function refusedPairs(checkup: Checkup): Promise<Finding[]> {
  * presenting; and any one makes an unused key look used. In these cases the digest tells as much.
  */
 function mustNotBeUsed({ caller, target, file, appId }: PairOnFile, { database, now }: Checkup): boolean {
-  const credential = liveOf(database?.live ?? [], caller, target);
+  const credential = findLive(database?.live ?? [], caller, target);
   if (credential?.id !== appId || !credential || !holdsKey(file, credential)) return false;
   return isOverlapOpen(credential, now) || isLongUnused(credential, now);
 }
@@ -90,7 +90,7 @@ async function refusal(
 }
 
 /** Any answer but an error or a redirect will do: how it takes lines is between the two. */
-export async function loggingAway({ files }: Checkup): Promise<Finding[]> {
+export async function checkLoggingService({ files }: Checkup): Promise<Finding[]> {
   const url = files.get(OWN_NAME)?.get('LOGGING_SERVICE_URL');
   if (url === undefined) return [];
   const what = await loggingTrouble(url);
@@ -118,5 +118,5 @@ async function ask(url: string, options: RequestInit): Promise<Response> {
 /** fetch says "fetch failed" and hides why. */
 function reasonOf(error: unknown): string {
   const { cause } = error as { cause?: { code?: string } };
-  return cause?.code ?? messageOf(error);
+  return cause?.code ?? toMessage(error);
 }

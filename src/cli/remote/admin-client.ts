@@ -1,7 +1,15 @@
 import type { Variables } from '../../config/environment.js';
 import type { NodePair } from './config-format.js';
-import { baseUrl, callService, HEADER_VALUE, orAdvise, problemIn, Refused, refusalOf } from '../service-call.js';
-import { CommandFailed, say } from '../terminal.js';
+import {
+  parseBaseUrl,
+  callService,
+  HEADER_VALUE,
+  withAdvice,
+  readProblem,
+  RefusedError,
+  toRefusal,
+} from '../service-call.js';
+import { CommandFailedError, say } from '../terminal.js';
 
 const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PATIENCE_MS = 1_000;
@@ -20,21 +28,21 @@ export class AdminClient {
 
   /**
    * @param url of the service; without it AUTH_URL, or this machine
-   * @throws {CommandFailed} when ADMIN_API_KEY or the URL is missing or unusable
+   * @throws {CommandFailedError} when ADMIN_API_KEY or the URL is missing or unusable
    */
   static from(variables: Variables, url = variables.AUTH_URL): AdminClient {
     const { ADMIN_API_KEY: key, PLATFORM_APP_ID: appId, PLATFORM_APP_KEY: appKey } = variables;
     if (!key) {
-      throw new CommandFailed(
+      throw new CommandFailedError(
         'ADMIN_API_KEY is not set. Give it the value that the service has, in the environment or in .env (production reads no .env).',
       );
     }
     if (!HEADER_VALUE.test(key))
-      throw new CommandFailed('ADMIN_API_KEY holds spaces or other characters that no key has.');
+      throw new CommandFailedError('ADMIN_API_KEY holds spaces or other characters that no key has.');
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
-      throw new CommandFailed('PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that no credential has.');
-    return new AdminClient(baseUrl(url ?? DEFAULT_URL), key, app);
+      throw new CommandFailedError('PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that no credential has.');
+    return new AdminClient(parseBaseUrl(url ?? DEFAULT_URL), key, app);
   }
 
   async get<Body>(path: string, query: Query = {}): Promise<Body> {
@@ -48,7 +56,7 @@ export class AdminClient {
     try {
       return await this.get<Body>(path);
     } catch (error) {
-      if (error instanceof Refused && error.code === 'not_found') return undefined;
+      if (error instanceof RefusedError && error.code === 'not_found') return undefined;
       throw error;
     }
   }
@@ -58,11 +66,11 @@ export class AdminClient {
   }
 
   async patch<Body>(path: string, body: object): Promise<Body> {
-    return (await orAdvise(this.asAdmin('PATCH', path, body), AGAIN)) as Body;
+    return (await withAdvice(this.asAdmin('PATCH', path, body), AGAIN)) as Body;
   }
 
   async delete(path: string): Promise<void> {
-    await orAdvise(this.asAdmin('DELETE', path), AGAIN);
+    await withAdvice(this.asAdmin('DELETE', path), AGAIN);
   }
 
   /**
@@ -96,15 +104,15 @@ export class AdminClient {
       ...this.appHeaders,
     });
     if (answer.status === 200) return 'accepted';
-    const code = problemIn(answer)?.code;
+    const code = readProblem(answer)?.code;
     if (code === 'invalid_app_credentials') return 'needs_app';
     if (code === 'invalid_node_credentials') return 'refused';
-    throw refusalOf(this.url, answer);
+    throw toRefusal(this.url, answer);
   }
 
   private async asAdmin(method: string, path: string, body?: object): Promise<unknown> {
     const answer = await callService(this.url, method, `/api/v0/admin${path}`, { 'X-Admin-Key': this.adminKey }, body);
     if (answer.status === 204 || (answer.status >= 200 && answer.status < 300 && answer.body)) return answer.body;
-    throw refusalOf(this.url, answer);
+    throw toRefusal(this.url, answer);
   }
 }
