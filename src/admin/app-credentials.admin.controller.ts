@@ -13,8 +13,8 @@ import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { pageRequest } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
+import { toPageRequest } from '../common/page.js';
+import { parseMoment } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
@@ -40,7 +40,7 @@ export class AppCredentialsAdminController {
     @Body() body: messages.MintAppCredentialRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { caller, target, expires_at } = body;
-    const expiresAt = momentOf(expires_at ?? null);
+    const expiresAt = parseMoment(expires_at ?? null);
     const { credential, key } = await this.credentials.mint(caller, target, expiresAt, actorOf(request));
     this.events.record('admin.app_credential.minted', request, {
       app_id: credential.id,
@@ -56,7 +56,7 @@ export class AppCredentialsAdminController {
   @ApiOkResponse({ type: messages.AppCredentialPageResponse })
   async list(@Query() query: messages.AppCredentialsQuery): Promise<messages.AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
-    return messages.AppCredentialPageResponse.from(await this.credentials.list(pageRequest(query), filter));
+    return messages.AppCredentialPageResponse.from(await this.credentials.list(toPageRequest(query), filter));
   }
 
   @Get(':app_id')

@@ -1,6 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
 import { KeyResponse } from './key.messages.js';
 
@@ -69,4 +69,4 @@ export class IssuedNodeResponse extends NodeResponse {
   }
 }
 
-export class NodePageResponse extends pageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
+export class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}

@@ -12,8 +12,8 @@ import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
-import { pageRequest } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
+import { toPageRequest } from '../common/page.js';
+import { parseMoment } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
@@ -42,7 +42,7 @@ export class NodesAdminController {
     @Body() body: messages.RegisterNodeRequest,
   ): Promise<messages.IssuedNodeResponse> {
     const { household_id, room, name, expires_at } = body;
-    const expiresAt = momentOf(expires_at ?? null);
+    const expiresAt = parseMoment(expires_at ?? null);
     const registration = { householdId: household_id.toLowerCase(), room, name, expiresAt };
     const { node, key } = await this.nodes.register(registration, actorOf(request));
     this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
@@ -54,7 +54,7 @@ export class NodesAdminController {
   @ApiOperation({ summary: 'List nodes', description: 'Revoked ones too: see revoked_at.' })
   @ApiOkResponse({ type: messages.NodePageResponse })
   async list(@Query() query: messages.NodesQuery): Promise<messages.NodePageResponse> {
-    return messages.NodePageResponse.from(await this.nodes.list(pageRequest(query), query.household_id));
+    return messages.NodePageResponse.from(await this.nodes.list(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')
@@ -81,7 +81,7 @@ export class NodesAdminController {
     const change = {
       ...(room !== undefined && { room }),
       ...(name !== undefined && { name }),
-      ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
+      ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
     };
     const node = await this.nodes.update(id, change, actorOf(request));
     this.events.record('admin.node.updated', request, { node_id: node.id });

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { StartTimeoutError } from '../common/start-watch.js';
-import { InvalidEnvironment } from '../config/environment.js';
+import { InvalidEnvironmentError } from '../config/environment.js';
 import { createAppsCommand } from './remote/apps.command.js';
 import { createAuditCommand } from './remote/audit.command.js';
 import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
@@ -52,7 +52,7 @@ async function main(): Promise<number> {
     return 0;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    if (error instanceof CommandFailedError || error instanceof InvalidEnvironment) say(error.message);
+    if (error instanceof CommandFailedError || error instanceof InvalidEnvironmentError) say(error.message);
     else say(`Unexpected error: ${error instanceof Error ? error.message : String(error)}`);
     // The connection that it still waits for would keep the process alive.
     if (error instanceof StartTimeoutError) process.exit(EXIT_FAILED);

@@ -6,11 +6,17 @@ import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { isId } from '../common/ids.js';
 import { problems } from '../common/problems.js';
-import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
+import {
+  computeDigest,
+  generateSecret,
+  generateSecretBytes,
+  isSameDigest,
+  type SecretDigest,
+} from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import type { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
@@ -19,7 +25,7 @@ import { LastUses } from './last-uses.js';
 import type { Propagation } from './propagation.js';
 
 /** Compared with when there is no digest, so that every refusal costs the same. */
-const DUMMY_DIGEST = digestOf(randomSecretBytes());
+const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
 interface KeyRow {
   readonly id: string;
@@ -76,11 +82,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   issue(): IssuedKey {
-    const key = randomSecret(this.table.keyPrefix);
+    const key = generateSecret(this.table.keyPrefix);
     return {
       key,
       columns: {
-        keyDigest: digestOf(key),
+        keyDigest: computeDigest(key),
         previousKeyDigest: null,
         previousKeyExpiresAt: null,
         rotatedAt: null,
@@ -100,7 +106,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * which ends the old one before the answer leaves.
    */
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
-    const presented = digestOf(key);
+    const presented = computeDigest(key);
     const known = this.cache.recall(id, presented, this.clock.now());
     return known ? { valid: true, identity: known } : this.verifyInDatabase(id, presented);
   }
@@ -108,8 +114,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.cache.ticket();
     const row = await this.keyRows.find(id);
-    const isCurrent = sameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
-    const isPrevious = sameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
+    const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
+    const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
     if (!row) return { valid: false, reason: 'unknown' };
     const now = this.clock.now();
     const overlaps = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
@@ -197,7 +203,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     } catch (error) {
       // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
       if (!isWriteRefusal(error)) throw error;
-      if (this.canEndOverlaps) this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      if (this.canEndOverlaps) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
       this.canEndOverlaps = false;
       return true;
     }

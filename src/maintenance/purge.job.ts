@@ -3,9 +3,9 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { addDays } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
-import { HeldElsewhere } from '../database/database.js';
+import { LockNotAcquiredError } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
@@ -41,7 +41,7 @@ export class PurgeJob {
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
       // One step further on, the other replica would find this one at it, and neither would do what both passed by.
-      if (!(error instanceof HeldElsewhere)) this.log.warning('purge_failed', { error: errorFields(error) });
+      if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });
     return count;

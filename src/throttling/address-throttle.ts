@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { Environment } from '../config/environment.js';
 import type { Limit } from '../config/limits.js';
@@ -30,7 +30,7 @@ export class AddressThrottle {
    */
   async spend(call: ThrottledCall, address: string | undefined): Promise<Record<string, string>> {
     const { event, limit } = this.calls[call];
-    const networks = networksOf(address);
+    const networks = toNetworks(address);
     const shares = this.windows.shares(call, limit, networks);
     for (;;) {
       await this.windows.refuseExhausted(event, shares);

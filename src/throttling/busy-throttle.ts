@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
@@ -40,6 +40,6 @@ export class BusyThrottle {
   }
 
   private sharesOf(address: string | undefined): Share[] {
-    return this.windows.shares('hashing-busy', this.environment.limits.hashingBusyPerAddress, networksOf(address));
+    return this.windows.shares('hashing-busy', this.environment.limits.hashingBusyPerAddress, toNetworks(address));
   }
 }

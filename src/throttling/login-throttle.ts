@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
@@ -55,7 +55,7 @@ export class LoginThrottle {
 
   private async reserve(account: string, address: string | undefined): Promise<Attempt> {
     const { windows, limits } = this;
-    const networks = networksOf(address);
+    const networks = toNetworks(address);
     const shares = [
       ...windows.shares('login-account-address', limits.loginPerAccountAndAddress, networks, account),
       ...windows.shares('login-account', limits.loginPerAccount, [''], account),

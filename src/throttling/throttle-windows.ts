@@ -7,7 +7,7 @@ import type { Networks } from '../common/network.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
 import { Environment } from '../config/environment.js';
-import { deriveKey, mac } from '../crypto/secret.js';
+import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { Batcher } from './batcher.js';
 import { PURGE, RESERVE, SETTLE, type Row } from './statements.js';
@@ -77,7 +77,7 @@ export class ThrottleWindows {
   shares(name: string, limit: Limit, [network, ...wider]: Networks, ...account: string[]): [Share, ...Share[]] {
     const site = { ...limit, points: limit.points * SITE_BUDGET_FACTOR };
     const keyOf = (each: string): string =>
-      `${name}:${mac(this.digestKey, [...account, each].join('\n')).toString('base64url')}`;
+      `${name}:${computeMac(this.digestKey, [...account, each].join('\n')).toString('base64url')}`;
     return [{ name, key: keyOf(network), limit }, ...wider.map((each) => ({ name, key: keyOf(each), limit: site }))];
   }
 

@@ -9,7 +9,7 @@ import {
 } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
-import { addressOf } from '../common/client-address.js';
+import { getClientAddress } from '../common/client-address.js';
 import { problems } from '../common/problems.js';
 import { AddressThrottle, type ThrottledCall } from './address-throttle.js';
 
@@ -27,7 +27,7 @@ function throttleGuard(call: ThrottledCall): Type<CanActivate> {
 
     async canActivate(context: ExecutionContext): Promise<true> {
       const http = context.switchToHttp();
-      const headers = await this.throttle.spend(call, addressOf(http.getRequest<Request>()));
+      const headers = await this.throttle.spend(call, getClientAddress(http.getRequest<Request>()));
       http.getResponse<Response>().set(headers);
       return true;
     }

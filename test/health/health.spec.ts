@@ -10,7 +10,6 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
-import { IS_STANDBY } from '../../src/database/connection-check.js';
 
 describe('GET /health', () => {
   let database: TestDatabase;

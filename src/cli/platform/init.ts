@@ -4,10 +4,10 @@ import { Clock } from '../../common/clock.js';
 import { COMMAND_LINE } from '../../audit/actor.js';
 import type { Variables } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
-import { randomSecret } from '../../crypto/secret.js';
+import { generateSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
 import { LOCKS } from '../../database/locks.js';
-import { schemaState } from '../../database/migrate.js';
+import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { makePlan, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
 import {
@@ -63,7 +63,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   // Before anything is changed: a file that cannot be read stops the whole run.
   readEnvFiles(map, envDir);
   if (dryRun) {
-    const { pending, isEmpty } = await schemaState(databaseUrl);
+    const { pending, isEmpty } = await readSchemaState(databaseUrl);
     const live = isEmpty ? [] : await readLive(pending, variables, clock);
     return applyPlan(request, makePlan(map, readEnvFiles(map, envDir), live), DRY_RUN_ISSUER, pending, databaseUrl);
   }
@@ -109,7 +109,7 @@ async function applyPlan(
 /** @returns the key that signs access tokens: the one in the own file, or a new one */
 function settleSecretKey(plan: Plan, databaseUrl: string): string {
   const own = plan.services.find(({ service }) => service.name === OWN_NAME)?.file;
-  const secretKey = own?.get('SECRET_KEY') ?? randomSecret();
+  const secretKey = own?.get('SECRET_KEY') ?? generateSecret();
   const checked = secret.safeParse(secretKey);
   if (!checked.success)
     throw new CommandFailedError(
@@ -131,7 +131,7 @@ async function deliver(
   const delivered: InitReport['pairs'] = [];
   try {
     if (needsSecretKey(service)) file.set('SECRET_KEY', secretKey);
-    if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', randomSecret());
+    if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', generateSecret());
     for (const { variable, url } of service.urls) file.set(variable, url);
     for (const pair of pairs) {
       const { caller, target, action } = pair;

@@ -3,7 +3,7 @@ import { types } from 'node:util';
 import type { Variables } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import { readVariables } from '../../config/environment.js';
-import { databaseUrlOf } from '../../config/single-variables.js';
+import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailedError } from '../terminal.js';
 
@@ -39,13 +39,13 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
 
 /**
  * The variables for working on the database: of this process, or else of this service's own file.
- * @throws {InvalidEnvironment} when neither has a usable DATABASE_URL
+ * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
  */
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production the service reads no file, but this command was given the file by --env-dir.
   const given = readVariables(own?.path);
   const choose = (name: string): string | undefined => given[name] ?? own?.get(name);
-  const databaseUrl = databaseUrlOf({ DATABASE_URL: choose('DATABASE_URL') });
+  const databaseUrl = parseDatabaseUrl({ DATABASE_URL: choose('DATABASE_URL') });
   return { ...Object.fromEntries(SHARED_WITH_SERVICE.map((name) => [name, choose(name)])), DATABASE_URL: databaseUrl };
 }
 

@@ -9,7 +9,7 @@ import {
   type NodePair,
 } from './config-format.js';
 import {
-  NoRegularFile,
+  NotRegularFileError,
   readRegular,
   rehearseReplacement,
   replaceFile,
@@ -82,7 +82,7 @@ const REASONS: Readonly<Record<string, string>> = {
 /** Other errors are reduced to their code: their message may quote the file, which holds secrets. */
 function describeReason(error: unknown): string {
   if (error instanceof UnreadableConfigError) return error.message;
-  if (error instanceof NoRegularFile)
+  if (error instanceof NotRegularFileError)
     return `it is ${error.kind}${error.kind === 'a symbolic link' ? '; name the file that it points to' : ''}`;
   const { code } = error as NodeJS.ErrnoException;
   return REASONS[code ?? ''] ?? `the operating system refused it (${code ?? 'no error code'})`;

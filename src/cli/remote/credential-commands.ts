@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander';
-import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import { createClient, createNumberParser, readOutput, describeRemote, encodeSegment } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
 import { formatFields, print, type Cell } from '../terminal.js';
@@ -40,7 +40,7 @@ export function addRevoke(to: Command, { group, name, idField, path }: Credentia
 /** @param condition under which the option is allowed */
 export function createOverlapOption(condition = ''): Option {
   const what = 'how long the old key is valid if the new one is not used (default: KEY_OVERLAP_HOURS of the service)';
-  return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MOST_OVERLAP_HOURS));
+  return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
 }
 
 /** @returns the credential with its new key, which cannot be read again */

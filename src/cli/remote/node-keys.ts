@@ -1,4 +1,4 @@
-import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
 import type { NodePair } from './config-format.js';
@@ -96,7 +96,7 @@ export async function rotateInto(
   const advice = `Run this again: the key in ${path} is as valid as before.`;
   await withAdvice(useKeyInFile(client, path, nodeId, pair), advice);
   // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
-  const rotation = { overlap_hours: MOST_OVERLAP_HOURS };
+  const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
   const rotated = client.post<IssuedNode>(`/nodes/${encodeSegment(nodeId)}/rotate`, rotation);
   const { api_key: apiKey, ...node } = await withAdvice(rotated, advice);
   try {
