@@ -1,5 +1,5 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problemType } from '../src/common/problem-body.js';
+import { toProblemType } from '../src/common/problem-body.js';
 import type { Problem } from '../src/common/problems.js';
 
 interface Operation {
@@ -55,7 +55,7 @@ export function routeTable(routes: readonly RouteRow[]): string {
 
 export function problemTable(problems: Readonly<Record<string, Problem>>): string {
   const rows = Object.values(problems).map((problem) => [
-    `\`${problemType(problem)}\``,
+    `\`${toProblemType(problem)}\``,
     String(problem.status),
     `\`${problem.code}\``,
     problem.detail.replaceAll('<', '\\<'),
