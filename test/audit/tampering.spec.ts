@@ -56,7 +56,7 @@ describe('platform-auth audit verify', () => {
       const { code, stdout, stderr } = await auditor.cli.run('audit', 'verify');
       expect(code).toBe(1);
       expect(stdout).toContain(deleted);
-      expect(stderr).toContain('Not as it was sealed: 5');
+      expect(stderr).toContain('Tampered with: 5');
     },
     SCENARIO_MS,
   );

@@ -52,7 +52,7 @@ describe('a service whose role does not own its tables', () => {
       expect(await early.exited()).toBe(1);
       expect(early.output).toContain('platform-auth migrate --grant-to');
       expect(await migrate('--grant-to', roles.serviceRole)).toContain(
-        `Granted what the service needs to: ${roles.serviceRole}`,
+        `Granted the service's privileges to: ${roles.serviceRole}`,
       );
       const service = await ServiceProcess.start(variables);
       expect(await service.stop()).toBe(0);
