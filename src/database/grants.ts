@@ -17,9 +17,13 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
     pg_has_role(rolname, (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass), 'MEMBER') AS is_owner
   FROM pg_roles WHERE rolname = $1`;
 
-/** All tables but those of the audit log, whose rows the role may not change, and their partitions. */
+/**
+ * All tables but those of the audit log, whose rows the role may not change, and their partitions. Only in the schema of
+ * the service: the first superuser of a server, which the image of PostgreSQL makes an owner, owns the system catalogs.
+ */
 const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
   WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+    AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
 /** What the database sets itself: a role that may set these could date a row back. */

@@ -9,6 +9,7 @@ import { Cli } from '../support/cli.js';
 import { createTwoRoles, type TwoRoles } from '../support/roles.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY, TestApp } from '../support/test-app.js';
+import { createTestDatabase } from '../support/test-database.js';
 
 const SCENARIO_MS = 90_000;
 
@@ -147,6 +148,25 @@ describe('a service whose role does not own its tables', () => {
       expect(await state()).toEqual(before);
       expect(await partitionsOf(roles.database)).toContain(young);
       await app.stop();
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'gets the tables of the service and no others from an owner that also owns the system catalogs',
+    async () => {
+      const database = await createTestDatabase();
+      const asSuperuser = new Cli('http://127.0.0.1:9', { DATABASE_URL: database.url });
+      await asSuperuser.ok('migrate', '--grant-to', roles.serviceRole);
+      const mayRead = async (table: string) => {
+        const [row] = await database.query<{ may: boolean }>(
+          `SELECT has_table_privilege('${roles.serviceRole}', '${table}', 'SELECT') AS may`,
+        );
+        return row?.may;
+      };
+      expect(await mayRead('sessions')).toBe(true);
+      expect(await mayRead('pg_authid')).toBe(false);
+      await database.drop();
     },
     SCENARIO_MS,
   );
