@@ -57,6 +57,12 @@ export function isPermissionDenied(error: unknown): boolean {
   return cause instanceof DatabaseError && cause.code === '42501';
 }
 
+/** Whether a statement gave up waiting for a lock (55P03). */
+export function isLockTimeout(error: unknown): boolean {
+  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
+  return cause instanceof DatabaseError && cause.code === '55P03';
+}
+
 /** The constraint that a statement violated, by the name that its migration gave it. */
 export function violatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;

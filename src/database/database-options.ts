@@ -17,6 +17,8 @@ import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-au
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
+/** A migration that waits for a table makes every request wait behind it: well below what a request waits. */
+const MIGRATION_LOCK_TIMEOUT_MS = 1_000;
 
 /** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
 export function migrationOptions(databaseUrl: string): DataSourceOptions {
@@ -47,6 +49,7 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
       // Ends a migration whose process cannot be heard any more, and with it its locks.
       idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
+      lock_timeout: MIGRATION_LOCK_TIMEOUT_MS,
     },
   };
 }
