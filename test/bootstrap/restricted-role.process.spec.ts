@@ -171,6 +171,24 @@ describe('a service whose role does not own its tables', () => {
   );
 
   it(
+    'may create nothing that the functions of the owner would call, as PUBLIC may before PostgreSQL 15',
+    async () => {
+      const mayCreate = async () => {
+        const statement = `SELECT has_schema_privilege('${roles.serviceRole}', 'public', 'CREATE') AS may`;
+        return (await roles.database.query<{ may: boolean }>(statement))[0]?.may;
+      };
+      await roles.database.query('GRANT CREATE ON SCHEMA public TO PUBLIC');
+      await migrate('--grant-to', roles.serviceRole);
+      expect(await mayCreate()).toBe(false);
+
+      await roles.database.query('ALTER SCHEMA public OWNER TO CURRENT_USER');
+      await roles.database.query('GRANT CREATE ON SCHEMA public TO PUBLIC');
+      expect(await asOwner().fails('migrate', '--grant-to', roles.serviceRole)).toContain('Revoke CREATE');
+    },
+    SCENARIO_MS,
+  );
+
+  it(
     'gets nothing from a grant to a role that owns the tables, is a superuser, or does not exist',
     async () => {
       const superuser = (await roles.database.query<{ name: string }>('SELECT current_user AS name'))[0]!.name;
