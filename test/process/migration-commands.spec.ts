@@ -22,7 +22,7 @@ const TABLES = [
   'throttle_windows',
   'users',
 ];
-const ALL = (migrationOptions('postgresql://unused').migrations as unknown[]).length;
+const ALL = (createMigrationOptions('postgresql://unused').migrations as unknown[]).length;
 /** A process for each migration. */
 const SCENARIO_MS = 120_000;
 
