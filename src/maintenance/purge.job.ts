@@ -3,7 +3,7 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { addDays, Clock } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
-import { HeldElsewhere } from '../database/database.js';
+import { LockNotAcquiredError } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
@@ -39,7 +39,7 @@ export class PurgeJob {
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
       // One step further on, the other replica would find this one at it, and neither would do what both passed by.
-      if (!(error instanceof HeldElsewhere)) this.log.warning('purge_failed', { error: errorFields(error) });
+      if (!(error instanceof LockNotAcquiredError)) this.log.warning('purge_failed', { error: errorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });
     return count;

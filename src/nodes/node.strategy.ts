@@ -25,7 +25,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
     if (verdict.valid) {
       const { forwardedBy } = (request.res?.locals ?? {}) as RequestOutcome;
-      this.keys.accepted(nodeId, forwardedBy ?? null);
+      this.keys.recordUse(nodeId, forwardedBy ?? null);
       return { door: 'node', nodeId, householdId: verdict.identity.household_id };
     }
     throw refusal(

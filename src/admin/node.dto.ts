@@ -2,7 +2,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
-import { KeyResponse } from './key.messages.js';
+import { KeyResponse } from './key.dto.js';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 
@@ -55,16 +55,16 @@ export class NodeResponse extends KeyResponse {
       household_id: node.householdId,
       room: node.room,
       name: node.name,
-      ...KeyResponse.keyFields(node),
+      ...KeyResponse.toKeyFields(node),
     };
   }
 }
 
 export class IssuedNodeResponse extends NodeResponse {
-  @ApiProperty({ description: 'shown this once', example: 'pa_node_kJ3…' })
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
   api_key!: string;
 
-  static issued(node: NodeDevice, key: string): IssuedNodeResponse {
+  static fromIssued(node: NodeDevice, key: string): IssuedNodeResponse {
     return { ...NodeResponse.from(node), api_key: key };
   }
 }
