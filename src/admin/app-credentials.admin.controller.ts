@@ -42,9 +42,8 @@ export class AppCredentialsAdminController {
     @Req() request: Request,
     @Body() body: dto.MintAppCredentialRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
-    const { caller, target, expires_at } = body;
-    const expiresAt = momentOf(expires_at ?? null);
-    const { credential, key } = await this.credentials.mint(caller, target, expiresAt, actorOf(request));
+    const { caller, target, expires_at = null } = body;
+    const { credential, key } = await this.credentials.mint(caller, target, momentOf(expires_at), actorOf(request));
     this.events.record('admin.app_credential.minted', request, {
       app_id: credential.id,
       calling_service: caller,
@@ -83,7 +82,7 @@ export class AppCredentialsAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    const { id: appId, caller, target } = await this.credentials.keys.revoke(id, actorOf(request));
+    const { id: appId, caller, target } = await this.credentials.revoke(id, actorOf(request));
     this.events.record('admin.app_credential.revoked', request, {
       app_id: appId,
       calling_service: caller,
@@ -108,8 +107,7 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.credentials.keys.rotate(id, overlapHours, actorOf(request));
-    const credential = await this.credentials.find(id);
+    const { credential, key } = await this.credentials.rotate(id, overlapHours, actorOf(request));
     this.events.record('admin.app_credential.rotated', request, {
       app_id: credential.id,
       calling_service: credential.caller,

@@ -1,7 +1,8 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
+import { ExpiresAtField, LabelField, momentOf, UuidField } from '../common/fields.js';
 import { PageQuery, pageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
+import type { NodeChange, NodeRegistration } from '../nodes/nodes.service.js';
 import { KeyResponse } from './key.dto.js';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
@@ -29,6 +30,18 @@ export class UpdateNodeRequest {
 
   @ExpiresAtField()
   expires_at?: string | null;
+}
+
+export function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
+  return { householdId: household_id.toLowerCase(), room, name, expiresAt: momentOf(expires_at ?? null) };
+}
+
+export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
+  return {
+    ...(room !== undefined && { room }),
+    ...(name !== undefined && { name }),
+    ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
+  };
 }
 
 export class NodesQuery extends PageQuery {

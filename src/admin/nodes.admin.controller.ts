@@ -13,7 +13,6 @@ import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
 import { pageRequest } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
@@ -38,10 +37,7 @@ export class NodesAdminController {
   })
   @ApiCreatedResponse({ type: dto.IssuedNodeResponse })
   async register(@Req() request: Request, @Body() body: dto.RegisterNodeRequest): Promise<dto.IssuedNodeResponse> {
-    const { household_id, room, name, expires_at } = body;
-    const expiresAt = momentOf(expires_at ?? null);
-    const registration = { householdId: household_id.toLowerCase(), room, name, expiresAt };
-    const { node, key } = await this.nodes.register(registration, actorOf(request));
+    const { node, key } = await this.nodes.register(dto.toRegistration(body), actorOf(request));
     this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }
@@ -73,14 +69,9 @@ export class NodesAdminController {
   async update(
     @Req() request: Request,
     @Param('node_id') id: string,
-    @Body() { room, name, expires_at }: dto.UpdateNodeRequest,
+    @Body() body: dto.UpdateNodeRequest,
   ): Promise<dto.NodeResponse> {
-    const change = {
-      ...(room !== undefined && { room }),
-      ...(name !== undefined && { name }),
-      ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
-    };
-    const node = await this.nodes.update(id, change, actorOf(request));
+    const node = await this.nodes.update(id, dto.toChange(body), actorOf(request));
     this.events.record('admin.node.updated', request, { node_id: node.id });
     return dto.NodeResponse.from(node);
   }
@@ -96,7 +87,7 @@ export class NodesAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    const node = await this.nodes.keys.revoke(id, actorOf(request));
+    const node = await this.nodes.revoke(id, actorOf(request));
     this.events.record('admin.node.revoked', request, { node_id: node.id });
   }
 
@@ -117,8 +108,7 @@ export class NodesAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedNodeResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.nodes.keys.rotate(id, overlapHours, actorOf(request));
-    const node = await this.nodes.find(id);
+    const { node, key } = await this.nodes.rotate(id, overlapHours, actorOf(request));
     this.events.record('admin.node.rotated', request, { node_id: node.id });
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }

@@ -34,6 +34,12 @@ export const APP_KEY_TABLE: KeyTable = {
   keyPrefix: 'pa_app_',
 };
 
+export interface IssuedAppCredential {
+  readonly credential: AppCredential;
+  /** In plain text: the only time. */
+  readonly key: string;
+}
+
 export interface AppFilter {
   readonly caller: string | undefined;
   readonly target: string | undefined;
@@ -43,17 +49,12 @@ export interface AppFilter {
 export class AppCredentialsService {
   constructor(
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
-    @Inject(APP_KEYS) readonly keys: AppKeys,
+    @Inject(APP_KEYS) private readonly keys: AppKeys,
     private readonly clock: Clock,
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
-  async mint(
-    caller: string,
-    target: string,
-    expiresAt: Date | null,
-    actor: Actor,
-  ): Promise<{ credential: AppCredential; key: string }> {
+  async mint(caller: string, target: string, expiresAt: Date | null, actor: Actor): Promise<IssuedAppCredential> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
     const credential = this.credentials.create({
@@ -113,6 +114,28 @@ export class AppCredentialsService {
     const expiry = [IsNull(), MoreThan(this.clock.now())];
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
+  }
+
+  /**
+   * {@link KeyStore.rotate}
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   */
+  async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
+    const key = await this.keys.rotate(id, overlapHours, actor);
+    return { credential: await this.find(id), key };
+  }
+
+  /**
+   * {@link KeyStore.revoke}
+   * @throws {ProblemException} not_found
+   */
+  async revoke(id: string, actor: Actor): Promise<AppCredential> {
+    return this.keys.revoke(id, actor);
+  }
+
+  /** Deletes credentials that were revoked or expired before a moment. */
+  async purge(deadBefore: Date, lock: number): Promise<number> {
+    return this.keys.purge(deadBefore, lock);
   }
 }
 

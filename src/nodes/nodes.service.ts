@@ -26,6 +26,12 @@ export interface NodeIdentity {
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
 
+export interface IssuedNode {
+  readonly node: NodeDevice;
+  /** In plain text: the only time. */
+  readonly key: string;
+}
+
 export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
 export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
 
@@ -33,12 +39,12 @@ export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>
 export class NodesService {
   constructor(
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
-    @Inject(NODE_KEYS) readonly keys: NodeKeys,
+    @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly propagation: Propagation,
     private readonly clock: Clock,
   ) {}
 
-  async register(registration: NodeRegistration, actor: Actor): Promise<{ node: NodeDevice; key: string }> {
+  async register(registration: NodeRegistration, actor: Actor): Promise<IssuedNode> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
     const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
@@ -93,6 +99,28 @@ export class NodesService {
     return change.expiresAt === undefined
       ? this.propagation.propagateAfterRefusal(act)
       : this.propagation.propagateAfter(act);
+  }
+
+  /**
+   * {@link KeyStore.rotate}
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   */
+  async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
+    const key = await this.keys.rotate(id, overlapHours, actor);
+    return { node: await this.find(id), key };
+  }
+
+  /**
+   * {@link KeyStore.revoke}
+   * @throws {ProblemException} not_found
+   */
+  async revoke(id: string, actor: Actor): Promise<NodeDevice> {
+    return this.keys.revoke(id, actor);
+  }
+
+  /** Deletes nodes that were revoked or expired before a moment. */
+  async purge(deadBefore: Date, lock: number): Promise<number> {
+    return this.keys.purge(deadBefore, lock);
   }
 }
 

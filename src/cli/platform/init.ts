@@ -177,10 +177,10 @@ function issuerOver(credentials: AppCredentialsService, overlapHours: number, lo
     },
     rotate: async (id) => {
       lost.throwIfAborted();
-      return credentials.keys.rotate(id, overlapHours, COMMAND_LINE);
+      return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
     },
     revoke: async (id) => {
-      await credentials.keys.revoke(id, COMMAND_LINE);
+      await credentials.revoke(id, COMMAND_LINE);
     },
   };
 }
