@@ -1,4 +1,5 @@
 import { audited } from '../audit/audit-entry.js';
+import type { SecretDigest } from '../crypto/secret.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
@@ -13,6 +14,16 @@ export interface KeyTable {
   readonly identityColumns: readonly string[];
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
+}
+
+/** The row of `read`, besides the identity columns. */
+export interface KeyRow {
+  readonly id: string;
+  readonly key_digest: SecretDigest;
+  readonly previous_key_digest: SecretDigest | null;
+  readonly previous_key_expires_at: Date | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
 }
 
 export interface KeyStatements {

@@ -12,29 +12,21 @@ import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { isId } from '../common/ids.js';
 import { problems } from '../common/problems.js';
-import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
+import { digestOf, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
+import { issueKey, type IssuedKey } from './issued-key.js';
 import type { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
-import { buildKeyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
+import { buildKeyStatements, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
 import { LastUses } from './last-uses.js';
 import type { Propagation } from './propagation.js';
 
 /** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
 const DUMMY_DIGEST = digestOf(randomSecretBytes());
-
-interface KeyRow {
-  readonly id: string;
-  readonly key_digest: SecretDigest;
-  readonly previous_key_digest: SecretDigest | null;
-  readonly previous_key_expires_at: Date | null;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-}
 
 export type Verdict<Identity> =
   | { readonly valid: true; readonly identity: Identity }
@@ -43,12 +35,6 @@ export type Verdict<Identity> =
       readonly reason: 'unknown' | 'wrong_key' | 'revoked' | 'expired';
       readonly identity?: Identity;
     };
-
-export interface IssuedKey {
-  /** The only occurrence of the key in plain text. */
-  readonly key: string;
-  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
-}
 
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
@@ -81,22 +67,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   issue(): IssuedKey {
-    const key = randomSecret(this.table.keyPrefix);
-    return {
-      key,
-      columns: {
-        keyDigest: digestOf(key),
-        previousKeyDigest: null,
-        previousKeyExpiresAt: null,
-        rotatedAt: null,
-        rotatedByRequest: null,
-        overlapEndedAt: null,
-        revokedAt: null,
-        revokedByRequest: null,
-        lastUsedAt: null,
-        lastUsedFor: null,
-      },
-    };
+    return issueKey(this.table.keyPrefix);
   }
 
   /**
