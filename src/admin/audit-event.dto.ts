@@ -3,7 +3,7 @@ import { IsIn, Matches } from 'class-validator';
 import { AUDITED_EVENTS, type AuditedEvent } from '../audit/audit-entry.js';
 import type { AuditRow } from '../audit/audit-events.js';
 import { IfSent, MomentField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 
 const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
@@ -113,4 +113,4 @@ export class AuditEventResponse {
   }
 }
 
-export class AuditEventPageResponse extends pageResponse<AuditRow, AuditEventResponse>(AuditEventResponse) {}
+export class AuditEventPageResponse extends createPageResponse<AuditRow, AuditEventResponse>(AuditEventResponse) {}
