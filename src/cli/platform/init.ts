@@ -71,7 +71,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lockLost: AbortSignal): Promise<InitReport> =>
     withAppKeys(variables, clock, async ({ credentials, environment }) => {
-      const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.live());
+      const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLive());
       const issuer = createIssuer(credentials, environment.keyOverlapHours, lockLost);
       return applyPlan(request, plan, issuer, migrations, databaseUrl);
     });
@@ -81,7 +81,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
 /** @returns undefined while migrations are missing: they may add columns that the query names */
 async function readLive(pending: string[], variables: Variables, clock: Clock) {
   if (pending.length > 0) return undefined;
-  return withAppKeys(variables, clock, async ({ credentials }) => credentials.live());
+  return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLive());
 }
 
 async function applyPlan(
@@ -184,10 +184,10 @@ function createIssuer(credentials: AppCredentialsService, overlapHours: number, 
     },
     rotate: async (id) => {
       lockLost.throwIfAborted();
-      return credentials.keys.rotate(id, overlapHours, COMMAND_LINE);
+      return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
     },
     revoke: async (id) => {
-      await credentials.keys.revoke(id, COMMAND_LINE);
+      await credentials.revoke(id, COMMAND_LINE);
     },
   };
 }
