@@ -1,5 +1,6 @@
 import { DataSource } from 'typeorm';
-import { databaseUrlOf, readVariables } from './src/config/environment.js';
+import { readVariables } from './src/config/environment.js';
+import { databaseUrlOf } from './src/config/single-variables.js';
 import { migrationOptions } from './src/database/database-options.js';
 
 /** The DataSource of the TypeORM command line. */

@@ -6,7 +6,7 @@ import { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const DATA_FOLDER = '.data/postgres';
-const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY'] as const;
+const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 
 /**
  * Generates the secrets that are missing into the gitignored `.env` (mode 0600). Never called in production.

@@ -1,12 +1,12 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kinds } from '../actors/key-kinds.js';
 import { mint, newKey, validateEverywhere } from '../actors/key-life.js';
 import { later } from '../cleanup.js';
 import { now, sleep } from '../client.js';
+import { FAKETIME, whyNoFaketime } from '../faketime.js';
 
-const LIBRARY = findLibrary();
 const DAY_MS = 24 * 3_600_000;
 const NOTICED_MS = 10_000;
 
@@ -19,7 +19,7 @@ export default {
   bounds: { errors: [], silenceMs: 3_000, slowestMs: 3_000 },
   // A repetition on two replicas around a jump would be days apart, far over the grace.
   load: { repeatsRefreshes: false },
-  whyNot: () => (LIBRARY ? undefined : 'libfaketime is not installed'),
+  whyNot: whyNoFaketime,
   async prepare(stage) {
     const folder = mkdtempSync(join(tmpdir(), 'platform-auth-clock-'));
     later(() => rmSync(folder, { recursive: true, force: true }));
@@ -27,7 +27,7 @@ export default {
     stage.setClock('+0d');
     await stage.world.startReplicas({
       ...LONG_LIVES,
-      LD_PRELOAD: LIBRARY,
+      LD_PRELOAD: FAKETIME,
       FAKETIME_TIMESTAMP_FILE: join(folder, 'offset'),
       FAKETIME_CACHE_DURATION: '1',
       DONT_FAKE_MONOTONIC: '1',
@@ -71,9 +71,4 @@ async function rotateAtOnce(load, credential) {
   old.life.ended();
   credential.key = newKey(credential, kind.keyOf(answer.body));
   return old;
-}
-
-function findLibrary() {
-  const roots = existsSync('/usr/lib') ? readdirSync('/usr/lib').map((name) => join('/usr/lib', name)) : [];
-  return roots.map((root) => join(root, 'faketime', 'libfaketime.so.1')).find((file) => existsSync(file));
 }

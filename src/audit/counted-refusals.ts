@@ -86,10 +86,11 @@ export class CountedRefusals {
 
   /**
    * Makes the windows that are over part of the audit log, in small batches. Several replicas may do it at once.
+   * @param now by the clock of PostgreSQL
    * @returns how many
    */
-  async moveClosed(): Promise<number> {
-    const latestStart = new Date(this.clock.now().getTime() - WINDOW_MS - SLACK_MS);
+  async moveClosed(now: Date): Promise<number> {
+    const latestStart = new Date(now.getTime() - WINDOW_MS - SLACK_MS);
     let total = 0;
     for (const event of COUNTED_EVENTS) {
       for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {

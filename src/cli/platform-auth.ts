@@ -5,6 +5,7 @@ import { StartTimeoutError } from '../common/start-watch.js';
 import { InvalidEnvironment } from '../config/environment.js';
 import { appsCommand } from './remote/apps.command.js';
 import { auditCommand } from './remote/audit.command.js';
+import { checkpointCommand, verifyCommand } from './platform/audit-seals.command.js';
 import { doctorCommand } from './platform/doctor.command.js';
 import { explainCommand } from './remote/explain.command.js';
 import { initCommand } from './platform/init.command.js';
@@ -29,7 +30,8 @@ function program(): Command {
     .exitOverride();
   // What these do is loaded when they run: it takes a second that a node, asking over HTTP, need not wait.
   const onTheDatabase = [initCommand(), doctorCommand(), migrateCommand()];
-  const overHttp = [nodesCommand(), appsCommand(), usersCommand(), explainCommand(), auditCommand()];
+  const audit = auditCommand().addCommand(verifyCommand()).addCommand(checkpointCommand());
+  const overHttp = [nodesCommand(), appsCommand(), usersCommand(), explainCommand(), audit];
   for (const command of [...onTheDatabase, ...overHttp]) adopt(root, command);
   return root;
 }

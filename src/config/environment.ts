@@ -3,7 +3,6 @@ import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
 import { limitsOf, type Limits } from './limits.js';
-import { postgresUrl } from './postgres-url.js';
 import { revocationWaitMsOf, schema, shutdownDelayMsOf } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
@@ -68,6 +67,8 @@ export class Environment {
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
   readonly auditRetentionDays!: number;
+  readonly auditSealKey!: string | undefined;
+  readonly auditSealIntervalSeconds!: number;
   readonly limits!: Limits;
 }
 
@@ -125,7 +126,7 @@ export function parseEnvironment(variables: Variables): Environment {
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
     shutdownDelayMs: shutdownDelayMsOf(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
-    ...retentionOf(value),
+    ...upkeepOf(value),
     limits: limitsOf(value),
   };
 }
@@ -148,12 +149,14 @@ function hashingOf(value: Values) {
   };
 }
 
-function retentionOf(value: Values) {
+function upkeepOf(value: Values) {
   return {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
     auditRetentionDays: value.AUDIT_RETENTION_DAYS,
+    auditSealKey: value.AUDIT_SEAL_KEY,
+    auditSealIntervalSeconds: value.AUDIT_SEAL_INTERVAL_SECONDS,
   };
 }
 
@@ -161,17 +164,6 @@ function validated(variables: Variables): Values {
   const parsed = schema.safeParse(withoutEmpty(variables));
   if (parsed.success) return parsed.data;
   throw new InvalidEnvironment(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
-}
-
-/**
- * The one variable that the migrations need.
- * @throws {InvalidEnvironment} when it is missing or no PostgreSQL URL
- */
-export function databaseUrlOf(variables: Variables): string {
-  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
-  if (!parsed.success)
-    throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
-  return parsed.data;
 }
 
 /**

@@ -88,6 +88,8 @@ export const schema = z
     SESSION_KEEP_DAYS: wholeNumber(1, 3_650).default(30),
     CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
     AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
+    AUDIT_SEAL_KEY: secret.optional(),
+    AUDIT_SEAL_INTERVAL_SECONDS: wholeNumber(1, 3_600).default(5),
     ...limitVariables,
   })
   .refine((value) => revocationWaitMsOf(value) >= waitMsFor(value.REVOCATION_LEASE_MS), {

@@ -51,6 +51,12 @@ export function isWriteRefusal(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === '25006' || error.code === '53100');
 }
 
+/** Whether the role of the connection lacks a privilege (42501). */
+export function isPermissionDenied(error: unknown): boolean {
+  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
+  return cause instanceof DatabaseError && cause.code === '42501';
+}
+
 /** The constraint that a statement violated, by the name that its migration gave it. */
 export function violatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;

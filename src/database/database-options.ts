@@ -12,6 +12,8 @@ import { RequestPool } from './request-pool.js';
 import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
 import { prepareConnection } from './connection-check.js';
 import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
+import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
+import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -32,6 +34,8 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       AddSessionLimit1763683800000,
       CreateThrottleWindows1763683700000,
       WidenCredentialChanges1763683900000,
+      SealAuditEvents1763684000000,
+      AddAuditDefiners1763684050000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -3,6 +3,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
+import { DatabaseClock } from './database-clock.js';
 import { Database } from './database.js';
 import { HealthProbe } from './health-probe.js';
 import { migrate, onceReachable, RETRY_DELAY_MS } from './migrate.js';
@@ -27,7 +28,7 @@ import { requestOptions } from './database-options.js';
       },
     }),
   ],
-  providers: [Database, HealthProbe],
-  exports: [Database, HealthProbe],
+  providers: [Database, DatabaseClock, HealthProbe],
+  exports: [Database, DatabaseClock, HealthProbe],
 })
 export class DatabaseModule {}

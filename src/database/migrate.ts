@@ -4,7 +4,7 @@ import { DataSource, type MixedList } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { withAdvisoryLock } from './advisory-lock.js';
 import { refuseUnusable, withClient } from './connection-check.js';
-import { isDatabaseFailure } from './database-failure.js';
+import { isDatabaseFailure, isPermissionDenied } from './database-failure.js';
 import { migrationOptions } from './database-options.js';
 import { LOCKS } from './locks.js';
 
@@ -12,6 +12,16 @@ export const RETRY_DELAY_MS = 1_000;
 /** Waiting for a lock of a table is not progress: an open transaction of another client may hold it for hours. */
 const IS_WORKING = `SELECT 1 FROM pg_stat_activity
   WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'`;
+
+/** The role of the service may use the tables, and not change the schema: another role has to migrate first. */
+export class MayNotMigrateError extends Error {
+  override readonly name = 'MayNotMigrateError';
+
+  constructor(cause: unknown) {
+    const how = 'Run as the owner of the tables: platform-auth migrate --grant-to ROLE';
+    super(`The schema is not up to date, and the role in DATABASE_URL may not change it. ${how}`, { cause });
+  }
+}
 
 /**
  * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do. All is
@@ -37,6 +47,8 @@ async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<st
     const follow = (): void => void extendWhileWorking(databaseUrl, backend?.pid, watch).catch(() => undefined);
     progress = setInterval(follow, watch.intervalMs);
     return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);
+  } catch (error) {
+    throw isPermissionDenied(error) ? new MayNotMigrateError(error) : error;
   } finally {
     clearInterval(progress);
     await dataSource.destroy();

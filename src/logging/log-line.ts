@@ -29,6 +29,8 @@ export interface LogFields {
   readonly exit_code?: number | undefined;
   readonly signal?: string | undefined;
   readonly delay_ms?: number | undefined;
+  readonly skew_seconds?: number | undefined;
+  readonly month?: string | undefined;
   readonly waiting_for?: string | undefined;
   readonly waited_seconds?: number | undefined;
   readonly error?: ErrorFields | undefined;

@@ -8,6 +8,9 @@ const ROOT = join(import.meta.dirname, '../..');
 const TABLES = [
   'app_credentials',
   'audit_events',
+  'audit_seal_entries',
+  'audit_seals',
+  'audit_settings',
   'credential_changes',
   'failed_logins',
   'nodes',

@@ -3,11 +3,13 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { Test } from '@nestjs/testing';
 import type { NestExpressApplication } from '@nestjs/platform-express';
+import { DataSource } from 'typeorm';
 import request, { type Test as SupertestRequest } from 'supertest';
 import { AppModule } from '../../src/app.module.js';
 import { Clock } from '../../src/common/clock.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/configure-app.js';
+import { DatabaseClock } from '../../src/database/database-clock.js';
 import { internalServerOf } from '../../src/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import type { LogFields, LogLevel } from '../../src/logging/log-line.js';
@@ -27,6 +29,8 @@ export const VARIABLES: Variables = {
   HASH_THREADS: '2',
   // Every revocation waits it out.
   REVOCATION_LEASE_MS: '100',
+  // Tests seal by hand.
+  AUDIT_SEAL_INTERVAL_SECONDS: '3600',
   LOG_LEVEL: 'silent',
   // Many people, one address. The tests of the throttles set limits of their own.
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000000/60',
@@ -38,16 +42,52 @@ export const VARIABLES: Variables = {
   REFRESH_LIMIT_PER_ADDRESS: '1000000/60',
 };
 
+interface Duration {
+  readonly seconds?: number;
+  readonly minutes?: number;
+  readonly days?: number;
+}
+
 /** A clock that a test moves by hand. */
 export class TestClock extends Clock {
-  private offsetMs = 0;
+  private passedMs = 0;
+  private errorMs = 0;
 
   override now(): Date {
-    return new Date(Date.now() + this.offsetMs);
+    return new Date(Date.now() + this.passedMs + this.errorMs);
   }
 
-  advance({ seconds = 0, minutes = 0, days = 0 }: { seconds?: number; minutes?: number; days?: number }): void {
-    this.offsetMs += (seconds + minutes * 60 + days * 86_400) * 1_000;
+  /** Time passes: for this replica, and for PostgreSQL as the replica is told. */
+  advance(duration: Duration): void {
+    this.passedMs += millisecondsOf(duration);
+  }
+
+  /** The clock of this replica becomes wrong. */
+  drift(duration: Duration): void {
+    this.errorMs += millisecondsOf(duration);
+  }
+
+  /** What PostgreSQL's clock says once that time has passed. */
+  ofDatabase(now: Date): Date {
+    return new Date(now.getTime() + this.passedMs);
+  }
+}
+
+function millisecondsOf({ seconds = 0, minutes = 0, days = 0 }: Duration): number {
+  return (seconds + minutes * 60 + days * 86_400) * 1_000;
+}
+
+/** PostgreSQL's clock, moved by the time that a test lets pass. */
+class MovedDatabaseClock extends DatabaseClock {
+  constructor(
+    dataSource: DataSource,
+    private readonly clock: TestClock,
+  ) {
+    super(dataSource);
+  }
+
+  override async now(): Promise<Date> {
+    return this.clock.ofDatabase(await super.now());
   }
 }
 
@@ -97,6 +137,11 @@ export class TestApp {
     const testing = await Test.createTestingModule({ imports: [AppModule.forRoot(environment)] })
       .overrideProvider(Clock)
       .useValue(clock)
+      .overrideProvider(DatabaseClock)
+      .useFactory({
+        inject: [DataSource],
+        factory: (dataSource: DataSource) => new MovedDatabaseClock(dataSource, clock),
+      })
       .overrideProvider(Log)
       .useValue(log)
       .compile();
