@@ -16,8 +16,8 @@ import { PageQuery, pageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { CredentialsRequest } from '../users/credentials.request.js';
-import { UserPageResponse, UserResponse } from '../users/user.response.js';
+import { CredentialsRequest } from '../users/credentials.dto.js';
+import { UserPageResponse, UserResponse } from '../users/user.dto.js';
 import { UsersService } from '../users/users.service.js';
 import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.messages.js';
 

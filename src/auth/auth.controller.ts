@@ -17,11 +17,10 @@ import { SecurityEvents } from '../logging/security-events.js';
 import { Throttled } from '../throttling/throttled.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
 import type { Grant } from '../tokens/sessions.service.js';
-import { CredentialsRequest } from '../users/credentials.request.js';
-import { UserResponse } from '../users/user.response.js';
-import { LogoutRequest, RefreshRequest } from './auth.requests.js';
+import { CredentialsRequest } from '../users/credentials.dto.js';
+import { UserResponse } from '../users/user.dto.js';
+import { LogoutRequest, RefreshRequest, TokenPairResponse } from './auth.dto.js';
 import { AuthService } from './auth.service.js';
-import { TokenPairResponse } from './token-pair.response.js';
 
 @ApiTags('auth')
 @Controller('api/v0/auth')
@@ -51,9 +50,9 @@ export class AuthController {
   @ApiOperation({
     summary: 'Log in',
     description:
-      'An unknown address, a wrong password and a disabled account answer alike. Wrong passwords are counted by account ' +
-      'and by address; too many are 429, and then the password is not looked at. A user has a limited number of ' +
-      'sessions: a login beyond it ends the oldest.',
+      'An unknown e-mail address, a wrong password and a disabled account get the same response. Wrong passwords are ' +
+      'counted per account and per network; over the limit the response is 429, and the password is not verified. A ' +
+      'user has a limited number of sessions: a login beyond it ends the oldest.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
@@ -74,8 +73,8 @@ export class AuthController {
   @ApiOperation({
     summary: 'Exchange a refresh token for a new pair',
     description:
-      'The old token is used up. Sent again within the grace it returns the same new refresh token (the answer was lost); ' +
-      'later, or once the new one was used, it ends the session.',
+      'Rotates the refresh token. Idempotent within the grace: the old token, sent again because the response was lost, ' +
+      'returns the same new refresh token. Later, or once the new one was used, it is a replay and ends the session.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
@@ -94,12 +93,12 @@ export class AuthController {
   @ApiProblems(problems.nothingToLogOut, problems.invalidAccessToken)
   @ApiOperation({
     summary: 'End a session',
-    description: 'By its refresh token, by an access token as bearer, or both.',
+    description: 'By its refresh token, by an access token as bearer, or by both.',
   })
   @ApiBody({ type: LogoutRequest, required: false })
-  @ApiNoContentResponse({ description: 'The session has ended, now or before' })
+  @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
-    const ended = await this.auth.logOut(body.refresh_token, bearerOf(request), actorOf(request));
+    const ended = await this.auth.logOut(body.refresh_token, readBearer(request), actorOf(request));
     for (const { userId, sessionId } of ended) {
       this.events.record('session.ended', request, { user_id: userId, session_id: sessionId, reason: 'logout' });
     }
@@ -116,6 +115,6 @@ export class AuthController {
 }
 
 /** @returns undefined without the header, and for any other scheme */
-function bearerOf({ headers }: Request): string | undefined {
+function readBearer({ headers }: Request): string | undefined {
   return /^bearer\s+(.*)$/i.exec(headers.authorization ?? '')?.[1];
 }

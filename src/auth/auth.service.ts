@@ -1,3 +1,8 @@
+/**
+ * The flows of users: register, log in, refresh, log out.
+ * Every refused login has the same response and the same cost, against user enumeration. Password guesses are reserved in
+ * the login throttle before bcrypt runs, and settled after it. A reused refresh token ends its session before the refusal.
+ */
 import { Injectable } from '@nestjs/common';
 import { refusal } from '../access/doors.js';
 import { asUser, type Actor } from '../audit/actor.js';
@@ -13,12 +18,10 @@ import { TokenRotation, type RefreshOutcome } from '../tokens/token-rotation.js'
 import type { User } from '../users/user.entity.js';
 import { UsersService, type PasswordVerdict } from '../users/users.service.js';
 
-/** `repeated`, `repeated_elsewhere`: the response to the first try was lost, and this is the same one again. */
 export type Refreshed = Extract<RefreshOutcome, { grant: Grant }>;
 
 type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
 
-/** Register, log in, refresh, log out: the flows over users and sessions. */
 @Injectable()
 export class AuthService {
   constructor(
@@ -61,7 +64,7 @@ export class AuthService {
     return grant;
   }
 
-  /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
+  /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
   async refresh(refreshToken: string, actor: Actor): Promise<Refreshed> {
     const result = await this.rotation.refresh(refreshToken, actor);
     if ('grant' in result) return result;
@@ -77,15 +80,15 @@ export class AuthService {
   }
 
   /**
-   * Ends the session of the refresh token, of the access token, or of both. What has ended already, or never was,
-   * needs no ending.
+   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
+   * never existed, is a success too.
    * @returns the sessions that ended
-   * @throws {ProblemException} nothing_to_log_out; invalid_access_token for nothing but a bearer that this service never signed
+   * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a lone bearer that this service did not sign
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<EndedSession[]> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
-    const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
-    // A good refresh token is not spoilt by what else was sent: its session must end.
+    const claims = bearer === undefined ? undefined : this.accessTokens.verifyIgnoringExpiry(bearer);
+    // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw refusal('user', 'foreign_token');
     const ended = [
       refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken, actor),

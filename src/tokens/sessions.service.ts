@@ -1,3 +1,8 @@
+/**
+ * Sessions: a login starts one, refreshes rotate its token (token-rotation.ts), and a logout, an operator, a reused token
+ * or the session limit ends it. A live session has not ended, has not reached its absolute expiry, and its user is active.
+ * Ends are final and idempotent: one conditional UPDATE, which records the audit event in the same statement.
+ */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
@@ -14,7 +19,7 @@ import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session } from './session.entity.js';
 
-/** What a session grants: a refresh token, and the claims of an access token. */
+/** A refresh token, and what the access token beside it states. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
@@ -32,7 +37,6 @@ export interface EndedSession {
   readonly userId: string;
 }
 
-/** Sessions: started by a login, at most so many a user, and ended. token-rotation.ts is about what happens between. */
 @Injectable()
 export class SessionsService {
   private readonly liveSessions = new RowsById<LiveSession>((ids) =>
@@ -49,7 +53,7 @@ export class SessionsService {
 
   /** @returns undefined when the user was disabled or deleted meanwhile */
   async start(userId: string, email: string, actor: Actor): Promise<StartedSession | undefined> {
-    const token = this.tokens.first(newId());
+    const token = this.tokens.createFirst(newId());
     const now = this.clock.now();
     const { refreshTokenTtlDays, sessionMaxAgeDays } = this.environment;
     const values = [
@@ -69,9 +73,8 @@ export class SessionsService {
   }
 
   /**
-   * Ends the session of a refresh token, whichever of its generations is presented: a refresh that runs at the
-   * same time leaves nothing alive.
-   * @returns the session, or undefined when there was nothing to end
+   * Ends the session of a refresh token of any generation: a concurrent refresh cannot leave the session alive.
+   * @returns the session, or undefined when none was live
    */
   async endByRefreshToken(presented: string, actor: Actor): Promise<EndedSession | undefined> {
     const token = this.tokens.parse(presented);
@@ -79,10 +82,10 @@ export class SessionsService {
     const { sessionId } = token;
     const row = await this.database.row<LogoutRow>(sql.READ_FOR_LOGOUT, [sessionId]);
     if (!row) return undefined;
-    // The current token is good by its digest alone, also when SECRET_KEY has changed since it was made.
-    const isIts =
-      row.token_digest.equals(token.digest) || this.tokens.belongsTo(token, row.generation, row.token_digest);
-    return isIts ? this.end({ sessionId, userId: row.user_id }, 'logout', actor) : undefined;
+    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was created.
+    const isOfSession =
+      row.token_digest.equals(token.digest) || this.tokens.isOfSession(token, row.generation, row.token_digest);
+    return isOfSession ? this.end({ sessionId, userId: row.user_id }, 'logout', actor) : undefined;
   }
 
   /** @returns the session, or undefined when it had ended before */
@@ -90,7 +93,7 @@ export class SessionsService {
     const { sessionId, userId } = session;
     const now = this.clock.now();
     const details = { session_id: sessionId, reason };
-    // The holder of a token ends the session as its user. In a reuse the holder may be a thief.
+    // A logout is recorded as an act of the user. A reused token may be in the hands of an attacker.
     const entry =
       reason === 'logout'
         ? ({ event: 'session.ended', actor: asUser(actor, userId) } as const)
@@ -102,7 +105,7 @@ export class SessionsService {
 
   /**
    * An operator ends all sessions of a user.
-   * @returns how many sessions ended
+   * @returns the number of sessions that ended
    */
   async revokeAll(userId: string, actor: Actor): Promise<number> {
     return this.sessions.manager.transaction(async (transaction) => {
@@ -115,8 +118,8 @@ export class SessionsService {
   }
 
   /**
-   * @param transaction that the caller records the act in
-   * @returns how many sessions ended
+   * @param transaction in which the caller records the act
+   * @returns the number of sessions that ended
    */
   async endAll(transaction: EntityManager, userId: string, reason: 'admin' | 'disabled'): Promise<number> {
     const values = [userId, this.clock.now(), reason];
@@ -124,7 +127,7 @@ export class SessionsService {
     return count;
   }
 
-  /** @returns how many of the user's oldest sessions ended to keep `SESSION_LIMIT_PER_USER` */
+  /** Enforces `SESSION_LIMIT_PER_USER`. @returns the number of sessions that ended */
   private async endSurplus(userId: string, actor: Actor): Promise<number> {
     const now = this.clock.now();
     const details = { reason: 'session_limit' };
@@ -133,7 +136,7 @@ export class SessionsService {
     return (await this.database.rows(sql.END_SURPLUS_SESSIONS, values)).length;
   }
 
-  /** Whether a session goes on and its user is active. */
+  /** Whether a session is live and belongs to the user. */
   async isLive(sessionId: string, userId: string): Promise<boolean> {
     return (await this.liveSessions.find(sessionId))?.user_id === userId;
   }

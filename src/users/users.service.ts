@@ -1,3 +1,8 @@
+/**
+ * Users: e-mail address, password hash, active or disabled. Sessions are in tokens/.
+ * E-mail addresses are canonical (common/email.ts) before they arrive here. A login costs one read and one bcrypt whether
+ * or not the account exists. Each change commits together with its audit event.
+ */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
@@ -27,14 +32,13 @@ const READ_BY_EMAIL = {
   text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
 };
 
-/** Everybody may know it who may see the account. */
+/** The user without the password hash. */
 export type Account = Omit<User, 'passwordHash'>;
 export type VerifiedUser = Pick<User, 'id' | 'email'>;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
   | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
 
-/** Accounts and their passwords. Sessions are not its business. */
 @Injectable()
 export class UsersService {
   private readonly accounts = new RowsById<Account>((ids) => this.database.rows(READ, [ids]));
@@ -49,7 +53,7 @@ export class UsersService {
 
   /**
    * @param email canonical
-   * @param event what is recorded; whoever registers through no door does so as the new user
+   * @param event for the audit log; an actor without a door is recorded as the new user
    * @throws {ProblemException} validation_failed; email_taken; hashing_busy
    */
   async register(
@@ -58,7 +62,7 @@ export class UsersService {
     actor: Actor,
     event: 'user.registered' | 'admin.user.created',
   ): Promise<User> {
-    this.policy.accept(password);
+    this.policy.check(password);
     const turn = { networks: networksOf(actor.address ?? undefined), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
@@ -73,9 +77,9 @@ export class UsersService {
     try {
       await this.users.manager.transaction(async (transaction) => {
         await transaction.insert(User, user);
-        const who = actor.door === 'open' ? asUser(actor, user.id) : actor;
+        const recordedActor = actor.door === 'open' ? asUser(actor, user.id) : actor;
         const details = { after: { is_active: true } };
-        await recordIn(transaction, { event, actor: who, time: now, subject: user.id, details });
+        await recordIn(transaction, { event, actor: recordedActor, time: now, subject: user.id, details });
       });
     } catch (error) {
       if (violatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
@@ -85,9 +89,9 @@ export class UsersService {
   }
 
   /**
-   * One read and one bcrypt: unknown, wrong and disabled cost the same.
+   * One read and one bcrypt, whatever the verdict: the response time does not tell whether the account exists.
    * @param email canonical
-   * @param turn of the client in the queue for hashing
+   * @param turn the client's place in the hashing queue
    * @throws {ProblemException} hashing_busy
    */
   async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
@@ -100,7 +104,7 @@ export class UsersService {
     return { valid: true, user };
   }
 
-  /** @throws {ProblemException} not_found, also for an id that is no UUID */
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
   async find(id: string): Promise<Account> {
     const user = await this.accounts.find(id);
     if (!user) throw new ProblemException(problems.notFound);
@@ -116,8 +120,8 @@ export class UsersService {
   }
 
   /**
-   * What changes nothing is not recorded.
-   * @param endSessions ends the sessions of a user who was just disabled, and says how many there were
+   * Idempotent: what changes nothing leaves no audit event.
+   * @param endSessions ends the sessions of a user who is being disabled, and returns their number
    * @throws {ProblemException} not_found
    */
   async setActive(
@@ -144,7 +148,7 @@ export class UsersService {
   }
 
   /**
-   * Deletes the account; its sessions go with it.
+   * Deletes the account. Its sessions are deleted by the foreign key.
    * @throws {ProblemException} not_found
    */
   async delete(id: string, actor: Actor): Promise<void> {
@@ -163,7 +167,7 @@ export class UsersService {
     return user;
   }
 
-  /** Brings a hash up to the live cost, unless the password changed meanwhile. A full queue leaves it for next time. */
+  /** Rehashes at the configured cost, unless the hash changed meanwhile. With a full queue the next login rehashes. */
   private async rehash({ id, passwordHash }: User, password: string, turn: Turn): Promise<void> {
     try {
       await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password, turn) });
