@@ -7,7 +7,6 @@ import { guardHead } from './http/request-guards.js';
 import { requestLog } from './http/request-log.js';
 import { validationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
-import { SecurityEvents } from './logging/security-events.js';
 import { RequestMetrics } from './metrics/request-metrics.js';
 
 /** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
@@ -22,6 +21,6 @@ export function configureApp(app: NestExpressApplication): void {
   app.use(requestLog(log, environment.logsValidations, count));
   app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(validationPipe());
-  app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
+  app.useGlobalFilters(new ProblemFilter(log));
   serveDocs(app);
 }

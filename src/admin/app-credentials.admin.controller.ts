@@ -11,13 +11,12 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { pageRequest } from '../common/page.js';
 import { momentOf } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { SecurityEvents } from '../logging/security-events.js';
 import * as messages from './app-credential.messages.js';
 import { RotateRequest } from './key.messages.js';
 
@@ -26,7 +25,6 @@ import { RotateRequest } from './key.messages.js';
 export class AppCredentialsAdminController {
   constructor(
     private readonly credentials: AppCredentialsService,
-    private readonly events: SecurityEvents,
     private readonly environment: Environment,
   ) {}
 
@@ -41,12 +39,7 @@ export class AppCredentialsAdminController {
   ): Promise<messages.IssuedAppCredentialResponse> {
     const { caller, target, expires_at } = body;
     const expiresAt = momentOf(expires_at ?? null);
-    const { credential, key } = await this.credentials.mint(caller, target, expiresAt, actorOf(request));
-    this.events.record('admin.app_credential.minted', request, {
-      app_id: credential.id,
-      calling_service: caller,
-      called_service: target,
-    });
+    const { credential, key } = await this.credentials.mint(caller, target, expiresAt, toActor(request));
     return messages.IssuedAppCredentialResponse.issued(credential, key);
   }
 
@@ -80,12 +73,7 @@ export class AppCredentialsAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    const { id: appId, caller, target } = await this.credentials.keys.revoke(id, actorOf(request));
-    this.events.record('admin.app_credential.revoked', request, {
-      app_id: appId,
-      calling_service: caller,
-      called_service: target,
-    });
+    await this.credentials.keys.revoke(id, toActor(request));
   }
 
   @Post(':app_id/rotate')
@@ -105,13 +93,8 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedAppCredentialResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.credentials.keys.rotate(id, overlapHours, actorOf(request));
+    const key = await this.credentials.keys.rotate(id, overlapHours, toActor(request));
     const credential = await this.credentials.find(id);
-    this.events.record('admin.app_credential.rotated', request, {
-      app_id: credential.id,
-      calling_service: credential.caller,
-      called_service: credential.target,
-    });
     return messages.IssuedAppCredentialResponse.issued(credential, key);
   }
 }

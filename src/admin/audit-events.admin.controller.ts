@@ -1,7 +1,7 @@
 import { Controller, Get, Query } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
-import { AuditEvents } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { limitOf } from '../common/page.js';
 import { momentOf } from '../common/fields.js';
 import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.messages.js';
@@ -9,7 +9,7 @@ import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.messages
 @ApiTags('admin: audit events')
 @Controller('api/v0/admin/audit-events')
 export class AuditEventsAdminController {
-  constructor(private readonly events: AuditEvents) {}
+  constructor(private readonly audit: AuditLog) {}
 
   @Get()
   @RequireAdmin()
@@ -26,6 +26,6 @@ export class AuditEventsAdminController {
       since: momentOf(query.since),
       until: momentOf(query.until),
     };
-    return AuditEventPageResponse.from(await this.events.list(filter, limitOf(query), query.cursor));
+    return AuditEventPageResponse.from(await this.audit.list(filter, limitOf(query), query.cursor));
   }
 }

@@ -11,12 +11,11 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { pageRequest } from '../common/page.js';
 import { momentOf } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { SecurityEvents } from '../logging/security-events.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { RotateRequest } from './key.messages.js';
 import * as messages from './node.messages.js';
@@ -26,7 +25,6 @@ import * as messages from './node.messages.js';
 export class NodesAdminController {
   constructor(
     private readonly nodes: NodesService,
-    private readonly events: SecurityEvents,
     private readonly environment: Environment,
   ) {}
 
@@ -44,8 +42,7 @@ export class NodesAdminController {
     const { household_id, room, name, expires_at } = body;
     const expiresAt = momentOf(expires_at ?? null);
     const registration = { householdId: household_id.toLowerCase(), room, name, expiresAt };
-    const { node, key } = await this.nodes.register(registration, actorOf(request));
-    this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
+    const { node, key } = await this.nodes.register(registration, toActor(request));
     return messages.IssuedNodeResponse.issued(node, key);
   }
 
@@ -83,8 +80,7 @@ export class NodesAdminController {
       ...(name !== undefined && { name }),
       ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
     };
-    const node = await this.nodes.update(id, change, actorOf(request));
-    this.events.record('admin.node.updated', request, { node_id: node.id });
+    const node = await this.nodes.update(id, change, toActor(request));
     return messages.NodeResponse.from(node);
   }
 
@@ -99,8 +95,7 @@ export class NodesAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    const node = await this.nodes.keys.revoke(id, actorOf(request));
-    this.events.record('admin.node.revoked', request, { node_id: node.id });
+    await this.nodes.keys.revoke(id, toActor(request));
   }
 
   @Post(':node_id/rotate')
@@ -120,9 +115,8 @@ export class NodesAdminController {
     @Body() body: RotateRequest,
   ): Promise<messages.IssuedNodeResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.nodes.keys.rotate(id, overlapHours, actorOf(request));
+    const key = await this.nodes.keys.rotate(id, overlapHours, toActor(request));
     const node = await this.nodes.find(id);
-    this.events.record('admin.node.rotated', request, { node_id: node.id });
     return messages.IssuedNodeResponse.issued(node, key);
   }
 }

@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
-import { recordIn } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
@@ -22,12 +22,13 @@ export interface AppIdentity {
 /** Injection token of the apps' keys. */
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
-export const APP_KEY_TABLE: KeyTable = {
+export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   name: 'app_credentials',
   door: 'app',
   auditedAs: 'admin.app_credential',
   identityColumns: ['caller', 'target'],
   keyPrefix: 'pa_app_',
+  toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
 export interface AppFilter {
@@ -41,6 +42,7 @@ export class AppCredentialsService {
   constructor(
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) readonly keys: AppKeys,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
@@ -64,10 +66,16 @@ export class AppCredentialsService {
     });
     try {
       await this.credentials.manager.transaction(async (transaction) => {
-        await revokeExpired(transaction, { caller, target }, now, actor);
+        await this.revokeExpired(transaction, { caller, target }, now, actor);
         await transaction.insert(AppCredential, credential);
-        const entry = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
-        await recordIn(transaction, { ...entry, details: { after: { caller, target, expires_at: expiresAt } } });
+        await this.audit.record(transaction, {
+          event: 'admin.app_credential.minted',
+          actor,
+          time: now,
+          subject: credential.id,
+          details: { after: { caller, target, expires_at: expiresAt } },
+          logFields: APP_KEY_TABLE.toLogFields(credential),
+        });
       });
     } catch (error) {
       if (violatedConstraint(error) === 'app_credentials_live_pair_key')
@@ -111,19 +119,25 @@ export class AppCredentialsService {
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
   }
-}
 
-/** An expired credential is dead, but still holds the pair's place. */
-async function revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
-  const revoked = await transaction
-    .createQueryBuilder()
-    .update(AppCredential)
-    .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
-    .where({ ...pair, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) })
-    .returning('id')
-    .execute();
-  const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-  for (const { id } of revoked.raw as { id: string }[]) {
-    await recordIn(transaction, { event: 'admin.app_credential.revoked', actor, time: now, subject: id, details });
+  /** An expired credential is dead, but still holds the pair's place. */
+  private async revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
+    const revoked = await transaction
+      .createQueryBuilder()
+      .update(AppCredential)
+      .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
+      .where({ ...pair, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) })
+      .returning('id')
+      .execute();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    for (const { id } of revoked.raw as { id: string }[]) {
+      await this.audit.record(transaction, {
+        event: 'admin.app_credential.revoked',
+        actor,
+        time: now,
+        subject: id,
+        details,
+      });
+    }
   }
 }

@@ -5,6 +5,7 @@ import { Environment } from '../config/environment.js';
 import { deriveKey, mac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from './actor.js';
+import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
 
 const WINDOW_MS = 15 * 60_000;
 /** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
@@ -26,16 +27,26 @@ const buildCountStatement = (table: string) => ({
              reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
 });
 
-/** The columns of a window as those of audit_events, in the same order. */
-const asEvent = (event: CountedEvent): string => `id, time, '${event}' AS event, 'open' AS actor_door,
-  NULL::text AS actor_id, subject, request_id, address, count, jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
+/** A window as a row of audit_events. */
+const toExpressions = (event: CountedEvent): ColumnExpressions => ({
+  id: 'id',
+  time: 'time',
+  event: `'${event}'`,
+  actor_door: `'open'`,
+  actor_id: 'NULL::text',
+  subject: 'subject',
+  request_id: 'request_id',
+  address: 'address',
+  details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
     'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'caller_request_id', caller_request_id)) AS details`;
+    'caller_request_id', caller_request_id))`,
+  count: 'count',
+});
 
 /** The windows that are still open, as rows of audit_events. */
-export const OPEN_WINDOWS = COUNTED_EVENTS.map((event) => `SELECT ${asEvent(event)} FROM ${TABLES[event]}`).join(
-  ' UNION ALL ',
-);
+export const OPEN_WINDOWS = COUNTED_EVENTS.map(
+  (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
+).join(' UNION ALL ');
 
 const buildMoveStatement = (event: CountedEvent) => ({
   name: `${TABLES[event]}_move_closed`,
@@ -44,8 +55,7 @@ const buildMoveStatement = (event: CountedEvent) => ({
              (SELECT account, window_start FROM ${TABLES[event]}
               WHERE window_start <= $1 LIMIT ${BATCH_SIZE} FOR UPDATE SKIP LOCKED)
            RETURNING *)
-         INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, request_id, address, count, details)
-         SELECT ${asEvent(event)} FROM closed RETURNING id`,
+         ${insertAuditEvents(toExpressions(event))} FROM closed RETURNING id`,
 });
 
 export interface Refusal {

@@ -11,12 +11,9 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { Public } from '../access/require.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { problems } from '../common/problems.js';
-import { SecurityEvents } from '../logging/security-events.js';
 import { Throttled } from '../throttling/throttled.js';
-import { AccessTokens } from '../tokens/access-tokens.js';
-import type { Grant } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.dto.js';
 import { UserResponse } from '../users/user.dto.js';
 import { LogoutRequest, RefreshRequest, TokenPairResponse } from './auth.dto.js';
@@ -25,11 +22,7 @@ import { AuthService } from './auth.service.js';
 @ApiTags('auth')
 @Controller('api/v0/auth')
 export class AuthController {
-  constructor(
-    private readonly auth: AuthService,
-    private readonly accessTokens: AccessTokens,
-    private readonly events: SecurityEvents,
-  ) {}
+  constructor(private readonly auth: AuthService) {}
 
   @Post('register')
   @Public()
@@ -38,9 +31,7 @@ export class AuthController {
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
   async register(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
-    const user = await this.auth.register(email, password, actorOf(request));
-    this.events.record('user.registered', request, { user_id: user.id });
-    return UserResponse.from(user);
+    return UserResponse.from(await this.auth.register(email, password, toActor(request)));
   }
 
   @Post('login')
@@ -56,13 +47,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
-    const grant = await this.auth.logIn(email, password, actorOf(request));
-    this.events.record('user.login.succeeded', request, { user_id: grant.userId, session_id: grant.sessionId });
-    if (grant.endedSessions > 0) {
-      const fields = { user_id: grant.userId, reason: 'session_limit', count: grant.endedSessions };
-      this.events.record('session.ended', request, fields);
-    }
-    return this.tokenPair(grant);
+    return this.auth.logIn(email, password, toActor(request));
   }
 
   @Post('refresh')
@@ -78,11 +63,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
-    const { grant, outcome } = await this.auth.refresh(body.refresh_token, actorOf(request));
-    const about = { user_id: grant.userId, session_id: grant.sessionId };
-    this.events.record('session.refreshed', request, { ...about, reason: outcome });
-    if (outcome === 'repeated_elsewhere') this.events.record('session.refresh.repeated_elsewhere', request, about);
-    return this.tokenPair(grant);
+    return this.auth.refresh(body.refresh_token, toActor(request));
   }
 
   @Post('logout')
@@ -98,19 +79,7 @@ export class AuthController {
   @ApiBody({ type: LogoutRequest, required: false })
   @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
-    const ended = await this.auth.logOut(body.refresh_token, readBearer(request), actorOf(request));
-    for (const { userId, sessionId } of ended) {
-      this.events.record('session.ended', request, { user_id: userId, session_id: sessionId, reason: 'logout' });
-    }
-  }
-
-  private tokenPair(grant: Grant): TokenPairResponse {
-    return {
-      access_token: this.accessTokens.sign(grant),
-      refresh_token: grant.refreshToken,
-      token_type: 'Bearer',
-      expires_in: this.accessTokens.ttlSeconds,
-    };
+    await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
   }
 }
 

@@ -1,9 +1,12 @@
-import { audited } from '../audit/audit-entry.js';
+import { insertAuditEvents, withAuditEvent } from '../audit/audit-columns.js';
+import type { AuditEvent } from '../audit/audit-event.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
+import type { LogFields } from '../logging/log-line.js';
+import type { KeyColumns } from './key-columns.js';
 
 /** A table whose rows have the columns of KeyColumns. Its parts are constants of the code, never input. */
-export interface KeyTable {
+export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
   /** The door that its keys open. */
   readonly door: 'node' | 'app';
@@ -13,6 +16,8 @@ export interface KeyTable {
   readonly identityColumns: readonly string[];
   /** Makes a leaked key recognisable to secret scanners. */
   readonly keyPrefix: string;
+  /** The log fields of what operators do to a key. */
+  toLogFields(this: void, row: Entity): LogFields;
 }
 
 export interface KeyStatements {
@@ -41,7 +46,7 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
     ),
     // Without an overlap nothing of the old key stays: no clock that is behind, or jumps back, may let it in again.
     // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
-    rotate: audited(
+    rotate: withAuditEvent(
       statement(
         'rotate',
         `UPDATE ${name}
@@ -57,7 +62,7 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
       `(SELECT jsonb_build_object('before',
           jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
-    revoke: audited(
+    revoke: withAuditEvent(
       statement(
         'revoke',
         `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
@@ -70,6 +75,16 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
   };
 }
 
+/** An operator's act on a key. */
+export function toAuditEvent<Entity extends KeyColumns>(
+  { auditedAs, toLogFields }: KeyTable<Entity>,
+  act: 'rotated' | 'revoked',
+  row: Entity,
+  event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
+): AuditEvent {
+  return { event: `${auditedAs}.${act}`, subject: row.id, logFields: toLogFields(row), ...event };
+}
+
 /** Locked first: of two replicas that write down the first use of a key, the second one sees that it was recorded. */
 function recordUse(name: string, door: string): string {
   return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
@@ -80,6 +95,16 @@ function recordUse(name: string, door: string): string {
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
                    AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at)
                  RETURNING used.event_id, used.at, holder.id, locked.last_used_at AS used_before)
-          INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, count, details)
-          SELECT event_id, at, '${door}.first_used', '${door}', id, id, 1, '{}' FROM written WHERE used_before IS NULL`;
+          ${insertAuditEvents({
+            id: 'event_id',
+            time: 'at',
+            event: `'${door}.first_used'`,
+            actor_door: `'${door}'`,
+            actor_id: 'id::text',
+            subject: 'id::text',
+            request_id: 'NULL::text',
+            address: 'NULL::text',
+            details: `'{}'::jsonb`,
+            count: '1',
+          })} FROM written WHERE used_before IS NULL`;
 }

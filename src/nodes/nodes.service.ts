@@ -3,7 +3,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
-import { recordIn } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
 import { pageOf, type Page, type PageRequest } from '../common/page.js';
@@ -32,6 +32,7 @@ export class NodesService {
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
     @Inject(NODE_KEYS) readonly keys: NodeKeys,
     private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
@@ -42,7 +43,9 @@ export class NodesService {
     await this.nodes.manager.transaction(async (transaction) => {
       await transaction.insert(NodeDevice, node);
       const details = { after: { household_id: node.householdId, ...changeable(node) } };
-      await recordIn(transaction, { event: 'admin.node.registered', actor, time: now, subject: node.id, details });
+      const logFields = { node_id: node.id, household_id: node.householdId };
+      const event = { event: 'admin.node.registered', actor, time: now, subject: node.id, details, logFields } as const;
+      await this.audit.record(transaction, event);
     });
     return { node, key };
   }
@@ -80,10 +83,14 @@ export class NodesService {
         if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
         const after = { ...before, ...change, updatedAt: this.clock.now() };
         const details = { before: changeable(before), after: changeable(after) };
-        if (isDeepStrictEqual(details.before, details.after)) return before;
+        const logFields = { node_id: before.id };
+        if (isDeepStrictEqual(details.before, details.after)) {
+          this.audit.logOnly('admin.node.updated', actor, logFields);
+          return before;
+        }
         await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
-        const entry = { actor, time: after.updatedAt, subject: before.id, details };
-        await recordIn(transaction, { event: 'admin.node.updated', ...entry });
+        const event = { actor, time: after.updatedAt, subject: before.id, details, logFields };
+        await this.audit.record(transaction, { event: 'admin.node.updated', ...event });
         return after;
       });
     // Also when it changed nothing: this may be the repetition of a call whose answer was lost.

@@ -1,10 +1,10 @@
-import { audited } from '../audit/audit-entry.js';
+import { withAuditEvent } from '../audit/audit-columns.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
 /** The hot statements of login, refresh and bearer requests. Times come from the injected clock. */
 
 /** FOR SHARE on the user's row closes the race with the transaction that disables the user. */
-export const START_SESSION = audited({
+export const START_SESSION = withAuditEvent({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at)
          SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6
@@ -17,7 +17,7 @@ export const START_SESSION = audited({
  * own, after the INSERT: only a snapshot taken after the INSERT shows the sessions of parallel logins, and the last login
  * sees all. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, against deadlocks.
  */
-export const END_SURPLUS_SESSIONS = audited({
+export const END_SURPLUS_SESSIONS = withAuditEvent({
   name: 'sessions_end_surplus',
   text: `WITH surplus AS (
            SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
@@ -56,7 +56,7 @@ export const RESTART_GRACE = {
 };
 
 /** At most one audit event per rotation: the holder of a token could cause thousands within the grace. */
-export const RECORD_REPEAT_ELSEWHERE = audited({
+export const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
   name: 'sessions_record_repeat_elsewhere',
   text: `UPDATE sessions SET elsewhere_generation = generation
          WHERE id = $1 AND generation = $2 AND elsewhere_generation IS DISTINCT FROM generation RETURNING id`,
@@ -74,7 +74,7 @@ export const READ_FOR_LOGOUT = {
   text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
 };
 
-export const END_SESSION = audited({
+export const END_SESSION = withAuditEvent({
   name: 'sessions_end',
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import type { Actor } from '../audit/actor.js';
-import { entryValues } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
@@ -38,6 +38,7 @@ export class TokenRotation {
     private readonly database: Database,
     private readonly tokens: RefreshTokens,
     private readonly sessions: SessionsService,
+    private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
@@ -111,22 +112,20 @@ export class TokenRotation {
       return { outcome: isElsewhere ? 'repeated_elsewhere' : 'repeated', grant: toGrant(successor, row) };
     }
     const reused = { sessionId: token.sessionId, userId: row.user_id };
-    await this.sessions.end(reused, 'reuse', actor);
+    await this.sessions.endReused(reused.sessionId, reused.userId, actor);
     return { outcome: 'reused', ...reused };
   }
 
-  /** @returns whether the request comes from another network than the rotation. Recorded before the successor is sent. */
+  /** @returns whether the request comes from another network than the rotation. Each such request has a log
+   * line, the first of a rotation an audit event too, before the successor is sent. */
   private async recordRepeatElsewhere(sessionId: string, row: SupersededRow, actor: Actor): Promise<boolean> {
     const { rotated_from, generation, user_id } = row;
     if (rotated_from === null || rotated_from === networkOf(actor.address ?? undefined)) return false;
-    const record = entryValues({
-      event: 'session.refresh.repeated_elsewhere',
-      actor,
-      time: this.clock.now(),
-      subject: user_id,
-      details: { session_id: sessionId, rotated_from },
-    });
-    await this.database.rows(sql.RECORD_REPEAT_ELSEWHERE, [sessionId, generation, ...record]);
+    const event = 'session.refresh.repeated_elsewhere';
+    const audited = { event, actor, time: this.clock.now(), subject: user_id } as const;
+    const details = { session_id: sessionId, rotated_from };
+    await this.audit.execute(sql.RECORD_REPEAT_ELSEWHERE, [sessionId, generation], { ...audited, details });
+    this.audit.logOnly(event, actor, { user_id, session_id: sessionId });
     return true;
   }
 }

@@ -6,8 +6,8 @@
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
-import { asUser, type Actor } from '../audit/actor.js';
-import { recordIn } from '../audit/audit-entry.js';
+import { toUserActor, type Actor } from '../audit/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, newId } from '../common/ids.js';
 import type { Turn } from '../common/keyed-queue.js';
@@ -48,6 +48,7 @@ export class UsersService {
     private readonly database: Database,
     private readonly hasher: PasswordHasher,
     private readonly policy: PasswordPolicy,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
@@ -77,9 +78,14 @@ export class UsersService {
     try {
       await this.users.manager.transaction(async (transaction) => {
         await transaction.insert(User, user);
-        const recordedActor = actor.door === 'open' ? asUser(actor, user.id) : actor;
-        const details = { after: { is_active: true } };
-        await recordIn(transaction, { event, actor: recordedActor, time: now, subject: user.id, details });
+        await this.audit.record(transaction, {
+          event,
+          actor: actor.door === 'open' ? toUserActor(actor, user.id) : actor,
+          time: now,
+          subject: user.id,
+          details: { after: { is_active: true } },
+          logFields: { user_id: user.id },
+        });
       });
     } catch (error) {
       if (violatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
@@ -129,21 +135,34 @@ export class UsersService {
     isActive: boolean,
     actor: Actor,
     endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
-  ): Promise<{ user: User; endedSessions: number }> {
+  ): Promise<User> {
     return this.users.manager.transaction(async (transaction) => {
       const before = await this.lock(transaction, id);
       const updatedAt = this.clock.now();
       const userId = before.id;
       const endedSessions = isActive ? 0 : await endSessions(transaction, userId);
-      if (before.isActive === isActive && endedSessions === 0) return { user: before, endedSessions };
+      const reason = isActive ? 'enabled' : 'disabled';
+      const logFields = { user_id: userId, reason, count: endedSessions };
+      if (before.isActive === isActive && endedSessions === 0) {
+        this.audit.logOnly('admin.user.updated', actor, logFields);
+        return before;
+      }
       await transaction.update(User, { id: userId }, { isActive, updatedAt });
       const details = {
         before: { is_active: before.isActive },
         after: { is_active: isActive },
         ended_sessions: endedSessions,
       };
-      await recordIn(transaction, { event: 'admin.user.updated', actor, time: updatedAt, subject: userId, details });
-      return { user: { ...before, isActive, updatedAt }, endedSessions };
+      const event = {
+        event: 'admin.user.updated',
+        actor,
+        time: updatedAt,
+        subject: userId,
+        details,
+        logFields,
+      } as const;
+      await this.audit.record(transaction, event);
+      return { ...before, isActive, updatedAt };
     });
   }
 
@@ -155,8 +174,14 @@ export class UsersService {
     await this.users.manager.transaction(async (transaction) => {
       const { id: userId, isActive } = await this.lock(transaction, id);
       await transaction.delete(User, { id: userId });
-      const entry = { actor, time: this.clock.now(), subject: userId, details: { before: { is_active: isActive } } };
-      await recordIn(transaction, { event: 'admin.user.deleted', ...entry });
+      await this.audit.record(transaction, {
+        event: 'admin.user.deleted',
+        actor,
+        time: this.clock.now(),
+        subject: userId,
+        details: { before: { is_active: isActive } },
+        logFields: { user_id: userId },
+      });
     });
   }
 
