@@ -17,7 +17,7 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   /** Makes a leaked key recognisable to secret scanners. */
   readonly keyPrefix: string;
   /** The log fields of what operators do to a key. */
-  toLogFields(this: void, row: Entity): LogFields;
+  toLogFields(row: Entity): LogFields;
 }
 
 export interface KeyStatements {
@@ -77,12 +77,12 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
 
 /** An operator's act on a key. */
 export function toAuditEvent<Entity extends KeyColumns>(
-  { auditedAs, toLogFields }: KeyTable<Entity>,
+  table: KeyTable<Entity>,
   act: 'rotated' | 'revoked',
   row: Entity,
   event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
 ): AuditEvent {
-  return { event: `${auditedAs}.${act}`, subject: row.id, logFields: toLogFields(row), ...event };
+  return { event: `${table.auditedAs}.${act}`, subject: row.id, logFields: table.toLogFields(row), ...event };
 }
 
 /** Locked first: of two replicas that write down the first use of a key, the second one sees that it was recorded. */
