@@ -5,7 +5,7 @@ import { closed } from './send.js';
 
 const TIMEOUT_MS = 20_000;
 /** The service closes a connection whose answers are not read for 10 s; it looks once a second. */
-const UNREAD_MS = 20_000;
+const UNREAD_MS = 15_000;
 const UNREAD_REQUESTS = 2_000;
 const UNREAD_CONNECTIONS = 6;
 /** What those connections may make the service hold: 2.6 GB before it was bounded. */

@@ -127,9 +127,10 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     client.on('notification', () => void this.ask());
     try {
       await client.connect();
+      // First: an announcement must not wait for a standby, or each attempt would leave a backend that does.
+      await client.query(PREPARE);
       this.announcement.repeat();
       await this.announcement.keepUp(client);
-      await client.query(PREPARE);
       return client;
     } catch (error) {
       await client.end().catch(() => undefined);

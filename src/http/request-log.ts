@@ -19,11 +19,7 @@ export interface Answered {
  * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
  * @param count counts each request; undefined when no metrics are served
  */
-export function requestLog(
-  log: Log,
-  logsValidations: boolean,
-  count?: (answered: Answered) => void,
-): RequestHandler {
+export function requestLog(log: Log, logsValidations: boolean, count?: (answered: Answered) => void): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {

@@ -3,6 +3,7 @@ import { Clock } from '../common/clock.js';
 import { DatabaseClock } from '../database/database-clock.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
+import { slowGauge } from '../metrics/slow-gauge.js';
 
 const MAX_SKEW_SECONDS = 60;
 
@@ -21,7 +22,9 @@ export class RetentionClock {
     metrics: MetricsRegistry,
   ) {
     const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
-    metrics.addGauge('clock_skew_seconds', help, async () => (await this.compare()).skewSeconds, 'max');
+    const skew = slowGauge(async () => (await this.compare()).skewSeconds);
+    // Workers share the clock of their machine.
+    metrics.addGauge('clock_skew_seconds', help, skew, 'max');
   }
 
   /** @returns the time of PostgreSQL, or undefined while the two clocks differ by more than a minute */

@@ -125,7 +125,7 @@ describe('platform-auth nodes rotate --config', () => {
     expect(await cli.fails('nodes', 'rotate', other.nodeId, '--config', path)).toMatch(/the pair of another node/);
     writeFileSync(cli.path('list.json'), '[]');
     expect(await cli.fails('nodes', 'rotate', node.nodeId, '--config', cli.path('list.json'))).toMatch(
-      /no JSON object/,
+      /is not a JSON object/,
     );
     for (const { nodeId } of [node, other])
       expect((await app.admin.get(`/nodes/${nodeId}`)).body).toMatchObject({ rotated_at: null });

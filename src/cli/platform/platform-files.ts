@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { types } from 'node:util';
 import type { Variables } from '../../config/environment.js';
+import { EnvFile } from '../../config/env-file.js';
 import { readVariables } from '../../config/environment.js';
 import { databaseUrlOf } from '../../config/single-variables.js';
-import { EnvFile } from '../../config/env-file.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailed } from '../terminal.js';
 
