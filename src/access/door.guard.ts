@@ -7,7 +7,7 @@ import { refuseUnknownFields } from '../common/unknown-fields.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
 import { presentedTarget } from './presented-target.js';
-import type { AppPrincipal, Door } from './principals.js';
+import type { Door } from './principals.js';
 
 /**
  * A guard that lets in whoever one of the doors recognises. With several, the first one that the request knocks
@@ -60,12 +60,12 @@ export class ForwardingAppGuard implements CanActivate {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
     const isNeeded = this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request);
-    return isNeeded ? this.letIn(request, context.switchToHttp().getResponse()) : true;
+    return isNeeded ? this.letIn(request) : true;
   }
 
-  private async letIn(request: Request, response: Response): Promise<boolean> {
-    const { caller } = (await this.doors.open('app', request)) as AppPrincipal;
-    (response.locals as RequestOutcome).forwardedBy = caller;
+  /** The app is the principal until the next guard opens the node door, whose principal names it. */
+  private async letIn(request: Request): Promise<boolean> {
+    request.user = await this.doors.open('app', request);
     return true;
   }
 }

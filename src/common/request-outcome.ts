@@ -6,8 +6,6 @@ export interface RequestOutcome {
   refusal?: RefusalEvent | undefined;
   /** One of many like it: the log has no line about it. */
   isUnlogged?: boolean;
-  /** The service that vouched for another caller's credential with a good one of its own. */
-  forwardedBy?: string;
   /** The service that an app key is presented to: this one when unset, and null when the service that asks did not say. */
   presentedTo?: string | null;
 }

@@ -10,8 +10,10 @@ export interface Statement {
 
 export type Age = `${number} days`;
 
-/** Another replica is at the same work. */
-export class HeldElsewhere extends Error {}
+/** Another replica holds the advisory lock. */
+export class LockNotAcquiredError extends Error {
+  override name = 'LockNotAcquiredError';
+}
 
 export interface PoolLoad {
   readonly total: number;
@@ -51,7 +53,7 @@ export class Database {
    * @param deletion deletes at most `$2` rows that died before `$1`
    * @param before a moment, or an age by the database's own clock
    * @returns the number of rows deleted
-   * @throws {HeldElsewhere}
+   * @throws {LockNotAcquiredError}
    */
   async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
     let total = 0;
@@ -60,7 +62,7 @@ export class Database {
         const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
           lock,
         ]);
-        if (!row?.mine) throw new HeldElsewhere();
+        if (!row?.mine) throw new LockNotAcquiredError();
         const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
         return count;
       });

@@ -3,7 +3,7 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { addDays } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
-import { HeldElsewhere } from '../database/database.js';
+import { LockNotAcquiredError } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
 import { errorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
@@ -35,13 +35,13 @@ export class PurgeJob {
       const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
       const keysBefore = addDays(now, -this.environment.credentialKeepDays);
       count += await this.sessions.purge(sessionsBefore, LOCKS.purge);
-      count += await this.nodes.keys.purge(keysBefore, LOCKS.purge);
-      count += await this.appCredentials.keys.purge(keysBefore, LOCKS.purge);
+      count += await this.nodes.purge(keysBefore, LOCKS.purge);
+      count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
       // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
-      if (!(error instanceof HeldElsewhere)) this.log.warning('purge_failed', { error: errorFields(error) });
+      if (!(error instanceof LockNotAcquiredError)) this.log.warning('purge_failed', { error: errorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });
     return count;

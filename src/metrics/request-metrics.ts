@@ -56,18 +56,18 @@ export class RequestMetrics {
   /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
   count({ request, response, route, status, durationMs }: Answered): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
-    const { refusal, forwardedBy } = response.locals as RequestOutcome;
-    const openedDoor = (request.user as Principal | undefined)?.door;
+    const { refusal } = response.locals as RequestOutcome;
+    const principal = request.user as Principal | undefined;
     const refusedDoor = refusal?.fields?.door;
-    this.requests.inc({ route, method, status, door: openedDoor ?? refusedDoor ?? NO_DOOR });
+    this.requests.inc({ route, method, status, door: refusedDoor ?? principal?.door ?? NO_DOOR });
     this.durations.observe({ route, method }, durationMs / 1_000);
     if (refusal) {
       const { event, reason } = refusal;
       if (refusedDoor === undefined) this.flowRefusals.inc({ event, reason });
       else this.verdicts.inc({ door: refusedDoor, reason });
     }
-    if (openedDoor !== undefined) this.verdicts.inc({ door: openedDoor, reason: VALID });
-    if (forwardedBy !== undefined) this.verdicts.inc({ door: 'app', reason: VALID });
+    if (principal) this.verdicts.inc({ door: principal.door, reason: VALID });
+    if (principal?.door === 'node' && principal.forwardedBy !== null) this.verdicts.inc({ door: 'app', reason: VALID });
     if (this.log.isOwnDelivery(request)) this.deliveryValidations.inc();
   }
 }

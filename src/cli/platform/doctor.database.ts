@@ -25,7 +25,7 @@ export async function viewDatabase(
       const before = clock.now().getTime();
       const [row] = await dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.pending.length > 0 ? undefined : await credentials.live();
+      const live = schema.pending.length > 0 ? undefined : await credentials.listLive();
       return { schema, live, aheadMs: middle - (row?.now.getTime() ?? middle) };
     });
     return { view, findings: [] };

@@ -64,7 +64,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const migrations = await during('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lost: AbortSignal): Promise<InitReport> =>
     withAppKeys(variables, clock, async ({ credentials, environment }) => {
-      const plan = planOf(map, readFiles(map, envDir), await credentials.live());
+      const plan = planOf(map, readFiles(map, envDir), await credentials.listLive());
       const issuer = issuerOver(credentials, environment.keyOverlapHours, lost);
       return carryOut(request, plan, issuer, migrations, databaseUrl);
     });
@@ -74,7 +74,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
 /** @returns undefined while migrations are missing: columns that are asked for may be among what they make */
 async function liveOnce(pending: string[], variables: Variables, clock: Clock) {
   if (pending.length > 0) return undefined;
-  return withAppKeys(variables, clock, async ({ credentials }) => credentials.live());
+  return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLive());
 }
 
 async function carryOut(
@@ -177,10 +177,10 @@ function issuerOver(credentials: AppCredentialsService, overlapHours: number, lo
     },
     rotate: async (id) => {
       lost.throwIfAborted();
-      return credentials.keys.rotate(id, overlapHours, COMMAND_LINE);
+      return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
     },
     revoke: async (id) => {
-      await credentials.keys.revoke(id, COMMAND_LINE);
+      await credentials.revoke(id, COMMAND_LINE);
     },
   };
 }

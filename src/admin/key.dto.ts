@@ -5,9 +5,9 @@ import { MOST_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../credentials/key-columns.js';
 
 const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
-const MAYBE = { ...MOMENT, nullable: true, example: null } as const;
+const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
 
-/** What every credential tells about its key, and nothing that could be used as one. */
+/** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {
   @ApiProperty(MOMENT)
   created_at!: string;
@@ -15,25 +15,25 @@ export abstract class KeyResponse {
   @ApiProperty(MOMENT)
   updated_at!: string;
 
-  @ApiProperty({ ...MAYBE, description: 'refused from this moment on' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused from this moment on' })
   expires_at!: string | null;
 
-  @ApiProperty({ ...MAYBE, description: 'refused since this moment' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused since this moment' })
   revoked_at!: string | null;
 
-  @ApiProperty(MAYBE)
+  @ApiProperty(NULLABLE_MOMENT)
   rotated_at!: string | null;
 
   @ApiProperty({
-    ...MAYBE,
-    description: 'until then the key before the last rotation works too, unless the new one is used first',
+    ...NULLABLE_MOMENT,
+    description: 'until then the key before the last rotation is valid too, unless the new one is used first',
   })
   previous_key_expires_at!: string | null;
 
-  @ApiProperty({ ...MAYBE, description: 'kept with a delay of up to half a minute' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'written with a delay of up to half a minute' })
   last_used_at!: string | null;
 
-  protected static keyFields(row: KeyColumns): KeyResponse {
+  protected static toKeyFields(row: KeyColumns): KeyResponse {
     return {
       created_at: row.createdAt.toISOString(),
       updated_at: row.updatedAt.toISOString(),
@@ -51,7 +51,8 @@ export class RotateRequest {
     type: 'integer',
     minimum: 0,
     maximum: MOST_OVERLAP_HOURS,
-    description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
+    description:
+      'how long the old key stays valid if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
   @IfSent()

@@ -13,7 +13,7 @@ export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
-    description: 'id of a user, app credential or node, or the door of an actor without an id: admin, open, cli',
+    description: 'id of a user, app credential or node; or the door of an actor without an id: admin, open, cli',
     example: 'admin',
   })
   @IfSent()
@@ -23,7 +23,7 @@ export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: SUBJECT,
-    description: 'id of the user, app credential or node that it was about, or unknown:… as an item shows it',
+    description: 'id of the user, app credential or node that the event is about, or unknown:… as in an item',
     example: ID,
   })
   @IfSent()
@@ -32,20 +32,20 @@ export class AuditEventsQuery extends PageQuery {
 
   @ApiPropertyOptional({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
   @IfSent()
-  @IsIn(AUDIT_EVENT_NAMES, { message: 'must be the name of an event of this record' })
+  @IsIn(AUDIT_EVENT_NAMES, { message: 'must be the name of an audit event' })
   event?: AuditEventName;
 
-  @MomentField('only from this moment on')
+  @MomentField('only events at or after this moment')
   since?: string;
 
-  @MomentField('only before this moment')
+  @MomentField('only events before this moment')
   until?: string;
 }
 
 export class AuditActorResponse {
   @ApiProperty({
     enum: ['user', 'app', 'node', 'admin', 'open', 'cli'],
-    description: 'open: nobody known; cli: the command line of an operator',
+    description: 'open: an unauthenticated caller; cli: the command line of an operator',
     example: 'admin',
   })
   door!: string;
@@ -70,7 +70,8 @@ export class AuditEventResponse {
   @ApiProperty({
     type: String,
     nullable: true,
-    description: 'id of the user, app credential or node that it was about; unknown:… for an address without account',
+    description:
+      'id of the user, app credential or node that the event is about; unknown:… for an address without an account',
     example: ID,
   })
   subject!: string | null;
@@ -83,7 +84,7 @@ export class AuditEventResponse {
 
   @ApiProperty({
     type: 'integer',
-    description: 'failed logins of the window, sessions that were ended; otherwise 1',
+    description: 'failed logins of the window, or ended sessions; otherwise 1',
     example: 1,
   })
   count!: number;
@@ -91,7 +92,7 @@ export class AuditEventResponse {
   @ApiProperty({
     type: 'object',
     additionalProperties: true,
-    description: 'what was before and after, as far as it is no secret',
+    description: 'the values before and after, without secrets',
     example: { before: { revoked_at: null }, after: { revoked_at: '2026-11-21T09:00:00.000Z' } },
   })
   details!: Record<string, unknown>;
