@@ -1,7 +1,7 @@
 import type { Request } from 'express';
 import type { Actor } from '../audit/actor.js';
-import { addressOf } from '../common/client-address.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
+import { getClientAddress } from '../common/client-address.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { Principal } from './principals.js';
 
 /** The principal of the route's door, as an actor of the audit log. */
@@ -10,9 +10,9 @@ export function toActor(request: Request): Actor {
   return {
     door: principal?.door ?? 'open',
     id: principal ? getActorId(principal) : null,
-    requestId: requestIdOf(request),
-    callerRequestId: callerRequestIdOf(request),
-    address: addressOf(request) ?? null,
+    requestId: getRequestId(request),
+    callerRequestId: getCallerRequestId(request),
+    address: getClientAddress(request) ?? null,
   };
 }
 

@@ -1,15 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, refusal } from '../access/doors.js';
+import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AdminPrincipal } from '../access/principals.js';
 import { toActor } from '../access/to-actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { addressOf } from '../common/client-address.js';
-import { networkOf } from '../common/network.js';
+import { getClientAddress } from '../common/client-address.js';
+import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import { sameSecret } from '../crypto/secret.js';
+import { isSameSecret } from '../crypto/secret.js';
 import { AddressThrottle } from '../throttling/address-throttle.js';
 
 /**
@@ -31,14 +31,14 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
 
   async validate(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
-    if (adminApiKey !== undefined && sameSecret(key, adminApiKey)) return { door: 'admin' };
+    if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return { door: 'admin' };
     const reason = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
-    const network = networkOf(addressOf(request));
-    await this.throttle.spend('admin-key', addressOf(request));
+    const network = toNetwork(getClientAddress(request));
+    await this.throttle.spend('admin-key', getClientAddress(request));
     await this.refusals.count(
       { event: 'admin.key.refused', reason, counted: network, subject: network },
       toActor(request),
     );
-    throw refusal('admin', reason);
+    throw createRefusal('admin', reason);
   }
 }

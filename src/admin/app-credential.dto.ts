@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { AppCredential } from '../app-credentials/app-credential.entity.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 import { KeyResponse } from './key.dto.js';
 
 export class MintAppCredentialRequest {
@@ -52,6 +52,6 @@ export class IssuedAppCredentialResponse extends AppCredentialResponse {
   }
 }
 
-export class AppCredentialPageResponse extends pageResponse<AppCredential, AppCredentialResponse>(
+export class AppCredentialPageResponse extends createPageResponse<AppCredential, AppCredentialResponse>(
   AppCredentialResponse,
 ) {}

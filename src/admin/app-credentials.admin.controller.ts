@@ -13,8 +13,8 @@ import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { pageRequest } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
+import { toPageRequest } from '../common/page.js';
+import { parseMoment } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import * as dto from './app-credential.dto.js';
@@ -41,7 +41,7 @@ export class AppCredentialsAdminController {
     @Body() body: dto.MintAppCredentialRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
-    const { credential, key } = await this.credentials.mint(caller, target, momentOf(expires_at), toActor(request));
+    const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), toActor(request));
     return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 
@@ -51,7 +51,7 @@ export class AppCredentialsAdminController {
   @ApiOkResponse({ type: dto.AppCredentialPageResponse })
   async list(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
-    return dto.AppCredentialPageResponse.from(await this.credentials.list(pageRequest(query), filter));
+    return dto.AppCredentialPageResponse.from(await this.credentials.list(toPageRequest(query), filter));
   }
 
   @Get(':app_id')

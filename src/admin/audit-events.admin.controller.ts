@@ -2,8 +2,8 @@ import { Controller, Get, Query } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { limitOf } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
+import { getPageLimit } from '../common/page.js';
+import { parseMoment } from '../common/fields.js';
 import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
 
 @ApiTags('admin: audit events')
@@ -23,9 +23,9 @@ export class AuditEventsAdminController {
       actor: query.actor?.toLowerCase(),
       subject: query.subject?.toLowerCase(),
       event: query.event,
-      since: momentOf(query.since),
-      until: momentOf(query.until),
+      since: parseMoment(query.since),
+      until: parseMoment(query.until),
     };
-    return AuditEventPageResponse.from(await this.audit.list(filter, limitOf(query), query.cursor));
+    return AuditEventPageResponse.from(await this.audit.list(filter, getPageLimit(query), query.cursor));
   }
 }

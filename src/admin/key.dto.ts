@@ -1,7 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
 import { IfSent } from '../common/fields.js';
-import { MOST_OVERLAP_HOURS } from '../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../credentials/key-columns.js';
 
 const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
@@ -50,14 +50,14 @@ export class RotateRequest {
   @ApiPropertyOptional({
     type: 'integer',
     minimum: 0,
-    maximum: MOST_OVERLAP_HOURS,
+    maximum: MAX_OVERLAP_HOURS,
     description:
       'how long the old key stays valid if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
   @IfSent()
-  @IsInt({ message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
-  @Min(0, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
-  @Max(MOST_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
+  @IsInt({ message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
+  @Min(0, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
+  @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   overlap_hours?: number;
 }

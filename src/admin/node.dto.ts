@@ -1,6 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { ExpiresAtField, LabelField, momentOf, UuidField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
 import type { NodeChange, NodeRegistration } from '../nodes/nodes.service.js';
 import { KeyResponse } from './key.dto.js';
@@ -33,14 +33,14 @@ export class UpdateNodeRequest {
 }
 
 export function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
-  return { householdId: household_id.toLowerCase(), room, name, expiresAt: momentOf(expires_at ?? null) };
+  return { householdId: household_id.toLowerCase(), room, name, expiresAt: parseMoment(expires_at ?? null) };
 }
 
 export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
   return {
     ...(room !== undefined && { room }),
     ...(name !== undefined && { name }),
-    ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
+    ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
   };
 }
 
@@ -82,4 +82,4 @@ export class IssuedNodeResponse extends NodeResponse {
   }
 }
 
-export class NodePageResponse extends pageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
+export class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}

@@ -12,7 +12,7 @@ import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
-import { pageRequest } from '../common/page.js';
+import { toPageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -44,7 +44,7 @@ export class NodesAdminController {
   @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
   @ApiOkResponse({ type: dto.NodePageResponse })
   async list(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
-    return dto.NodePageResponse.from(await this.nodes.list(pageRequest(query), query.household_id));
+    return dto.NodePageResponse.from(await this.nodes.list(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')

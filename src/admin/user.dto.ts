@@ -2,7 +2,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
 import { IfSent } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 
 export class UpdateUserRequest {
@@ -55,4 +55,4 @@ export class SessionResponse {
   }
 }
 
-export class SessionPageResponse extends pageResponse<Session, SessionResponse>(SessionResponse) {}
+export class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}

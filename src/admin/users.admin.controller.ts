@@ -12,7 +12,7 @@ import type { EntityManager } from 'typeorm';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
-import { PageQuery, pageRequest } from '../common/page.js';
+import { PageQuery, toPageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.dto.js';
@@ -43,7 +43,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
   async list(@Query() query: UsersQuery): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.list(pageRequest(query), query.email));
+    return UserPageResponse.from(await this.users.list(toPageRequest(query), query.email));
   }
 
   @Get(':id')
@@ -95,7 +95,7 @@ export class UsersAdminController {
   @ApiOkResponse({ type: SessionPageResponse })
   async listSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.find(id);
-    return SessionPageResponse.from(await this.sessions.list(userId, pageRequest(query)));
+    return SessionPageResponse.from(await this.sessions.list(userId, toPageRequest(query)));
   }
 
   @Delete(':id/sessions')

@@ -8,14 +8,14 @@ import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository 
 import type { Actor } from '../audit/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { isId, newId } from '../common/ids.js';
-import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { isId, createId } from '../common/ids.js';
+import { toPage, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { KeyTable } from '../credentials/key-statements.js';
 import { explainKey, explainUnknownKey, type Explanation } from '../credentials/explanation.js';
 import { KeyStore } from '../credentials/key-store.js';
-import { violatedConstraint } from '../database/database-failure.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
 
 export interface AppIdentity {
@@ -60,7 +60,7 @@ export class AppCredentialsService {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
     const credential = this.credentials.create({
-      id: newId(),
+      id: createId(),
       caller,
       target,
       expiresAt,
@@ -82,7 +82,7 @@ export class AppCredentialsService {
         });
       });
     } catch (error) {
-      if (violatedConstraint(error) === 'app_credentials_live_pair_key')
+      if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
         throw new ProblemException(problems.appCredentialExists);
       throw error;
     }
@@ -114,7 +114,7 @@ export class AppCredentialsService {
       ...(target !== undefined && { target }),
       ...(page.after !== undefined && { id: MoreThan(page.after) }),
     };
-    return pageOf(await this.credentials.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return toPage(await this.credentials.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */

@@ -1,11 +1,11 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { principalOf } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
 import { ServiceNameField } from '../common/fields.js';
 
-/** For the OpenAPI document only: the guard reads the body (`presentedTarget`). */
+/** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
 export class ValidateAppRequest {
   @ServiceNameField('speech-to-text', true)
   target?: string;
@@ -40,7 +40,7 @@ export class ValidateAppController {
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
   validate(@Req() request: Request): ValidAppResponse {
-    const { appId, caller, target } = principalOf(request, 'app');
+    const { appId, caller, target } = getPrincipal(request, 'app');
     return { valid: true, app_id: appId, caller, target };
   }
 }

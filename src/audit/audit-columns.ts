@@ -1,4 +1,4 @@
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import type { Statement } from '../database/database.js';
 import type { AuditEvent, StoredAuditEvent } from './audit-event.js';
 
@@ -71,7 +71,7 @@ export function toAuditValues({ event, actor, time, subject, details = {} }: Aud
   const { door, id, requestId, callerRequestId, address } = actor;
   const allDetails = callerRequestId === undefined ? details : { ...details, caller_request_id: callerRequestId };
   const values: Record<Exclude<Column, 'count'>, unknown> = {
-    id: newId(),
+    id: createId(),
     time,
     event,
     actor_door: door,

@@ -68,7 +68,7 @@ export class AuditLog implements EntitySubscriberInterface {
       address: address ?? undefined,
       ...fields,
     };
-    if (isWarning(event)) this.serviceLog.warning(event, line);
+    if (isWarning(event)) this.serviceLog.warn(event, line);
     else this.serviceLog.info(event, line);
   }
 

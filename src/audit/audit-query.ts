@@ -1,5 +1,5 @@
 import { isId } from '../common/ids.js';
-import { badCursor } from '../common/page.js';
+import { createCursorProblem } from '../common/page.js';
 import { AUDIT_COLUMNS } from './audit-columns.js';
 import type { AuditEventName, StoredAuditEvent } from './audit-event.js';
 import { OPEN_WINDOWS } from './counted-refusals.js';
@@ -60,5 +60,5 @@ function decodeCursor(cursor: unknown): Position {
   const text = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
   const [, milliseconds, id = ''] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
-  throw badCursor();
+  throw createCursorProblem();
 }

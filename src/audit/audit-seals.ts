@@ -94,7 +94,7 @@ export class AuditSeals {
   private async readLastSeal(transaction: EntityManager): Promise<{ content: SealContent; mac: Buffer } | undefined> {
     const [seal] = await transaction.query<StoredSeal[]>(sql.LAST_SEAL);
     const number = Number(seal?.number ?? 0);
-    if (number < this.highestSeen) this.log.failure('audit_seals_missing', { count: this.highestSeen - number });
+    if (number < this.highestSeen) this.log.error('audit_seals_missing', { count: this.highestSeen - number });
     this.highestSeen = number;
     return seal && { content: JSON.parse(seal.content) as SealContent, mac: seal.mac };
   }

@@ -1,4 +1,4 @@
-import { sameDigest } from '../crypto/secret.js';
+import { isSameDigest } from '../crypto/secret.js';
 import { Findings, MAX_FINDINGS, type Finding } from './findings.js';
 import { SealChain, type ListedRow, type Query, type SealKeys } from './seal-chain.js';
 import { NOTHING, type Reach } from './seal.js';
@@ -90,7 +90,7 @@ export class AuditVerifier {
   private verifyRow({ id, mac, seal }: ListedRow, row: sql.FoundRow): void {
     const at = { seal: seal.number, row: id, time: row.time };
     const found = this.keys.get(seal.key)?.computeRowMac(row.canonical);
-    if (!found || !sameDigest(found, mac)) {
+    if (!found || !isSameDigest(found, mac)) {
       this.findings.report('changed', { ...at, what: 'The row was changed after it was sealed.' });
       return;
     }

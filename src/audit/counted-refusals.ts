@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import { deriveKey, mac } from '../crypto/secret.js';
+import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from './actor.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
@@ -86,11 +86,11 @@ export class CountedRefusals {
   /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
   async count({ event, reason, counted, subject }: Refusal, actor: Actor): Promise<void> {
     const { requestId, callerRequestId, address } = actor;
-    const account = mac(this.key, counted);
+    const account = computeMac(this.key, counted);
     const now = this.clock.now();
     const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-    const values = [account, windowStart, newId(), now, about, requestId, address, reason, callerRequestId ?? null];
+    const values = [account, windowStart, createId(), now, about, requestId, address, reason, callerRequestId ?? null];
     await this.database.rows(buildCountStatement(TABLES[event]), values);
   }
 

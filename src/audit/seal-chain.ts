@@ -1,4 +1,4 @@
-import { sameDigest } from '../crypto/secret.js';
+import { isSameDigest } from '../crypto/secret.js';
 import { parseCheckpoint } from './checkpoint.js';
 import type { Findings } from './findings.js';
 import {
@@ -71,7 +71,7 @@ export class SealChain {
   async compareWith(line: string): Promise<void> {
     const { number, mac } = parseCheckpoint(line);
     const [seal] = await this.query<StoredSeal>(sql.SEAL, [number]);
-    if (seal && sameDigest(seal.mac, mac)) return;
+    if (seal && isSameDigest(seal.mac, mac)) return;
     const what = seal
       ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
       : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an older backup.`;

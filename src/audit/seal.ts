@@ -1,5 +1,5 @@
-import { uuidOf } from '../common/ids.js';
-import { deriveKey, digestOf, mac, sameDigest } from '../crypto/secret.js';
+import { toUuid } from '../common/ids.js';
+import { deriveKey, computeDigest, computeMac, isSameDigest } from '../crypto/secret.js';
 
 /*
  * Seals make the audit log tamper-evident. A seal lists every row that was committed since the seal before it, each with an
@@ -71,20 +71,20 @@ export class SealKey {
   /** @param secret AUDIT_SEAL_KEY, or SECRET_KEY when that is not set */
   constructor(secret: string) {
     this.key = deriveKey(secret, PURPOSE);
-    this.id = mac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);
+    this.id = computeMac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);
   }
 
   /** @param row all its columns, as {@link CANONICAL_ROW} writes them */
   computeRowMac(row: string): Buffer {
-    return mac(this.key, `row\n${row}`);
+    return computeMac(this.key, `row\n${row}`);
   }
 
   computeSealMac(content: string): Buffer {
-    return mac(this.key, `seal\n${content}`);
+    return computeMac(this.key, `seal\n${content}`);
   }
 
   hasSealed({ content, mac: stored }: StoredSeal): boolean {
-    return sameDigest(this.computeSealMac(content), stored);
+    return isSameDigest(this.computeSealMac(content), stored);
   }
 }
 
@@ -103,7 +103,7 @@ export function decodeEntries(bytes: Buffer): SealEntry[] {
   return Array.from({ length: Math.floor(bytes.length / ENTRY_BYTES) }, (_, index) => {
     const entry = bytes.subarray(index * ENTRY_BYTES, (index + 1) * ENTRY_BYTES);
     return {
-      id: uuidOf(entry.subarray(0, ID_BYTES)) ?? entry.toString('hex', 0, ID_BYTES),
+      id: toUuid(entry.subarray(0, ID_BYTES)) ?? entry.toString('hex', 0, ID_BYTES),
       micros: entry.readBigInt64BE(ID_BYTES),
       mac: entry.subarray(ID_BYTES + TIME_BYTES),
     };
@@ -111,7 +111,7 @@ export function decodeEntries(bytes: Buffer): SealEntry[] {
 }
 
 export function digestEntries(bytes: Buffer): string {
-  return digestOf(bytes).toString('hex');
+  return computeDigest(bytes).toString('hex');
 }
 
 /** The reach before the first seal. */

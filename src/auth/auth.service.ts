@@ -4,7 +4,7 @@
  * the login throttle before bcrypt runs, and settled after it. A reused refresh token ends its session before the refusal.
  */
 import { Injectable } from '@nestjs/common';
-import { refusal } from '../access/doors.js';
+import { createRefusal } from '../access/doors.js';
 import { toUserActor, type Actor } from '../audit/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
@@ -94,7 +94,7 @@ export class AuthService {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.verifyIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
-    if (refreshToken === undefined && !claims) throw refusal('user', 'foreign_token');
+    if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
     if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
   }

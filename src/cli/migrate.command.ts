@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { readVariables } from '../config/environment.js';
-import { auditRetentionDaysOf, databaseUrlOf } from '../config/single-variables.js';
+import { parseAuditRetentionDays, parseDatabaseUrl } from '../config/single-variables.js';
 import { print, type Output } from './terminal.js';
 
 interface MigrateOptions extends Output {
@@ -23,8 +23,8 @@ Example:
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<MigrateOptions>();
       const variables = readVariables();
-      const databaseUrl = databaseUrlOf(variables);
-      const auditRetentionDays = auditRetentionDaysOf(variables);
+      const databaseUrl = parseDatabaseUrl(variables);
+      const auditRetentionDays = parseAuditRetentionDays(variables);
       const { migrateWatched } = await import('./watched-migration.js');
       const report = { migrations: await migrateWatched(databaseUrl), granted_to: options.grantTo };
       if (options.grantTo !== undefined) {

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { StartTimeoutError } from '../common/start-watch.js';
-import { InvalidEnvironment } from '../config/environment.js';
+import { InvalidEnvironmentError } from '../config/environment.js';
 import { appsCommand } from './remote/apps.command.js';
 import { auditCommand } from './remote/audit.command.js';
 import { checkpointCommand, verifyCommand } from './platform/audit-seals.command.js';
@@ -49,7 +49,7 @@ async function main(): Promise<number> {
     return 0;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE;
-    if (error instanceof CommandFailed || error instanceof InvalidEnvironment) say(error.message);
+    if (error instanceof CommandFailed || error instanceof InvalidEnvironmentError) say(error.message);
     else say(`It failed: ${error instanceof Error ? error.message : String(error)}`);
     // What it waited for would keep the process alive.
     if (error instanceof StartTimeoutError) process.exit(FAILED);

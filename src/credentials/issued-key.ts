@@ -1,4 +1,4 @@
-import { digestOf, randomSecret } from '../crypto/secret.js';
+import { computeDigest, generateSecret } from '../crypto/secret.js';
 import type { KeyColumns } from './key-columns.js';
 
 export interface IssuedKey {
@@ -9,11 +9,11 @@ export interface IssuedKey {
 
 /** @param prefix lets secret scanners recognise a leaked key */
 export function issueKey(prefix: string): IssuedKey {
-  const key = randomSecret(prefix);
+  const key = generateSecret(prefix);
   return {
     key,
     columns: {
-      keyDigest: digestOf(key),
+      keyDigest: computeDigest(key),
       previousKeyDigest: null,
       previousKeyExpiresAt: null,
       rotatedAt: null,

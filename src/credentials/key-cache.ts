@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { sameDigest, type SecretDigest } from '../crypto/secret.js';
+import { isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import type { CredentialKind } from './change-feed.js';
 import type { EvictionListener, RevocationLease, Ticket } from './revocation-lease.js';
 
@@ -31,7 +31,7 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   recall(id: string, presented: SecretDigest, now: Date): Identity | undefined {
     if (!this.lease.isHeld) return undefined;
     const entry = this.entries.get(id);
-    if (!entry || this.lease.isStale(entry.takenAtMs) || !sameDigest(entry.digest, presented)) return undefined;
+    if (!entry || this.lease.isStale(entry.takenAtMs) || !isSameDigest(entry.digest, presented)) return undefined;
     if (entry.expiresAt && entry.expiresAt <= now) return undefined;
     return entry.identity;
   }

@@ -1,5 +1,6 @@
 import { insertAuditEvents, withAuditEvent } from '../audit/audit-columns.js';
 import type { AuditEvent } from '../audit/audit-event.js';
+import type { SecretDigest } from '../crypto/secret.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 import type { LogFields } from '../logging/log-line.js';
@@ -18,6 +19,16 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly keyPrefix: string;
   /** The log fields of what operators do to a key. */
   toLogFields(row: Entity): LogFields;
+}
+
+/** The row of `read`, besides the identity columns. */
+export interface KeyRow {
+  readonly id: string;
+  readonly key_digest: SecretDigest;
+  readonly previous_key_digest: SecretDigest | null;
+  readonly previous_key_expires_at: Date | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
 }
 
 export interface KeyStatements {

@@ -12,30 +12,21 @@ import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { isId } from '../common/ids.js';
 import { problems } from '../common/problems.js';
-import { digestOf, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
+import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { issueKey, type IssuedKey } from './issued-key.js';
 import type { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
-import { buildKeyStatements, toAuditEvent, type KeyStatements, type KeyTable } from './key-statements.js';
+import { buildKeyStatements, toAuditEvent, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
 import { LastUses } from './last-uses.js';
 import type { Propagation } from './propagation.js';
 
 /** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
-const DUMMY_DIGEST = digestOf(randomSecretBytes());
-
-interface KeyRow {
-  readonly id: string;
-  readonly key_digest: SecretDigest;
-  readonly previous_key_digest: SecretDigest | null;
-  readonly previous_key_expires_at: Date | null;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-}
+const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
 export type Verdict<Identity> =
   | { readonly valid: true; readonly identity: Identity }
@@ -85,7 +76,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * only write is the first use of a rotated key: it ends the overlap before the response is sent.
    */
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
-    const presented = digestOf(key);
+    const presented = computeDigest(key);
     const cached = this.cache.recall(id, presented, this.clock.now());
     return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
   }
@@ -93,8 +84,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
     const row = await this.keyRows.find(id);
-    const isCurrent = sameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
-    const isPrevious = sameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
+    const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
+    const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
     if (!row) return { valid: false, reason: 'unknown' };
     const now = this.clock.now();
     const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
@@ -181,7 +172,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     } catch (error) {
       // Read-only database: the key is valid, and the overlap ends at its deadline.
       if (!isWriteRefusal(error)) throw error;
-      if (this.canEndOverlaps) this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      if (this.canEndOverlaps) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
       this.canEndOverlaps = false;
       return true;
     }

@@ -1,7 +1,7 @@
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
 const FLUSH_INTERVAL_MS = 30_000;
@@ -50,7 +50,7 @@ export class LastUses {
       } catch (error) {
         const isOutage = isDatabaseFailure(error);
         const unwritten = isOutage ? uses.slice(start) : batch;
-        this.log.warning('last_used_not_recorded', { count: unwritten.length, error: errorFields(error) });
+        this.log.warn('last_used_not_recorded', { count: unwritten.length, error: toErrorFields(error) });
         if (!isOutage) continue;
         this.putBack(unwritten);
         return;
@@ -63,7 +63,7 @@ export class LastUses {
       uses.map(([id]) => id),
       uses.map(([, { at }]) => at),
       uses.map(([, { service }]) => service),
-      uses.map(() => newId()),
+      uses.map(() => createId()),
     ]);
   }
 

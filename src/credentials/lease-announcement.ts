@@ -1,5 +1,5 @@
 import type { Client } from 'pg';
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 
 /** Six heartbeats fit into the minute for which an announcement counts. */
@@ -15,7 +15,7 @@ const ANNOUNCE = `INSERT INTO replica_leases (id, lease_ms) VALUES ($1, $2)
  * cached, and then as a heartbeat, by PostgreSQL's clock.
  */
 export class LeaseAnnouncement {
-  private readonly id = newId();
+  private readonly id = createId();
   private announcedAtMs = -Infinity;
 
   constructor(

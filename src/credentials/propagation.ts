@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProblemException } from '../common/problem.exception.js';
-import { MAX_LEASE_MS, waitMsFor } from '../config/lease.js';
+import { MAX_LEASE_MS, computeRevocationWaitMs } from '../config/lease.js';
 import type { Database, Statement } from '../database/database.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
 const LONGEST_LEASE: Statement = {
@@ -26,9 +26,8 @@ export class Propagation {
    * reads every key later.
    */
   async awaitPropagation(): Promise<void> {
-    const needed = waitMsFor(await this.readLongestLeaseMs());
-    if (needed > this.minWaitMs && !this.isTooShort)
-      this.log.warning('revocation_wait_too_short', { delay_ms: needed });
+    const needed = computeRevocationWaitMs(await this.readLongestLeaseMs());
+    if (needed > this.minWaitMs && !this.isTooShort) this.log.warn('revocation_wait_too_short', { delay_ms: needed });
     this.isTooShort = needed > this.minWaitMs;
     const waitMs = Math.max(needed, this.minWaitMs);
     if (waitMs > 0) await sleep(waitMs);
@@ -65,7 +64,7 @@ export class Propagation {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_LEASE, []))?.longest ?? 0;
     } catch (error) {
-      this.log.warning('leases_not_read', { error: errorFields(error) });
+      this.log.warn('leases_not_read', { error: toErrorFields(error) });
       return MAX_LEASE_MS;
     }
   }

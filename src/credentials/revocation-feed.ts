@@ -3,7 +3,7 @@ import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFa
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from './change-feed.js';
 import { LeaseAnnouncement } from './lease-announcement.js';
@@ -107,7 +107,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
       if (this.failure) this.log.info('revocation_feed_back');
       this.failure = undefined;
     } catch (error) {
-      if (!this.failure) this.log.warning('revocation_feed_lost', { error: errorFields(error) });
+      if (!this.failure) this.log.warn('revocation_feed_lost', { error: toErrorFields(error) });
       this.failure = (this.failure ?? this.backoff).next(undefined);
       await this.disconnect();
     }

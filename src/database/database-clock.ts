@@ -8,7 +8,7 @@ export class DatabaseClock {
 
   async now(): Promise<Date> {
     const [row] = await this.dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
-    if (!row) throw new Error('PostgreSQL did not tell the time');
+    if (!row) throw new Error('PostgreSQL returned no time');
     return row.now;
   }
 }

@@ -18,8 +18,8 @@ import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-au
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
 
-/** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
-export function migrationOptions(databaseUrl: string): DataSourceOptions {
+/** Options of the migrations: no statement timeout, one connection. Entities are registered by their modules. */
+export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
   return {
     type: 'postgres',
     url: databaseUrl,
@@ -45,18 +45,20 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     extra: {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
-      // Ends a migration whose process cannot be heard any more, and with it its locks.
+      // Ends the session of a migration whose process is silent, and releases its locks.
       idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
     },
   };
 }
 
-/** What requests run on: every wait has an end, so that a database that does not answer becomes a 503. */
-export function requestOptions(environment: Environment): DataSourceOptions {
+/**
+ * Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503.
+ */
+export function createRequestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
   const idleInTransactionMs = 2 * statementTimeoutMs;
   return {
-    ...migrationOptions(environment.databaseUrl),
+    ...createMigrationOptions(environment.databaseUrl),
     applicationName: 'platform-auth',
     poolSize: environment.databasePoolSize,
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
@@ -66,7 +68,7 @@ export function requestOptions(environment: Environment): DataSourceOptions {
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: idleInTransactionMs,
-      // The client's own limit, for when the server cannot keep its.
+      // The timeout of the client, for when the server cannot enforce its own.
       answerTimeoutMs: statementTimeoutMs + 500,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,

@@ -1,10 +1,10 @@
 import { DataSource } from 'typeorm';
-import { migrationOptions } from './database-options.js';
+import { createMigrationOptions } from './database-options.js';
 
 /** The role that the service connects as, when another role owns the tables. */
 export interface Grant {
   readonly role: string;
-  /** No month of the audit log may be dropped before it is that old, whatever the role asks for. */
+  /** The minimum age at which the role may drop a month of the audit log. */
   readonly auditRetentionDays: number;
 }
 
@@ -19,10 +19,11 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
 
 /** All tables but those of the audit log, whose rows the role may not change, and their partitions. */
 const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
-  WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+  WHERE relnamespace = current_schema()::regnamespace
+    AND relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
-/** What the database sets itself: a role that may set these could date a row back. */
+/** Without the columns that the database sets itself: a role that may set them could backdate a row. */
 const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
   WHERE attrelid = 'audit_events'::regclass AND attnum > 0 AND NOT attisdropped
     AND attname NOT IN ('epoch', 'xid', 'recorded_at')`;
@@ -31,12 +32,12 @@ const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(in
   audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
 
 /**
- * Gives a role exactly what the service needs, and takes away what it had beyond that on the audit log. Safe to run
- * again, and needed after each migration that adds a table.
+ * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent, and needed
+ * after each migration that adds a table.
  * @throws {UnusableRoleError} when the role does not exist, is a superuser, or may act as the owner
  */
 export async function grantToService(databaseUrl: string, { role, auditRetentionDays }: Grant): Promise<void> {
-  const dataSource = await new DataSource({ ...migrationOptions(databaseUrl), migrations: [] }).initialize();
+  const dataSource = await new DataSource({ ...createMigrationOptions(databaseUrl), migrations: [] }).initialize();
   try {
     await dataSource.transaction(async (transaction) => {
       const [found] = await transaction.query<{ is_superuser: boolean; is_owner: boolean; quoted: string }[]>(
@@ -47,9 +48,9 @@ export async function grantToService(databaseUrl: string, { role, auditRetention
         throw new UnusableRoleError(`The role "${role}" does not exist. Create it first: CREATE ROLE … LOGIN`);
       if (found.is_superuser || found.is_owner) {
         const why = found.is_superuser ? 'is a superuser' : 'owns the audit log, or may act as its owner';
-        throw new UnusableRoleError(`The role "${role}" ${why}: nothing can be kept from it. Choose another role.`);
+        throw new UnusableRoleError(`The role "${role}" ${why}: it cannot be restricted. Choose another role.`);
       }
-      for (const statement of await statementsFor(found.quoted, transaction.query.bind(transaction)))
+      for (const statement of await createStatements(found.quoted, transaction.query.bind(transaction)))
         await transaction.query(statement);
       await transaction.query('UPDATE audit_settings SET retention_floor_days = $1', [auditRetentionDays]);
     });
@@ -58,13 +59,13 @@ export async function grantToService(databaseUrl: string, { role, auditRetention
   }
 }
 
-async function statementsFor(role: string, query: (sql: string) => Promise<unknown>): Promise<string[]> {
+async function createStatements(role: string, query: (sql: string) => Promise<unknown>): Promise<string[]> {
   const tables = (await query(ORDINARY_TABLES)) as { name: string }[];
   const [columns] = (await query(INSERTABLE_COLUMNS)) as { names: string }[];
-  const [place] = (await query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
+  const [current] = (await query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
   return [
-    `REVOKE CREATE ON SCHEMA ${place?.schema ?? 'public'} FROM ${role}`,
-    `GRANT USAGE ON SCHEMA ${place?.schema ?? 'public'} TO ${role}`,
+    `REVOKE CREATE ON SCHEMA ${current?.schema ?? 'public'} FROM ${role}`,
+    `GRANT USAGE ON SCHEMA ${current?.schema ?? 'public'} TO ${role}`,
     ...tables.map(({ name }) => `GRANT SELECT, INSERT, UPDATE, DELETE ON ${name} TO ${role}`),
     `REVOKE ALL ON audit_events, audit_seals, audit_seal_entries, audit_settings, migrations FROM ${role}`,
     `GRANT SELECT ON audit_events, audit_settings, migrations TO ${role}`,

@@ -1,4 +1,4 @@
-/** Advisory locks of the whole platform: arbitrary numbers, no two alike, and the same in every process. */
+/** Advisory locks of the whole platform: arbitrary distinct numbers, the same in every process. */
 export const LOCKS = {
   migrations: 7_701_001,
   purge: 7_701_002,

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { AuditPartitions } from '../audit/audit-partitions.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { RetentionClock } from './retention-clock.js';
 
@@ -27,7 +27,7 @@ export class AuditJob {
       if (month !== undefined) this.log.info('audit_partition_dropped', { month });
       await this.partitions.pruneSealEntries();
     } catch (error) {
-      this.log.warning('audit_job_failed', { error: errorFields(error) });
+      this.log.warn('audit_job_failed', { error: toErrorFields(error) });
     }
   }
 }

@@ -5,7 +5,7 @@ import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
@@ -41,7 +41,7 @@ export class PurgeJob {
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
       // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
-      if (!(error instanceof LockNotAcquiredError)) this.log.warning('purge_failed', { error: errorFields(error) });
+      if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });
     return count;

@@ -3,7 +3,7 @@ import { Clock } from '../common/clock.js';
 import { DatabaseClock } from '../database/database-clock.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { slowGauge } from '../metrics/slow-gauge.js';
+import { createSlowGauge } from '../metrics/slow-gauge.js';
 
 const MAX_SKEW_SECONDS = 60;
 
@@ -22,7 +22,7 @@ export class RetentionClock {
     metrics: MetricsRegistry,
   ) {
     const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
-    const skew = slowGauge(async () => (await this.compare()).skewSeconds);
+    const skew = createSlowGauge(async () => (await this.compare()).skewSeconds);
     // Workers share the clock of their machine.
     metrics.addGauge('clock_skew_seconds', help, skew, 'max');
   }
@@ -32,7 +32,7 @@ export class RetentionClock {
     const { now, skewSeconds } = await this.compare();
     const isSkewed = Math.abs(skewSeconds) > MAX_SKEW_SECONDS;
     const fields = { skew_seconds: Math.round(skewSeconds) };
-    if (isSkewed && !this.isSkewed) this.log.warning('clock_skewed_nothing_is_deleted', fields);
+    if (isSkewed && !this.isSkewed) this.log.warn('clock_skewed_nothing_is_deleted', fields);
     if (!isSkewed && this.isSkewed) this.log.info('clock_agrees_again', fields);
     this.isSkewed = isSkewed;
     return isSkewed ? undefined : now;

@@ -1,7 +1,7 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { AuditSeals } from '../audit/audit-seals.js';
 import { Environment } from '../config/environment.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 
 const MS_PER_SECOND = 1_000;
@@ -46,7 +46,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
       this.hasFailed = false;
       return count;
     } catch (error) {
-      if (!this.hasFailed) this.log.warning('audit_seal_failed', { error: errorFields(error) });
+      if (!this.hasFailed) this.log.warn('audit_seal_failed', { error: toErrorFields(error) });
       this.hasFailed = true;
       return 0;
     }

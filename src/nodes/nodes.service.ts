@@ -9,8 +9,8 @@ import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { isId, newId } from '../common/ids.js';
-import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { isId, createId } from '../common/ids.js';
+import { toPage, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { explainKey, explainUnknownKey, type Explanation } from '../credentials/explanation.js';
@@ -48,7 +48,7 @@ export class NodesService {
   async register(registration: NodeRegistration, actor: Actor): Promise<IssuedNode> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
     await this.nodes.manager.transaction(async (transaction) => {
       await transaction.insert(NodeDevice, node);
       const details = { after: { household_id: node.householdId, ...toChangeableFields(node) } };
@@ -78,7 +78,7 @@ export class NodesService {
       ...(householdId !== undefined && { householdId }),
       ...(page.after !== undefined && { id: MoreThan(page.after) }),
     };
-    return pageOf(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return toPage(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
   /**

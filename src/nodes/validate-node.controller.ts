@@ -1,7 +1,7 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { principalOf } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 
 export class ValidNodeResponse {
@@ -29,7 +29,7 @@ export class ValidateNodeController {
   })
   @ApiOkResponse({ type: ValidNodeResponse })
   validate(@Req() request: Request): ValidNodeResponse {
-    const { nodeId, householdId } = principalOf(request, 'node');
+    const { nodeId, householdId } = getPrincipal(request, 'node');
     return { valid: true, node_id: nodeId, household_id: householdId };
   }
 }

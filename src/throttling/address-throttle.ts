@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { ThrottleKeys, toRateLimitHeaders } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
@@ -27,7 +27,7 @@ export class AddressThrottle {
    */
   async spend(call: ThrottledCall, address: string | undefined): Promise<Record<string, string>> {
     const { event, limit } = CALLS[call];
-    const networks = networksOf(address);
+    const networks = toNetworks(address);
     const budgets = this.keys.toBudgets(call, this.environment.limits[limit], networks);
     const turn = { networks, isKnown: false };
     for (;;) {

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
@@ -39,6 +39,6 @@ export class BusyThrottle {
   }
 
   private toBudgets(address: string | undefined): Budget[] {
-    return this.keys.toBudgets('hashing-busy', this.environment.limits.hashingBusyPerAddress, networksOf(address));
+    return this.keys.toBudgets('hashing-busy', this.environment.limits.hashingBusyPerAddress, toNetworks(address));
   }
 }

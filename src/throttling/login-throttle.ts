@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
@@ -54,7 +54,7 @@ export class LoginThrottle {
   private async reserve(account: string, address: string | undefined): Promise<Attempt> {
     const { keys, windows } = this;
     const { limits } = this.environment;
-    const networks = networksOf(address);
+    const networks = toNetworks(address);
     const budgets = [
       ...keys.toBudgets('login-account-address', limits.loginPerAccountAndAddress, networks, account),
       ...keys.toBudgets('login-account', limits.loginPerAccount, [''], account),

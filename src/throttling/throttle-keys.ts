@@ -7,7 +7,7 @@ import { problems } from '../common/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { Environment } from '../config/environment.js';
 import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
-import { deriveKey, mac } from '../crypto/secret.js';
+import { deriveKey, computeMac } from '../crypto/secret.js';
 import type { Row } from './statements.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
@@ -41,7 +41,7 @@ export class ThrottleKeys {
   /** One for each network. Keys are HMACs, so that a dump reveals no account and no network (ASVS 14.2). */
   toBudgets(name: string, limit: Limit, [network, ...sites]: Networks, ...account: string[]): [Budget, ...Budget[]] {
     const toBudget = (each: string, points: number): Budget => {
-      const digest = mac(this.digestKey, [...account, each].join('\n')).toString('base64url');
+      const digest = computeMac(this.digestKey, [...account, each].join('\n')).toString('base64url');
       return { name, key: `${name}:${digest}`, limit: { ...limit, points } };
     };
     const { points } = limit;

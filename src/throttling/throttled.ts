@@ -2,7 +2,7 @@ import { applyDecorators, Injectable, UseGuards, type CanActivate, type Executio
 import { Reflector } from '@nestjs/core';
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
-import { addressOf } from '../common/client-address.js';
+import { getClientAddress } from '../common/client-address.js';
 import { problems } from '../common/problems.js';
 import { AddressThrottle, type ThrottledCall } from './address-throttle.js';
 
@@ -18,7 +18,7 @@ class ThrottleGuard implements CanActivate {
   async canActivate(context: ExecutionContext): Promise<true> {
     const http = context.switchToHttp();
     const call = this.reflector.get(Call, context.getHandler());
-    const headers = await this.throttle.spend(call, addressOf(http.getRequest<Request>()));
+    const headers = await this.throttle.spend(call, getClientAddress(http.getRequest<Request>()));
     http.getResponse<Response>().set(headers);
     return true;
   }

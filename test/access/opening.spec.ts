@@ -72,11 +72,11 @@ describe('a door whose strategy lets nobody in', () => {
   it.each<Verdict>(['success', 'fail', 'pass'])('stays closed when all it says is %s', async (verdict) => {
     const doors = new Doors();
     doors.install('node', new Nobody(verdict));
-    const opened = doors.open('node', { headers: {} } as Request);
+    const opened = doors.authenticate('node', { headers: {} } as Request);
     await expect(opened).rejects.toMatchObject({ problem: problems.invalidNodeCredentials });
   });
 
   it('cannot be asked without a strategy', async () => {
-    await expect(new Doors().open('node', { headers: {} } as Request)).rejects.toThrow('No strategy');
+    await expect(new Doors().authenticate('node', { headers: {} } as Request)).rejects.toThrow('No strategy');
   });
 });

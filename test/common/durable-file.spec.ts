@@ -160,7 +160,7 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
         isMade = true;
         spawnSync('mkfifo', [path('file.json')]);
       };
-      expect(write).toThrow(/no regular file/);
+      expect(write).toThrow(/not a regular file/);
     });
 
     it('leaves nothing behind when it cannot be put into its place', () => {

@@ -1,7 +1,7 @@
 import { toAnswer, parseSnapshot, type Answer, type Change } from '../../src/credentials/change-feed.js';
 import { KeyCache } from '../../src/credentials/key-cache.js';
 import { RevocationLease } from '../../src/credentials/revocation-lease.js';
-import { digestOf } from '../../src/crypto/secret.js';
+import { computeDigest } from '../../src/crypto/secret.js';
 
 /** Three replicas, one database, one network, and no real time: everything happens in the order of a simulated clock. */
 
@@ -304,7 +304,7 @@ export class World {
   private validate(replica: Replica, key: Key, { outMs, backMs }: Step): void {
     const startedMs = this.nowMs;
     const { version } = key;
-    const digest = digestOf(`${key.id} ${version}`);
+    const digest = computeDigest(`${key.id} ${version}`);
     const { cache } = replica;
     if (cache.recall(key.id, digest, new Date())) {
       this.fromMemory += 1;

@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
 import { AppCredential } from '../../src/app-credentials/app-credential.entity.js';
-import { migrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
 import { migrate } from '../../src/database/migrate.js';
 import { NodeDevice } from '../../src/nodes/node-device.entity.js';
 import { Session } from '../../src/tokens/session.entity.js';
@@ -20,7 +20,7 @@ describe('the migrations', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     dataSource = new DataSource({
-      ...migrationOptions(database.url),
+      ...createMigrationOptions(database.url),
       entities: [User, Session, NodeDevice, AppCredential],
     });
     await dataSource.initialize();

@@ -1,4 +1,4 @@
-import { newId } from '../../src/common/ids.js';
+import { createId } from '../../src/common/ids.js';
 import { RowsById } from '../../src/database/rows-by-id.js';
 
 describe('rows by their id', () => {
@@ -20,13 +20,13 @@ describe('rows by their id', () => {
   });
 
   const insert = (text: string): string => {
-    const id = newId();
+    const id = createId();
     table.set(id, { id, text });
     return id;
   };
 
   it('are read with one statement for all who ask at once, and each gets its own row', async () => {
-    const [first, second, missing] = [insert('first'), insert('second'), newId()];
+    const [first, second, missing] = [insert('first'), insert('second'), createId()];
     const found = await Promise.all([first, missing, second, first].map((id) => rows.find(id)));
     expect(found.map((row) => row?.text)).toEqual(['first', undefined, 'second', 'first']);
     expect(statements).toEqual([[first, missing, second, first]]);

@@ -10,7 +10,7 @@ describe('the flags of Node.js with which the service is started', () => {
     expect(FLAGS.length).toBeGreaterThan(0);
   });
 
-  it.each(['Dockerfile', 'README.md', 'docs/platform.md', 'tools/service.ts'])('are the same in %s', (path) => {
+  it.each(['Dockerfile', 'docs/operations/production.md', 'docs/platform.md', 'tools/service.ts'])('are the same in %s', (path) => {
     for (const flag of FLAGS) expect(text(path)).toContain(flag);
   });
 

@@ -152,6 +152,24 @@ describe('a service whose role does not own its tables', () => {
   );
 
   it(
+    'works also when the owner is a superuser, as in compose.yaml',
+    async () => {
+      await new Cli('http://127.0.0.1:9', { DATABASE_URL: roles.superuserUrl }).ok(
+        'migrate',
+        '--grant-to',
+        roles.serviceRole,
+      );
+      const app = await TestApp.start({ database: roles.database });
+      await (await app.user()).logsIn();
+      expect(await seal(app)).toBe(2);
+      await app.nest.get(AuditJob).run();
+      expect(app.log.lines.filter(({ level }) => level === 'warn')).toEqual([]);
+      await app.stop();
+    },
+    SCENARIO_MS,
+  );
+
+  it(
     'gets nothing from a grant to a role that owns the tables, is a superuser, or does not exist',
     async () => {
       const superuser = (await roles.database.query<{ name: string }>('SELECT current_user AS name'))[0]!.name;

@@ -1,4 +1,4 @@
-import { explain } from '../../src/start-failure.js';
+import { describeStartFailure } from '../../src/start-failure.js';
 
 const failure = (code: string, fields: object = {}) =>
   Object.assign(new Error(`${code}: what the system says, open '.env'`), { code, ...fields });
@@ -15,6 +15,6 @@ describe('what is said about a start that failed', () => {
     ['a read-only file system', failure('EROFS'), /start it in a folder of your own/],
     ['anything else', new Error('what it was'), /^The service could not start: what it was$/],
   ])('names the cause and the way out: %s', (_what, error, expected) => {
-    expect(explain(error)).toMatch(expected);
+    expect(describeStartFailure(error)).toMatch(expected);
   });
 });

@@ -65,7 +65,7 @@ describe('a stop', () => {
   it.each(['SIGTERM', 'SIGINT'] as const)(
     'on %s says "unready" first, fails nobody who calls until then, and exits with 0',
     async (signal) => {
-      await start('300');
+      await start('2000');
       const answers: number[] = [];
       let isReady = true;
       // A caller turns elsewhere once the service says that it is not ready, as behind a load balancer.
@@ -87,7 +87,7 @@ describe('a stop', () => {
   );
 
   it('turns away only who connects anew after it has stopped listening', async () => {
-    await start('300');
+    await start('2000');
     const failures: CallFailed[] = [];
     const answers: number[] = [];
     // These callers do not look whether the service is ready.

@@ -6,6 +6,7 @@ export interface TwoRoles {
   /** SQL runs as a superuser, as in every test; the URL is that of the service's role. */
   readonly database: TestDatabase;
   readonly ownerUrl: string;
+  readonly superuserUrl: string;
   readonly ownerRole: string;
   readonly serviceRole: string;
   drop(): Promise<void>;
@@ -24,6 +25,7 @@ export async function createTwoRoles(): Promise<TwoRoles> {
   return {
     database: { ...database, url: urlOf(service) },
     ownerUrl: urlOf(owner),
+    superuserUrl: database.url,
     ownerRole: owner,
     serviceRole: service,
     drop: async () => {

@@ -10,7 +10,7 @@ import { Clock } from '../../src/common/clock.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/configure-app.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
-import { internalServerOf } from '../../src/create-app.js';
+import { createInternalServer } from '../../src/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import type { LogFields, LogLevel } from '../../src/logging/log-line.js';
 import { Log } from '../../src/logging/log.js';
@@ -151,7 +151,7 @@ export class TestApp {
     recordAnswers(nest);
     configureApp(nest);
     await nest.listen(0, '127.0.0.1');
-    const internal = environment.internalPort === undefined ? undefined : internalServerOf(nest);
+    const internal = environment.internalPort === undefined ? undefined : createInternalServer(nest);
     if (internal) await once(internal.listen(0, '127.0.0.1'), 'listening');
     return new TestApp(nest, database, clock, log, options.database === undefined, internal);
   }

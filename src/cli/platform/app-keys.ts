@@ -13,8 +13,8 @@ import { KeyCache } from '../../credentials/key-cache.js';
 import { KeyStore } from '../../credentials/key-store.js';
 import { Propagation } from '../../credentials/propagation.js';
 import { RevocationLease, SYSTEM_CLOCKS } from '../../credentials/revocation-lease.js';
-import { randomSecret } from '../../crypto/secret.js';
-import { requestOptions } from '../../database/database-options.js';
+import { generateSecret } from '../../crypto/secret.js';
+import { createRequestOptions } from '../../database/database-options.js';
 import { Database } from '../../database/database.js';
 import { Log } from '../../logging/log.js';
 
@@ -36,8 +36,8 @@ export async function withAppKeys<Result>(
   work: (atHand: AppKeysAtHand) => Promise<Result>,
 ): Promise<Result> {
   // Nothing is signed here, so any key will do; and standard output belongs to the command.
-  const environment = parseEnvironment({ ...variables, SECRET_KEY: randomSecret(), LOG_LEVEL: 'silent' });
-  const options = { ...requestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
+  const environment = parseEnvironment({ ...variables, SECRET_KEY: generateSecret(), LOG_LEVEL: 'silent' });
+  const options = { ...createRequestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
   const dataSource = await new DataSource(options).initialize();
   try {
     const repository = dataSource.getRepository(AppCredential);

@@ -7,7 +7,7 @@ import { SealKey, type SealContent, type StoredSeal } from '../../audit/seal.js'
 import { LAST_SEAL } from '../../audit/seal-statements.js';
 import { BEGIN } from '../../audit/verify-statements.js';
 import { readVariables } from '../../config/environment.js';
-import { auditSealSecretOf, databaseUrlOf } from '../../config/single-variables.js';
+import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
 import { CommandFailed } from '../terminal.js';
 import { messageOf } from './platform-files.js';
 
@@ -50,8 +50,8 @@ function secretsIn(path: string): string[] {
 
 async function onDatabase<Result>(work: (query: Query, key: SealKey) => Promise<Result>): Promise<Result> {
   const variables = readVariables();
-  const client = new Client({ connectionString: databaseUrlOf(variables), connectionTimeoutMillis: 5_000 });
-  const key = new SealKey(auditSealSecretOf(variables));
+  const client = new Client({ connectionString: parseDatabaseUrl(variables), connectionTimeoutMillis: 5_000 });
+  const key = new SealKey(parseAuditSealSecret(variables));
   client.on('error', () => undefined);
   await client.connect();
   try {

@@ -1,6 +1,6 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import { addDays, type Clock } from '../../common/clock.js';
-import { schemaState } from '../../database/migrate.js';
+import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { pairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
 import type { EnvFile } from '../../config/env-file.js';
@@ -20,7 +20,7 @@ export async function viewDatabase(
 ): Promise<{ view: DatabaseView | undefined; findings: Finding[] }> {
   try {
     const variables = databaseVariables(own);
-    const schema = await schemaState(variables.DATABASE_URL);
+    const schema = await readSchemaState(variables.DATABASE_URL);
     const view = await withAppKeys(variables, clock, async ({ credentials, dataSource }) => {
       const before = clock.now().getTime();
       const [row] = await dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');

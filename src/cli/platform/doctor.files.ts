@@ -1,5 +1,5 @@
 import { secret } from '../../config/variable-kinds.js';
-import { sameSecret } from '../../crypto/secret.js';
+import { isSameSecret } from '../../crypto/secret.js';
 import { RUN_INIT, servicesOnFile, type Checkup, type Finding } from './doctor.checkup.js';
 import { EnvFile } from '../../config/env-file.js';
 import { demandedVariables, messageOf, needsSecretKey, pathOf } from './platform-files.js';
@@ -76,7 +76,7 @@ export function differentSecretKeys(checkup: Checkup): Finding[] {
   return servicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
     const held = file.get('SECRET_KEY');
     if (held === undefined || service.name === OWN_NAME) return [];
-    const isSame = sameSecret(held, own);
+    const isSame = isSameSecret(held, own);
     if (needsSecretKey(service) && !isSame)
       return [{ severity: 'broken', where, what: `SECRET_KEY is not that of ${OWN_NAME}.env.`, do: RUN_INIT }];
     if (needsSecretKey(service) || !isSame) return [];

@@ -1,5 +1,5 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
-import { digestOf, sameDigest } from '../../crypto/secret.js';
+import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { EnvFiles } from './platform-files.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
@@ -49,7 +49,7 @@ export function planOf(map: PlatformMap, files: EnvFiles, live: readonly AppCred
 /** Whether the file holds the key that works from now on; the previous one of a rotation will not for long. */
 export function holdsKey(file: EnvFile, { target, keyDigest }: AppCredential): boolean {
   const key = file.get(credentialVariables(target).key);
-  return key !== undefined && sameDigest(digestOf(key), keyDigest);
+  return key !== undefined && isSameDigest(computeDigest(key), keyDigest);
 }
 
 export function liveOf(live: readonly AppCredential[], caller: string, target: string): AppCredential | undefined {

@@ -4,10 +4,10 @@ import { Clock } from '../../common/clock.js';
 import { COMMAND_LINE } from '../../audit/actor.js';
 import type { Variables } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
-import { randomSecret } from '../../crypto/secret.js';
+import { generateSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
 import { LOCKS } from '../../database/locks.js';
-import { schemaState } from '../../database/migrate.js';
+import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { planOf, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
 import { databaseVariables, messageOf, needsAdminKey, needsSecretKey, readFile, readFiles } from './platform-files.js';
@@ -56,7 +56,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   // Before anything is made: what stands in the way of one file stops the whole run.
   readFiles(map, envDir);
   if (dryRun) {
-    const { pending, isEmpty } = await schemaState(databaseUrl);
+    const { pending, isEmpty } = await readSchemaState(databaseUrl);
     const live = isEmpty ? [] : await liveOnce(pending, variables, clock);
     return carryOut(request, planOf(map, readFiles(map, envDir), live), rehearsal, pending, databaseUrl);
   }
@@ -102,7 +102,7 @@ async function carryOut(
 /** @returns the key that every verifier of access tokens needs, made once */
 function settleOwnFile(plan: Plan, databaseUrl: string): string {
   const own = plan.services.find(({ service }) => service.name === OWN_NAME)?.file;
-  const secretKey = own?.get('SECRET_KEY') ?? randomSecret();
+  const secretKey = own?.get('SECRET_KEY') ?? generateSecret();
   const sound = secret.safeParse(secretKey);
   if (!sound.success)
     throw new CommandFailed(
@@ -124,7 +124,7 @@ async function deliver(
   const done: InitReport['pairs'] = [];
   try {
     if (needsSecretKey(service)) file.set('SECRET_KEY', secretKey);
-    if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', randomSecret());
+    if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', generateSecret());
     for (const { variable, url } of service.urls) file.set(variable, url);
     for (const pair of pairs) {
       const { caller, target, action } = pair;

@@ -3,7 +3,7 @@ import { types } from 'node:util';
 import type { Variables } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import { readVariables } from '../../config/environment.js';
-import { databaseUrlOf } from '../../config/single-variables.js';
+import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailed } from '../terminal.js';
 
@@ -37,13 +37,13 @@ export function readFile(envDir: string, service: string): EnvFile {
 
 /**
  * What the database is worked on with: of this process, or else of this service's own file.
- * @throws {InvalidEnvironment} when neither has a usable DATABASE_URL
+ * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
  */
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production no file is read for the service, but this file is what the command was pointed at.
   const given = readVariables(own?.path);
   const chosen = (name: string): string | undefined => given[name] ?? own?.get(name);
-  const databaseUrl = databaseUrlOf({ DATABASE_URL: chosen('DATABASE_URL') });
+  const databaseUrl = parseDatabaseUrl({ DATABASE_URL: chosen('DATABASE_URL') });
   return { ...Object.fromEntries(LIKE_THE_SERVICE.map((name) => [name, chosen(name)])), DATABASE_URL: databaseUrl };
 }
 

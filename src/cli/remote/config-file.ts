@@ -2,7 +2,7 @@ import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
 import { formatOf, readPair, UnreadableConfig, withPair, type ConfigFormat, type NodePair } from './config-format.js';
 import {
-  NoRegularFile,
+  NotRegularFileError,
   readRegular,
   rehearseReplacement,
   replaceFile,
@@ -73,7 +73,7 @@ const REASONS: Readonly<Record<string, string>> = {
 /** The message of anything else may quote what the file holds. */
 function reasonOf(error: unknown): string {
   if (error instanceof UnreadableConfig) return error.message;
-  if (error instanceof NoRegularFile)
+  if (error instanceof NotRegularFileError)
     return `it is ${error.kind}${error.kind === 'a symbolic link' ? '; name the file that it leads to' : ''}`;
   const { code } = error as NodeJS.ErrnoException;
   return REASONS[code ?? ''] ?? `the operating system says ${code ?? 'no'}`;

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { parse as parseEnv } from 'dotenv';
 import { applyEdits, modify } from 'jsonc-parser';
 import { isMap, isScalar, parseDocument, Scalar, type Document } from 'yaml';
-import { lineEndOf, withVariable } from '../../config/env-file.js';
+import { detectLineEnd, setVariable } from '../../config/env-file.js';
 
 export const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const;
 export type ConfigFormat = (typeof CONFIG_FORMATS)[number];
@@ -90,10 +90,10 @@ type Edit = (text: string, values: Readonly<Record<string, string>>) => string;
 
 const EDITS: Readonly<Record<ConfigFormat, Edit>> = {
   env: (text, values) =>
-    Object.entries(values).reduce((edited, [name, value]) => withVariable(edited, name, value), text),
+    Object.entries(values).reduce((edited, [name, value]) => setVariable(edited, name, value), text),
   json: (text, values) => {
-    const start = text.trim() === '' ? `{${lineEndOf(text)}}${lineEndOf(text)}` : text;
-    const style = { insertSpaces: !/\n\t/.test(text), tabSize: 2, eol: lineEndOf(text) };
+    const start = text.trim() === '' ? `{${detectLineEnd(text)}}${detectLineEnd(text)}` : text;
+    const style = { insertSpaces: !/\n\t/.test(text), tabSize: 2, eol: detectLineEnd(text) };
     const options = /\n/.test(start) ? { formattingOptions: style } : {};
     return Object.entries(values).reduce(
       (edited, [name, value]) => applyEdits(edited, modify(edited, [name], value, options)),
@@ -105,7 +105,7 @@ const EDITS: Readonly<Record<ConfigFormat, Edit>> = {
     for (const [name, value] of Object.entries(values))
       document.set(name, quotedScalar(value, document.get(name, true)));
     const edited = document.toString({ lineWidth: 0 });
-    return lineEndOf(text) === '\r\n' ? edited.replaceAll(/\r?\n/g, '\r\n') : edited;
+    return detectLineEnd(text) === '\r\n' ? edited.replaceAll(/\r?\n/g, '\r\n') : edited;
   },
 };
 

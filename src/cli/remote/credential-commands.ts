@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander';
-import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import { clientOf, numberFrom, outputOf, remote, segment } from './remote-command.js';
 import { orAdvise } from '../service-call.js';
 import { fields, print, type Cell } from '../terminal.js';
@@ -38,7 +38,7 @@ export function addRevoke(to: Command, { group, name, idField, path }: Credentia
 /** @param condition under which it can be given */
 export function overlapOption(condition = ''): Option {
   const what = 'how long the old key is good if the new one is not used (default: KEY_OVERLAP_HOURS of the service)';
-  return new Option('--overlap-hours <hours>', condition + what).argParser(numberFrom(0, MOST_OVERLAP_HOURS));
+  return new Option('--overlap-hours <hours>', condition + what).argParser(numberFrom(0, MAX_OVERLAP_HOURS));
 }
 
 /** @returns the credential with its new key, which is seen this once */

@@ -1,4 +1,4 @@
-import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
 import type { NodePair } from './config-format.js';
@@ -96,7 +96,7 @@ export async function rotateInto(
   const advice = `Run this again: the key in ${path} is as good as it was.`;
   await orAdvise(settle(client, path, nodeId, pair), advice);
   // A key that was made and lost with the power must not cost the node its old one before somebody runs this again.
-  const rotation = { overlap_hours: MOST_OVERLAP_HOURS };
+  const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
   const rotated = client.post<IssuedNode>(`/nodes/${segment(nodeId)}/rotate`, rotation);
   const { api_key: apiKey, ...node } = await orAdvise(rotated, advice);
   try {

@@ -1,8 +1,8 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /**
- * What seals need (docs/decisions/0043): each audit row knows the transaction that recorded it, and the seals have
- * tables of their own. Rows that are already there count as recorded by transaction 0; none of them is rewritten.
+ * The columns and tables of the seals (docs/decisions/0043): each audit row has the transaction that recorded it.
+ * Existing rows count as recorded by transaction 0, and are not rewritten.
  */
 export class SealAuditEvents1763684000000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {

@@ -8,8 +8,8 @@ const FUNCTIONS = [
 ];
 
 /**
- * What the service does to the audit tables beyond INSERT and SELECT, as functions that run with the rights of the
- * owner. Each checks its arguments, so that a role that may call them cannot drop what retention keeps.
+ * Functions with the privileges of the owner, for what the service does to the audit tables beyond INSERT and SELECT.
+ * Each checks its arguments, so that a role that may call them cannot drop rows before their retention ends.
  */
 export class AddAuditDefiners1763684050000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
@@ -43,8 +43,9 @@ export class AddAuditDefiners1763684050000 implements MigrationInterface {
 }
 
 /**
- * Rows of a month that did not exist are in the default partition, which forbids to make it: they are taken out, with
- * their table, and put back once the month is there. At most twelve such months a call.
+ * Rows of a month without a partition are in the default partition, and PostgreSQL refuses to create the month's
+ * partition while they are. The function detaches them, creates the partition and inserts them again; at most twelve
+ * months a call.
  */
 function makeMonths(definer: string): string {
   return `
@@ -83,8 +84,8 @@ function makeMonths(definer: string): string {
 }
 
 /**
- * One month a call: the oldest that ended long enough ago by the clock of PostgreSQL. A month that holds a row recorded
- * since then stays: a replica whose clock was behind has dated the row.
+ * Drops one month a call: the oldest whose retention has ended by the clock of PostgreSQL. A month with a row that was
+ * recorded since then stays, because a replica with a slow clock dated the row.
  */
 function dropMonth(definer: string): string {
   return `
@@ -117,7 +118,7 @@ function dropMonth(definer: string): string {
     END $$`;
 }
 
-/** Deletes what no row is left for: entries of seals whose rows are all older than the oldest row that can exist. */
+/** Deletes the entries of seals whose rows are all older than the oldest row that can exist. */
 function pruneEntries(definer: string): string {
   return `
     CREATE FUNCTION audit_seal_entries_prune(most integer) RETURNS integer LANGUAGE plpgsql ${definer} AS $$
@@ -134,7 +135,7 @@ function pruneEntries(definer: string): string {
     END $$`;
 }
 
-/** A database that was restored from a dump counts transactions from the start, below those of the last seal. */
+/** After a restore from a dump, transaction ids start again, below those of the last seal. */
 function ensureEpoch(definer: string): string {
   return `
     CREATE FUNCTION audit_events_ensure_epoch() RETURNS smallint LANGUAGE plpgsql ${definer} AS $$
