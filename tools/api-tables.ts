@@ -1,5 +1,5 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problemType } from '../src/common/problem-body.js';
+import { toProblemType } from '../src/common/problem-body.js';
 import type { Problem } from '../src/common/problems.js';
 
 interface Operation {
@@ -34,9 +34,9 @@ export function listRoutes(document: OpenAPIObject): RouteRow[] {
   );
 }
 
-/** The codes that every route may answer with. */
+/** The codes that every route may answer with. The 503 of `/health` is its report instead. */
 export function commonCodes(routes: readonly RouteRow[]): string[] {
-  const [first, ...others] = routes;
+  const [first, ...others] = routes.filter(({ name }) => name !== 'GET /health');
   return (first?.problemCodes ?? []).filter((code) => others.every(({ problemCodes }) => problemCodes.includes(code)));
 }
 
@@ -55,7 +55,7 @@ export function routeTable(routes: readonly RouteRow[]): string {
 
 export function problemTable(problems: Readonly<Record<string, Problem>>): string {
   const rows = Object.values(problems).map((problem) => [
-    `\`${problemType(problem)}\``,
+    `\`${toProblemType(problem)}\``,
     String(problem.status),
     `\`${problem.code}\``,
     problem.detail.replaceAll('<', '\\<'),
@@ -63,10 +63,10 @@ export function problemTable(problems: Readonly<Record<string, Problem>>): strin
   return markdownTable(['`type`', 'Status', '`code`', 'Meaning'], rows);
 }
 
-/** One requirement may need several schemes: the two headers of an app are one door. */
+/** One requirement may need several schemes, the two headers of an app are one door, and an empty one needs none. */
 function toDoors(requirement: Readonly<Record<string, unknown>>): string {
   const doors = Object.keys(requirement).map((scheme) => scheme.replace(/^app_(id|key)$/, 'app'));
-  return [...new Set(doors)].join(' and ');
+  return [...new Set(doors)].join(' and ') || 'none';
 }
 
 function toProblemCodes({ content }: Response): string[] {

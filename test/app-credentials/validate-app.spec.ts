@@ -4,22 +4,12 @@ import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credential
 import { problems } from '../../src/common/problems.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /internal/validate-app', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   /** All of an answer that a caller sees, but for what names this one request. */
   const seen = ({ status, headers, body }: Response): object => {

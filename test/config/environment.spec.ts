@@ -7,7 +7,7 @@ import {
   readVariables,
   type Variables,
 } from '../../src/config/environment.js';
-import { SECRET_KEY } from '../support/test-app.js';
+import { SECRET_KEY } from '../support/settings.js';
 
 const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
 

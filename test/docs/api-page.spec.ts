@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problemType } from '../../src/common/problem-body.js';
+import { toProblemType } from '../../src/common/problem-body.js';
 import { problems } from '../../src/common/problems.js';
 import { listRoutes, type RouteRow } from '../../tools/api-tables.js';
 import { TestApp } from '../support/test-app.js';
@@ -49,7 +49,7 @@ describe('docs/api.md', () => {
 
   it('lists each problem as the catalogue has it', () => {
     const listed = Object.values(problems).map((problem) => {
-      const [, status, code] = cellsOf(problemType(problem));
+      const [, status, code] = cellsOf(toProblemType(problem));
       return { status: Number(status), code: code?.replaceAll('`', '') };
     });
     expect(listed).toEqual(Object.values(problems).map(({ status, code }) => ({ status, code })));

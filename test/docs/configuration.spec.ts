@@ -27,7 +27,7 @@ describe('the documents of the configuration', () => {
     .split('\n')
     .filter((line) => line.startsWith('| `'))
     .map((line) => line.split('|').map((cell) => cell.trim()))
-    .map(([, names = '', initial = '']) => ({ names: names.match(/[A-Z_]+/g) ?? [], initial }));
+    .map(([, names = '', initial = '']) => ({ names: [...names.matchAll(/[A-Z_]+/g)].map(([name]) => name), initial }));
 
   it('find the defaults of the schema', () => {
     expect(VARIABLES.length).toBeGreaterThan(50);

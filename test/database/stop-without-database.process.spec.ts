@@ -3,7 +3,7 @@ import { Caller } from '../support/caller.js';
 import { eventually } from '../support/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('a stop of the service while its database', () => {

@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');

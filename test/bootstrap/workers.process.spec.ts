@@ -5,7 +5,7 @@ import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CALLERS = 16;
@@ -20,7 +20,7 @@ describe('several workers on one port', () => {
   let callers: Caller[];
 
   beforeAll(async () => {
-    database = await createTestDatabase();
+    database = await createTestDatabase({ isEmpty: true });
   });
 
   afterAll(async () => {

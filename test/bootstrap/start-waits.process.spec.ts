@@ -2,7 +2,7 @@ import { Client } from 'pg';
 import { LOCKS } from '../../src/database/locks.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 /** Long enough for a process to begin on a busy machine. */
@@ -13,7 +13,7 @@ describe('a start that waits', () => {
   let proxy: TcpProxy;
 
   beforeEach(async () => {
-    database = await createTestDatabase();
+    database = await createTestDatabase({ isEmpty: true });
     proxy = await TcpProxy.before(database.url);
   });
 

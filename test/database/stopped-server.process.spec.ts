@@ -3,7 +3,8 @@ import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 describe('a PostgreSQL that is stopped while the service runs', () => {
   let postgres: OwnPostgres;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CANARY = 'CANARY4b1d';

@@ -4,7 +4,7 @@ import type { Variables } from '../../src/config/environment.js';
 import { FirstRunFolder } from '../support/first-run-folder.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, SECRET_KEY } from '../support/test-app.js';
+import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
 
 /** Nobody listens there: what gets as far as asking it has gone too far. */
 const DATABASE_URL = 'postgresql://user:hunter2-hunter3@127.0.0.1:1/auth';

@@ -1,6 +1,6 @@
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const REPLICAS = 8;
@@ -9,7 +9,7 @@ describe('eight replicas that start together on an empty database', () => {
   let database: TestDatabase;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
+    database = await createTestDatabase({ isEmpty: true });
   });
 
   afterAll(async () => {

@@ -4,7 +4,7 @@ import { Client } from 'pg';
 import { Caller, type CallFailed } from '../support/caller.js';
 import { eventually } from '../support/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CALLERS = 50;

@@ -3,7 +3,8 @@ import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { TestApp, VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 describe('a streaming standby', () => {
   let primary: OwnPostgres;

@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.js';
 import { Scrape } from '../support/scrape.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('the port of the metrics', () => {

@@ -4,7 +4,8 @@ import { problems } from '../../src/common/problems.js';
 import { Cli, urlOf } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 interface NodeView {
   readonly node_id: string;
@@ -98,7 +99,7 @@ describe('platform-auth nodes', () => {
     gate.close();
     const [node] = await nodesOf(household);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is as it was\./);
+    expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is unchanged\./);
     expect(stderr).toContain(`Node ${node!.node_id}, which was registered for it, is revoked again.`);
     expect(node!.revoked_at).not.toBeNull();
     expect(readFileSync(path, 'utf8')).toBe('{"volume": 7');
@@ -158,7 +159,7 @@ describe('platform-auth nodes', () => {
         ['nodes', 'list'],
         /invalid_admin_key, 401[^]*is not the key that the service/,
       ],
-      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Nobody listens/],
+      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Connection to/],
       [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],
       [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*`list` shows[^]*request id/],
       [

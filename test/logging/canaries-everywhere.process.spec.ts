@@ -3,7 +3,7 @@ import { createServer, request as httpRequest, type IncomingMessage, type Server
 import type { AddressInfo } from 'node:net';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CANARY = 'CANARY-7f3a91';

@@ -1,6 +1,6 @@
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/test-app.js';
+import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 
 const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
 const SCENARIO_MS = 90_000;

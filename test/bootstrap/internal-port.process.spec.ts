@@ -5,7 +5,7 @@ import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { Caller } from '../support/caller.js';
 import { eventually } from '../support/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/test-app.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const HOME = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };

@@ -30,7 +30,7 @@ describe('the migration commands', () => {
   let database: TestDatabase;
 
   beforeAll(async () => {
-    database = await createTestDatabase();
+    database = await createTestDatabase({ isEmpty: true });
   });
 
   afterAll(async () => {

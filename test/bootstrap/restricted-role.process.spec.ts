@@ -8,7 +8,8 @@ import { recorded } from '../audit/record.js';
 import { Cli } from '../support/cli.js';
 import { createTwoRoles, type TwoRoles } from '../support/roles.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, SECRET_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 const SCENARIO_MS = 90_000;
 
@@ -51,7 +52,7 @@ describe('a service whose role does not own its tables', () => {
       expect(await early.exited()).toBe(1);
       expect(early.output).toContain('platform-auth migrate --grant-to');
       expect(await migrate('--grant-to', roles.serviceRole)).toContain(
-        `Granted what the service needs to: ${roles.serviceRole}`,
+        `Granted the service's privileges to: ${roles.serviceRole}`,
       );
       const service = await ServiceProcess.start(variables);
       expect(await service.stop()).toBe(0);
@@ -165,6 +166,24 @@ describe('a service whose role does not own its tables', () => {
       await app.nest.get(AuditJob).run();
       expect(app.log.lines.filter(({ level }) => level === 'warn')).toEqual([]);
       await app.stop();
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'may create nothing that the functions of the owner would call, as PUBLIC may before PostgreSQL 15',
+    async () => {
+      const mayCreate = async () => {
+        const statement = `SELECT has_schema_privilege('${roles.serviceRole}', 'public', 'CREATE') AS may`;
+        return (await roles.database.query<{ may: boolean }>(statement))[0]?.may;
+      };
+      await roles.database.query('GRANT CREATE ON SCHEMA public TO PUBLIC');
+      await migrate('--grant-to', roles.serviceRole);
+      expect(await mayCreate()).toBe(false);
+
+      await roles.database.query('ALTER SCHEMA public OWNER TO CURRENT_USER');
+      await roles.database.query('GRANT CREATE ON SCHEMA public TO PUBLIC');
+      expect(await asOwner().fails('migrate', '--grant-to', roles.serviceRole)).toContain('Revoke CREATE');
     },
     SCENARIO_MS,
   );

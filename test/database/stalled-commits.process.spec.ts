@@ -4,7 +4,8 @@ import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';
-import { TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+import { TestApp, type Tokens, type User } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 
 const POOL_SIZE = 4;
 /** Half as many again. */
