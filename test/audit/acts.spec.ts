@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
-import { AUDITED_EVENTS } from '../../src/audit/audit-entry.js';
+import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-event.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
@@ -183,7 +183,7 @@ describe('the record of who did what', () => {
     await app.get('/api/v0/admin/users').set('X-Admin-Key', 'a wrong key').expect(401);
     clock.advance({ minutes: 30 });
     await app.nest.get(AuditJob).run();
-    for (const event of AUDITED_EVENTS) {
+    for (const event of AUDIT_EVENT_NAMES) {
       const items = await recorded(app, { event });
       expect({ event, found: items.length > 0 && items.every((item) => item.event === event) }).toEqual({
         event,
