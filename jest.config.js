@@ -3,6 +3,8 @@ export default {
   rootDir: import.meta.dirname,
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.spec.ts'],
+  // `npm run test:process` runs these.
+  testPathIgnorePatterns: ['/node_modules/', '\\.process\\.spec\\.ts$'],
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
     // A worker thread runs outside of Jest, from the compiled file.
@@ -23,9 +25,10 @@ export default {
       },
     ],
   },
-  // Jest runs these two itself, untransformed: hence the compiled files.
+  // Jest runs these itself, untransformed: hence the compiled files.
   globalSetup: '<rootDir>/dist/test/support/programs/global-setup.js',
   globalTeardown: '<rootDir>/dist/test/support/programs/global-teardown.js',
+  reporters: ['default', '<rootDir>/dist/test/support/programs/log-reporter.js'],
   testTimeout: 30_000,
   maxWorkers: 2,
   // What a test file imports as ES modules is never freed: a worker that has grown so far is replaced.

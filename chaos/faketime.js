@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 const ROOT = '/usr/lib';
 
-/** The library that moves the clock of a process; undefined when it is not installed. */
+/** The path of libfaketime, which changes the clock of a process; undefined when it is not installed. */
 export const FAKETIME = findLibrary();
 
 /** For `whyNot` of a scenario. */

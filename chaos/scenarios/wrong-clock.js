@@ -3,9 +3,9 @@ import { FAKETIME, whyNoFaketime } from '../faketime.js';
 import { Replica } from '../replica.js';
 
 const DAYS = 500;
-/** The jobs run every minute, the shortest interval. */
-const JOBS_MS = 120_000;
-const REST_OF_THE_JOBS_MS = 2_000;
+/** Jobs run every minute, the shortest interval. */
+const JOBS_TIMEOUT_MS = 120_000;
+const JOBS_SETTLE_DELAY_MS = 2_000;
 const WARNING = 'clock_skewed_nothing_is_deleted';
 
 export default {
@@ -13,13 +13,13 @@ export default {
   title: `two more replicas, their clocks ${DAYS} days ahead and behind, run their jobs beside the others`,
   bounds: { errors: [], silenceMs: 3_000, slowestMs: 3_000 },
   whyNot: whyNoFaketime,
-  /** The load does not go to them: what they answer is wrong, and what they delete is the question. */
+  /** They serve no load: their verdicts are wrong, and only what their jobs delete is tested. */
   async run({ world, quiet, expect }) {
     await quiet();
     const before = await rowsAndMonths(world.postgres);
     const wrong = await Promise.all([startWithClock(world, `+${DAYS}d`), startWithClock(world, `-${DAYS}d`)]);
     for (const replica of wrong) expect(await hasWarned(replica), 'a replica did not notice that its clock is wrong');
-    await sleep(REST_OF_THE_JOBS_MS);
+    await sleep(JOBS_SETTLE_DELAY_MS);
     const after = await rowsAndMonths(world.postgres);
     for (const [what, kept] of Object.entries(before))
       expect(
@@ -37,12 +37,12 @@ async function startWithClock(world, offset) {
 }
 
 async function hasWarned(replica) {
-  for (const deadline = now() + JOBS_MS; now() < deadline; await sleep(100))
+  for (const deadline = now() + JOBS_TIMEOUT_MS; now() < deadline; await sleep(100))
     if (replica.output.includes(WARNING)) return true;
   return false;
 }
 
-/** Everything that retention may delete, by its name. */
+/** The ids of everything that retention may delete. */
 async function rowsAndMonths(postgres) {
   const namesOf = async (sql) => (await postgres.query(sql)).map(({ name }) => name);
   return {

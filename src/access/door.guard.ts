@@ -7,7 +7,7 @@ import { refuseUnknownFields } from '../common/unknown-fields.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
 import { readPresentedTarget } from './presented-target.js';
-import type { AppPrincipal, Door } from './principals.js';
+import type { Door } from './principals.js';
 
 /**
  * Creates a guard that admits requests with a valid credential for one of the doors. With several doors, the first one
@@ -67,12 +67,12 @@ export class ForwardingAppGuard implements CanActivate {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
     const isNeeded = this.environment.validateNodeRequiresApp || this.doors.presentsCredential('app', request);
-    return isNeeded ? this.authenticateService(request, context.switchToHttp().getResponse()) : true;
+    return isNeeded ? this.authenticateService(request) : true;
   }
 
-  private async authenticateService(request: Request, response: Response): Promise<boolean> {
-    const { caller } = (await this.doors.authenticate('app', request)) as AppPrincipal;
-    (response.locals as ResponseLocals).forwardedBy = caller;
+  /** The app is the principal until the next guard authenticates the node, whose principal names the app. */
+  private async authenticateService(request: Request): Promise<boolean> {
+    request.user = await this.doors.authenticate('app', request);
     return true;
   }
 }

@@ -18,6 +18,8 @@ export interface NodePrincipal {
   readonly door: 'node';
   readonly nodeId: string;
   readonly householdId: string;
+  /** The app that forwarded the node's credential with a valid one of its own. */
+  readonly forwardedBy: string | null;
 }
 
 export interface AdminPrincipal {

@@ -13,9 +13,9 @@ import { isSameSecret } from '../crypto/secret.js';
 import { AddressThrottle } from '../throttling/address-throttle.js';
 
 /**
- * The admin door: `X-Admin-Key` is ADMIN_API_KEY. Without one configured, the door is closed. Wrong keys are throttled by
- * network and counted in the audit log. The right key always passes: it has 256 bits, so the limit protects the log, the
- * audit log and the processor, and must not shut the operator out (decision 30).
+ * The admin door: `X-Admin-Key` must be ADMIN_API_KEY. Without that variable every key is refused. Wrong keys are throttled
+ * by network and counted in the audit log. The right key is never throttled: it has 256 bits, so the limit protects the
+ * logs and the CPU, and must not shut the operator out (docs/decisions/0030).
  */
 @Injectable()
 export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') {

@@ -4,7 +4,7 @@ import { RequireAdmin } from '../access/require.js';
 import { AuditEvents } from '../audit/audit-events.js';
 import { getPageLimit } from '../common/page.js';
 import { parseMoment } from '../common/fields.js';
-import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.messages.js';
+import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
 
 @ApiTags('admin: audit events')
 @Controller('api/v0/admin/audit-events')
@@ -14,7 +14,7 @@ export class AuditEventsAdminController {
   @Get()
   @RequireAdmin()
   @ApiOperation({
-    summary: 'Who did what',
+    summary: 'List audit events',
     description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
   })
   @ApiOkResponse({ type: AuditEventPageResponse })

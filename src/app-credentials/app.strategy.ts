@@ -10,8 +10,8 @@ import { Environment } from '../config/environment.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 
 /**
- * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is good at its target only: at this service, or at
- * the one that asks on behalf of itself.
+ * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at
+ * the service that has it validated.
  */
 @Injectable()
 export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
@@ -29,16 +29,16 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
     const appId = sentId.toLowerCase();
     const verdict = await this.keys.verify(appId, key);
-    if (!verdict.valid) throw refused(verdict.reason, appId, verdict.identity);
+    if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
     const { caller, target } = verdict.identity;
     const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;
-    if (presentedTo !== null && presentedTo !== target) throw refused('other_target', appId, verdict.identity);
-    this.keys.accepted(appId, presentedTo);
+    if (presentedTo !== null && presentedTo !== target) throw toRefusal('other_target', appId, verdict.identity);
+    this.keys.recordUse(appId, presentedTo);
     return { door: 'app', appId, caller, target };
   }
 }
 
-function refused(reason: string, appId: string, identity: AppIdentity | undefined): ProblemException {
+function toRefusal(reason: string, appId: string, identity: AppIdentity | undefined): ProblemException {
   const { caller, target } = identity ?? {};
   return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
 }

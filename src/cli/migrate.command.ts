@@ -7,15 +7,15 @@ interface MigrateOptions extends Output {
   readonly grantTo?: string;
 }
 
-/** `platform-auth migrate`: brings the schema up to date, as the service's start does. */
-export function migrateCommand(): Command {
+/** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
+export function createMigrateCommand(): Command {
   return new Command('migrate')
     .description('Bring the database schema up to date. Needs DATABASE_URL.')
-    .option('--grant-to <role>', 'give this role what the service needs, and no more; see docs/audit.md')
+    .option('--grant-to <role>', 'grant this role the least privileges that the service needs; see docs/audit.md')
     .addHelpText(
       'after',
       `
-With --grant-to, no month of the audit log may be dropped before AUDIT_RETENTION_DAYS: give the service the same value.
+With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETENTION_DAYS: give the service the same value.
 
 Example:
   DATABASE_URL=postgresql://owner:…@host/auth platform-auth migrate --grant-to auth_service`,
@@ -31,11 +31,11 @@ Example:
         const { grantToService } = await import('../database/grants.js');
         await grantToService(databaseUrl, { role: options.grantTo, auditRetentionDays });
       }
-      print(options, report, asText);
+      print(options, report, toText);
     });
 }
 
-function asText({ migrations, granted_to }: { migrations: string[]; granted_to: string | undefined }): string {
+function toText({ migrations, granted_to }: { migrations: string[]; granted_to: string | undefined }): string {
   const schema = migrations.length === 0 ? 'The schema is up to date.' : `Applied: ${migrations.join(', ')}`;
-  return granted_to === undefined ? schema : `${schema}\nGranted what the service needs to: ${granted_to}`;
+  return granted_to === undefined ? schema : `${schema}\nGranted the service's privileges to: ${granted_to}`;
 }

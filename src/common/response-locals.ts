@@ -6,8 +6,6 @@ export interface ResponseLocals {
   refusal?: RefusalEvent | undefined;
   /** One refusal of a flood: it is not logged. */
   isUnlogged?: boolean;
-  /** The service that forwarded another caller's credential, and sent a valid one of its own. */
-  forwardedBy?: string;
   /**
    * The service that an app key was presented to: this one when unset; null when the forwarding service did not name
    * itself.

@@ -57,6 +57,12 @@ export function isPermissionDenied(error: unknown): boolean {
   return cause instanceof DatabaseError && cause.code === '42501';
 }
 
+/** Whether a statement gave up waiting for a lock (55P03). */
+export function isLockTimeout(error: unknown): boolean {
+  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
+  return cause instanceof DatabaseError && cause.code === '55P03';
+}
+
 /** @returns the name of the constraint that a statement violated, as its migration defines it */
 export function getViolatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;

@@ -17,6 +17,8 @@ import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-au
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
+/** A migration that waits for a table makes every request wait behind it: well below what a request waits. */
+const MIGRATION_LOCK_TIMEOUT_MS = 1_000;
 
 /** Options of the migrations: no statement timeout, one connection. Entities are registered by their modules. */
 export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
@@ -47,6 +49,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
       // Ends the session of a migration whose process is silent, and releases its locks.
       idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
+      lock_timeout: MIGRATION_LOCK_TIMEOUT_MS,
     },
   };
 }

@@ -17,11 +17,17 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
     pg_has_role(rolname, (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass), 'MEMBER') AS is_owner
   FROM pg_roles WHERE rolname = $1`;
 
-/** All tables but those of the audit log, whose rows the role may not change, and their partitions. */
+/**
+ * All tables but those of the audit log, whose rows the role may not change, and their partitions. Only in the schema of
+ * the service: the first superuser of a server, which the image of PostgreSQL makes an owner, owns the system catalogs.
+ */
 const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
-  WHERE relnamespace = current_schema()::regnamespace
-    AND relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+  WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+    AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
+
+/** The functions that run as the owner look for functions and operators there too. */
+const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
 
 /** Without the columns that the database sets itself: a role that may set them could backdate a row. */
 const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
@@ -52,6 +58,12 @@ export async function grantToService(databaseUrl: string, { role, auditRetention
       }
       for (const statement of await createStatements(found.quoted, transaction.query.bind(transaction)))
         await transaction.query(statement);
+      const [schema] = await transaction.query<{ name: string; may_create: boolean }[]>(MAY_CREATE, [role]);
+      if (schema?.may_create)
+        throw new UnusableRoleError(
+          `The role "${role}" may create objects in the schema "${schema.name}", through PUBLIC or a role that it is a ` +
+            'member of, and with a function of its own become the owner. Revoke CREATE on the schema as its owner.',
+        );
       await transaction.query('UPDATE audit_settings SET retention_floor_days = $1', [auditRetentionDays]);
     });
   } finally {
@@ -64,7 +76,8 @@ async function createStatements(role: string, query: (sql: string) => Promise<un
   const [columns] = (await query(INSERTABLE_COLUMNS)) as { names: string }[];
   const [current] = (await query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
   return [
-    `REVOKE CREATE ON SCHEMA ${current?.schema ?? 'public'} FROM ${role}`,
+    // PUBLIC has it before PostgreSQL 15.
+    `REVOKE CREATE ON SCHEMA ${current?.schema ?? 'public'} FROM PUBLIC, ${role}`,
     `GRANT USAGE ON SCHEMA ${current?.schema ?? 'public'} TO ${role}`,
     ...tables.map(({ name }) => `GRANT SELECT, INSERT, UPDATE, DELETE ON ${name} TO ${role}`),
     `REVOKE ALL ON audit_events, audit_seals, audit_seal_entries, audit_settings, migrations FROM ${role}`,

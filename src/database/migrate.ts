@@ -4,7 +4,7 @@ import { DataSource, type MixedList } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { withAdvisoryLock } from './advisory-lock.js';
 import { refuseUnusable, withClient } from './connection-check.js';
-import { isDatabaseFailure, isPermissionDenied } from './database-failure.js';
+import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
 import { createMigrationOptions } from './database-options.js';
 import { LOCKS } from './locks.js';
 
@@ -33,10 +33,26 @@ export class MayNotMigrateError extends Error {
 export async function migrate(databaseUrl: string, watch = new StartWatch()): Promise<string[]> {
   await watch.during('an answer of the database', () => refuseUnusable(databaseUrl));
   const run = (): Promise<string[]> =>
-    watch.during('the migrations of the schema', () => runMigrations(databaseUrl, watch));
+    watch.during('the migrations of the schema', () => runBetweenTransactions(databaseUrl, watch));
   return watch.during('the lock of the migrations, which another process holds or held', () =>
     withAdvisoryLock(databaseUrl, LOCKS.migrations, run),
   );
+}
+
+/**
+ * A table that another transaction uses is waited for in short turns: requests for it queue behind a migration that
+ * waits, and pass between two attempts. The watch ends it.
+ */
+async function runBetweenTransactions(databaseUrl: string, watch: StartWatch): Promise<string[]> {
+  for (;;) {
+    try {
+      return await runMigrations(databaseUrl, watch);
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+      watch.reportFailure((error as Error).message);
+      await sleep(RETRY_DELAY_MS);
+    }
+  }
 }
 
 async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<string[]> {

@@ -35,8 +35,8 @@ export class PurgeJob {
       const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
       const keysBefore = addDays(now, -this.environment.credentialKeepDays);
       count += await this.sessions.purge(sessionsBefore, LOCKS.purge);
-      count += await this.nodes.keys.purge(keysBefore, LOCKS.purge);
-      count += await this.appCredentials.keys.purge(keysBefore, LOCKS.purge);
+      count += await this.nodes.purge(keysBefore, LOCKS.purge);
+      count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {

@@ -56,18 +56,18 @@ export class RequestMetrics {
   /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
   count({ request, response, route, status, durationMs }: CompletedRequest): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
-    const { refusal, forwardedBy } = response.locals as ResponseLocals;
-    const acceptedBy = (request.user as Principal | undefined)?.door;
+    const { refusal } = response.locals as ResponseLocals;
+    const principal = request.user as Principal | undefined;
     const refusedBy = refusal?.fields?.door;
-    this.requests.inc({ route, method, status, door: acceptedBy ?? refusedBy ?? NO_DOOR });
+    this.requests.inc({ route, method, status, door: refusedBy ?? principal?.door ?? NO_DOOR });
     this.durations.observe({ route, method }, durationMs / 1_000);
     if (refusal) {
       const { event, reason } = refusal;
       if (refusedBy === undefined) this.flowRefusals.inc({ event, reason });
       else this.verdicts.inc({ door: refusedBy, reason });
     }
-    if (acceptedBy !== undefined) this.verdicts.inc({ door: acceptedBy, reason: VALID });
-    if (forwardedBy !== undefined) this.verdicts.inc({ door: 'app', reason: VALID });
+    if (principal) this.verdicts.inc({ door: principal.door, reason: VALID });
+    if (principal?.door === 'node' && principal.forwardedBy !== null) this.verdicts.inc({ door: 'app', reason: VALID });
     if (this.log.isOwnDelivery(request)) this.deliveryValidations.inc();
   }
 }

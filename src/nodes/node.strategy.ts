@@ -3,8 +3,7 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
-import type { NodePrincipal } from '../access/principals.js';
-import type { ResponseLocals } from '../common/response-locals.js';
+import type { NodePrincipal, Principal } from '../access/principals.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 /** The node door: `X-API-Key: node_id:api_key`, split at the first colon. */
@@ -24,9 +23,10 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const nodeId = credential.slice(0, colon).toLowerCase();
     const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
     if (verdict.valid) {
-      const { forwardedBy } = (request.res?.locals ?? {}) as ResponseLocals;
-      this.keys.accepted(nodeId, forwardedBy ?? null);
-      return { door: 'node', nodeId, householdId: verdict.identity.household_id };
+      const forwarder = request.user as Principal | undefined;
+      const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
+      this.keys.recordUse(nodeId, forwardedBy);
+      return { door: 'node', nodeId, householdId: verdict.identity.household_id, forwardedBy };
     }
     throw createRefusal(
       'node',

@@ -22,10 +22,10 @@ export class ValidateNodeController {
   @HttpCode(200)
   @RequireNode()
   @ApiOperation({
-    summary: 'Is this node who it says it is?',
+    summary: 'Validate the key of a node',
     description:
-      'Forward the X-API-Key that a node sent, without a body. Send your own app credential for this service too: then ' +
-      'both must hold.',
+      'Forward the X-API-Key that a node sent, without a body. If you also send your own app credential for this ' +
+      'service, both must be valid.',
   })
   @ApiOkResponse({ type: ValidNodeResponse })
   validate(@Req() request: Request): ValidNodeResponse {

@@ -7,7 +7,7 @@ import { AppModule } from '../../src/app.module.js';
 import { DOORS_OF_ROUTE } from '../../src/access/require.js';
 import { parseEnvironment } from '../../src/config/environment.js';
 import { createTestDatabase } from '../support/test-database.js';
-import { VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
 
 /** Who may use what. A route that is not here, or that declares another door, fails. */
 const POLICY: Readonly<Record<string, string>> = {

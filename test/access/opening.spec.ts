@@ -3,21 +3,13 @@ import type { Request } from 'express';
 import { Strategy } from 'passport';
 import { Doors } from '../../src/access/doors.js';
 import { problems } from '../../src/common/problems.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe.each([
   ['memory', {}],
   ['the database', { REVOCATION_LEASE_MS: '0' }],
 ])('a door that many knock at together, answered from %s', (_from, variables) => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ variables });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp({ variables });
 
   it('hands each request its own principal, and each refused one its refusal', async () => {
     const nodes = await Promise.all(Array.from({ length: 20 }, () => app.node()));

@@ -6,7 +6,9 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { DOORS_OF_ROUTE } from '../../src/access/require.js';
 import { problems, type Problem } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import type { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 type Door = 'user' | 'app' | 'node' | 'admin';
 interface Route {
@@ -50,13 +52,12 @@ function routesOf(app: TestApp): Route[] {
 }
 
 describe('every route of every controller', () => {
-  let app: TestApp;
+  const app = useApp();
   let routes: Route[];
   let document: OpenAPIObject;
   let credentials: Record<Door, Record<string, string>>;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     routes = routesOf(app);
     document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
     const [node, service, user] = [await app.node(), await app.service(undefined, 'auth'), await app.user()];
@@ -66,10 +67,6 @@ describe('every route of every controller', () => {
       node: { 'X-API-Key': node.header },
       admin: { 'X-Admin-Key': ADMIN_KEY },
     };
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const call = ({ method, template }: Route, headers: Record<string, string> = {}) => {

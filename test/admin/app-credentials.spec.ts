@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 interface Page {
   readonly items: { readonly app_id: string }[];
@@ -9,16 +9,8 @@ interface Page {
 }
 
 describe('/api/v0/admin/app-credentials', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
 
   const page = async (query: string): Promise<Page> =>
     (await app.admin.get(`/app-credentials?${query}`).expect(200)).body as Page;

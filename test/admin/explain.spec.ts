@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 interface Explanation {
   readonly accepted_now: boolean;
@@ -13,16 +13,8 @@ interface Explanation {
 }
 
 describe('explain', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
 
   const node = async (id: string) => (await app.admin.get(`/nodes/${id}/explain`).expect(200)).body as Explanation;
   const service = async (id: string, query = '') =>

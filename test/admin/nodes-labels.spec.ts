@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, type Device } from '../support/test-app.js';
+import type { Device } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 /** Every C0 and C1 control, DEL, and what breaks or turns a line without being seen. */
 const INVISIBLE = [
@@ -11,16 +12,11 @@ const INVISIBLE = [
 ];
 
 describe('the labels of a node', () => {
-  let app: TestApp;
+  const app = useApp();
   let node: Device;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     node = await app.node();
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const registration = (more: object): object => ({ household_id: randomUUID(), room: 'hall', name: 'lamp', ...more });

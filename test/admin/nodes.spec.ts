@@ -4,17 +4,10 @@ import { problems } from '../../src/common/problems.js';
 import { eventually } from '../support/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('/api/v0/admin/nodes', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const registration = (more: object = {}) => ({
     household_id: randomUUID(),

@@ -2,18 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, PASSWORD, TestApp, TestClock } from '../support/test-app.js';
+import { ADMIN_KEY, PASSWORD } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
+import { useApp } from '../support/use-app.js';
 
 describe('/api/v0/admin/users', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   it('creates, shows and deletes a user', async () => {
     const email = `${randomUUID()}@example.org`;
@@ -103,7 +98,7 @@ describe('the purge job', () => {
     const clock = new TestClock();
     const variables = { SESSION_KEEP_DAYS: '30', CREDENTIAL_KEEP_DAYS: '365' };
     const app = await TestApp.start({ clock, variables });
-    const replica = await TestApp.start({ clock, variables, database: app.database });
+    const replica = await app.startReplica();
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
     await app.logout(refresh_token).expect(204);

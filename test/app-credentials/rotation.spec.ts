@@ -1,21 +1,12 @@
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Service } from '../support/test-app.js';
+import type { Service } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const rotated = async (service: Service, body?: object): Promise<Service> => {
     const answer = await app.admin.post(`/app-credentials/${service.appId}/rotate`, body).expect(200);

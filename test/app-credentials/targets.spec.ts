@@ -1,24 +1,20 @@
 import { problems } from '../../src/common/problems.js';
-import { AppCredentialsService } from '../../src/app-credentials/app-credentials.service.js';
-import { NodesService } from '../../src/nodes/nodes.service.js';
+import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
+import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, type Device, type Service, type User } from '../support/test-app.js';
+import type { Device, Service, User } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('an app key is good at its target only', () => {
-  let app: TestApp;
+  const app = useApp();
   let alice: User;
   let node: Device;
   let own: Service;
   let foreign: Service;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     [alice, node] = [await app.user(), await app.node()];
     [own, foreign] = [await app.service('recipes', 'auth'), await app.service('recipes', 'ocr')];
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const readsAlice = ({ headers }: Service, by = app) => by.get(`/api/v0/users/${alice.id}`).set(headers);
@@ -41,7 +37,7 @@ describe('an app key is good at its target only', () => {
   });
 
   it('goes by the name in SERVICE_NAME', async () => {
-    const renamed = await TestApp.start({ database: app.database, variables: { SERVICE_NAME: 'ocr' } });
+    const renamed = await app.startReplica({ variables: { SERVICE_NAME: 'ocr' } });
     await readsAlice(foreign, renamed).expect(200);
     expectProblem(await readsAlice(own, renamed), problems.invalidAppCredentials);
     await renamed.stop();
@@ -54,8 +50,8 @@ describe('an app key is good at its target only', () => {
     await app.validateNode(node.header).set(refused.headers).expect(401);
     await app.validateApp(refused.headers, { target: 'mcp' }).expect(401);
     await app.validateApp(refused.headers).set('X-Platform-Target', 'mcp').expect(401);
-    await app.nest.get(AppCredentialsService).keys.flushLastUsed();
-    await app.nest.get(NodesService).keys.flushLastUsed();
+    await app.nest.get<AppKeys>(APP_KEYS).flushLastUsed();
+    await app.nest.get<NodeKeys>(NODE_KEYS).flushLastUsed();
     const explain = async ({ appId }: Service) =>
       (await app.admin.get(`/app-credentials/${appId}/explain`)).body as object;
     expect(await explain(used)).toMatchObject({ last_accepted_for: 'auth', last_accepted_at: expect.any(String) });
@@ -64,17 +60,12 @@ describe('an app key is good at its target only', () => {
 });
 
 describe('a target in the wrong place is refused, never ignored', () => {
-  let app: TestApp;
+  const app = useApp();
   let node: Device;
   let service: Service;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     [node, service] = [await app.node(), await app.service('recipes', 'ocr')];
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const at = (path: string) => app.post(path).set(service.headers).set('X-API-Key', node.header);

@@ -4,7 +4,10 @@ import { AUDITED_EVENTS } from '../../src/audit/audit-entry.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
-import { ADMIN_KEY, PASSWORD, SECRET_KEY, TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
+import type { Tokens } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
+import { useApp } from '../support/use-app.js';
 import { recorded, type Item } from './record.js';
 
 const ADMIN = { door: 'admin', id: null };
@@ -13,15 +16,7 @@ const NOBODY = { door: 'open', id: null };
 describe('the record of who did what', () => {
   const clock = new TestClock();
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   /** Expects that an act leaves exactly one row, tied to its request. */
   const expectRow = async (act: SupertestRequest, row: Partial<Item>): Promise<void> => {
@@ -164,7 +159,7 @@ describe('the record of who did what', () => {
   });
 
   it('has one row for the first use of a credential, also when two replicas write it down at once', async () => {
-    const replica = await TestApp.start({ clock, database: app.database });
+    const replica = await app.startReplica();
     const [node, service] = [await app.node(), await app.service()];
     const use = async (): Promise<void> => {
       for (const each of [app, replica]) {

@@ -1,7 +1,9 @@
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp, TestClock } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestClock } from '../support/test-clock.js';
+import { TestApp } from '../support/test-app.js';
 import { oldMonth, partitionsOf } from './months.js';
 import { recorded } from './record.js';
 
@@ -35,7 +37,7 @@ describe('audit_events', () => {
   it('has its months made ahead, in one replica at a time, and dropped as a whole after their retention', async () => {
     const variables = { AUDIT_RETENTION_DAYS: '100' };
     const app = await TestApp.start({ variables });
-    const replica = await TestApp.start({ variables, database: app.database });
+    const replica = await app.startReplica();
     const keep = async () => {
       await Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).run()));
       expect([app, replica].flatMap(({ log }) => log.lines.filter(({ level }) => level === 'warn'))).toEqual([]);

@@ -2,7 +2,8 @@ import { Client } from 'pg';
 import type { Verification } from '../../src/audit/audit-verifier.js';
 import { SealJob } from '../../src/maintenance/seal.job.js';
 import { Cli } from '../support/cli.js';
-import { SECRET_KEY, type TestApp } from '../support/test-app.js';
+import { SECRET_KEY } from '../support/settings.js';
+import { type TestApp } from '../support/test-app.js';
 import type { TestDatabase } from '../support/test-database.js';
 
 /** An operator with the command line, who may read the database and has the key. */

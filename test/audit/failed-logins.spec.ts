@@ -1,24 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from './record.js';
 
 const FAILED = { event: 'user.login.failed' };
 
 describe('failed logins', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const keep = () => Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).run()));
   /** To the first moment of the next window, so that what follows is within one. */

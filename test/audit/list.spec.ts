@@ -1,20 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 import { pageOf, recorded, type Item } from './record.js';
 
 describe('GET /api/v0/admin/audit-events', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
 
   const events = (items: Item[]): string[] => items.map(({ event }) => event);
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
-import { SECRET_KEY, TestApp } from '../support/test-app.js';
+import { SECRET_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
 import { oldMonth, partitionOf } from './months.js';
 
@@ -55,7 +56,7 @@ describe('platform-auth audit verify', () => {
       const { code, stdout, stderr } = await auditor.cli.run('audit', 'verify');
       expect(code).toBe(1);
       expect(stdout).toContain(deleted);
-      expect(stderr).toContain('Not as it was sealed: 5');
+      expect(stderr).toContain('Tampered with: 5');
     },
     SCENARIO_MS,
   );

@@ -4,7 +4,8 @@ import { Piscina } from 'piscina';
 import type { Response } from 'supertest';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, type User } from '../support/test-app.js';
+import type { User } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const COST = 5;
 const ABSENT = 'nobody@example.org';
@@ -19,18 +20,13 @@ function visible({ status, headers, body }: Response) {
 }
 
 describe('a refused login', () => {
-  let app: TestApp;
+  const app = useApp({ variables: { BCRYPT_COST: String(COST) } });
   let alice: User;
   let disabled: User;
 
   beforeAll(async () => {
-    app = await TestApp.start({ variables: { BCRYPT_COST: String(COST) } });
     [alice, disabled] = [await app.user(), await app.user()];
     await app.admin.patch(`/users/${disabled.id}`, { is_active: false }).expect(200);
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   it.each([

@@ -1,16 +1,9 @@
 import { expectInvalid } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 describe('POST /api/v0/auth/login', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   it('answers with a token pair that nobody may keep in a cache', async () => {
     const alice = await app.user();

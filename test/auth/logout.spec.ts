@@ -1,19 +1,15 @@
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+import type { Tokens, User } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('POST /api/v0/auth/logout', () => {
-  const clock = new TestClock();
-  let app: TestApp;
+  const app = useApp();
+  const { clock } = app;
   let alice: User;
 
   beforeAll(async () => {
-    app = await TestApp.start({ clock });
     alice = await app.user();
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const withBearer = (accessToken: string, body?: object) =>

@@ -1,20 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp, type User } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import type { TestApp, User } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const BUSY = problems.hashingBusy;
 
 describe('a full password queue', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ variables: { HASH_THREADS: '1', HASH_QUEUE_LIMIT: '1', BCRYPT_COST: '9' } });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp({ variables: { HASH_THREADS: '1', HASH_QUEUE_LIMIT: '1', BCRYPT_COST: '9' } });
 
   it('answers 503 with Retry-After, never a verdict', async () => {
     const alice = await app.user();
@@ -58,18 +52,10 @@ describe('a full password queue', () => {
 });
 
 describe('the cost of a stored hash', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ variables: { BCRYPT_COST: '5' } });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp({ variables: { BCRYPT_COST: '5' } });
 
   const withReplicaAt = async (cost: string, use: (replica: TestApp) => Promise<unknown>): Promise<void> => {
-    const replica = await TestApp.start({ database: app.database, variables: { BCRYPT_COST: cost } });
+    const replica = await app.startReplica({ variables: { BCRYPT_COST: cost } });
     await use(replica);
     await replica.stop();
   };

@@ -1,18 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, type User } from '../support/test-app.js';
+import type { User } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('a password', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const expectOnly = async (user: User, others: string[]): Promise<void> => {
     for (const other of others) expectProblem(await app.login(user.email, other), problems.invalidCredentials);

@@ -1,24 +1,15 @@
-import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 
 const HOME = '192.0.2.7';
 const AWAY = '198.51.100.9';
 
 describe('a repeat within the refresh grace', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    const variables = { TRUST_PROXY: 'true' };
-    app = await TestApp.start({ clock, variables });
-    replica = await TestApp.start({ clock, variables, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const variables = { TRUST_PROXY: 'true' };
+  const app = useApp({ variables });
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const refreshFrom = async (address: string, token: string, through = app): Promise<Tokens> =>
     (await through.refresh(token).set('X-Forwarded-For', address).expect(200)).body as Tokens;

@@ -1,7 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const PREFIX = 'pa_rt_';
 // Where the parts of a token lie: session id, generation, seed, HMAC (src/tokens/refresh-token.ts).
@@ -32,18 +33,10 @@ function withGeneration(token: string, generation: number): string {
 }
 
 describe('a forged refresh token with a known session id', () => {
-  const clock = new TestClock();
-  let app: TestApp;
+  const app = useApp();
+  const { clock } = app;
   let parent: Tokens;
   let current: Tokens;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
 
   beforeEach(async () => {
     parent = await (await app.user()).logsIn();
@@ -101,15 +94,7 @@ describe('a forged refresh token with a known session id', () => {
 });
 
 describe('what is no refresh token', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   it.each([
     'x',

@@ -1,21 +1,12 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('a refresh whose answer was lost', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
   const answerOf = async (token: string, from = app): Promise<Tokens> =>
@@ -35,7 +26,7 @@ describe('a refresh whose answer was lost', () => {
   it('is answered with the same successor after a restart', async () => {
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
-    const restarted = await TestApp.start({ clock, database: app.database });
+    const restarted = await app.startReplica();
     expect((await answerOf(old.refresh_token, restarted)).refresh_token).toBe(refresh_token);
     await restarted.stop();
   });
@@ -89,8 +80,8 @@ describe('a refresh whose answer was lost', () => {
   });
 
   it('takes its grace from REFRESH_GRACE_SECONDS', async () => {
-    const none = await TestApp.start({ clock, database: app.database, variables: { REFRESH_GRACE_SECONDS: '0' } });
-    const minute = await TestApp.start({ clock, database: app.database, variables: { REFRESH_GRACE_SECONDS: '60' } });
+    const none = await app.startReplica({ variables: { REFRESH_GRACE_SECONDS: '0' } });
+    const minute = await app.startReplica({ variables: { REFRESH_GRACE_SECONDS: '60' } });
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
     clock.advance({ seconds: 55 });

@@ -1,18 +1,11 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('the life of a session', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
 
   const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
   const rotated = async (token: string): Promise<Tokens> => (await app.refresh(token).expect(200)).body as Tokens;
@@ -65,7 +58,7 @@ describe('the life of a session', () => {
   });
 
   it('is the shorter one when SESSION_MAX_AGE_DAYS is less than REFRESH_TOKEN_EXPIRE_DAYS', async () => {
-    const short = await TestApp.start({ clock, database: app.database, variables: { SESSION_MAX_AGE_DAYS: '1' } });
+    const short = await app.startReplica({ variables: { SESSION_MAX_AGE_DAYS: '1' } });
     const tokens = await (await short.user()).logsIn();
     clock.advance({ days: 1, seconds: 1 });
     expectProblem(await short.refresh(tokens.refresh_token), problems.invalidRefreshToken);

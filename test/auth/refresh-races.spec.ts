@@ -1,22 +1,14 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 const ROUNDS = 25;
 
 describe('refreshes that race', () => {
-  const clock = new TestClock();
-  let replicas: [TestApp, TestApp, TestApp];
-
-  beforeAll(async () => {
-    const first = await TestApp.start({ clock });
-    const replica = () => TestApp.start({ clock, database: first.database });
-    replicas = [first, await replica(), await replica()];
-  });
-
-  afterAll(async () => {
-    for (const replica of replicas.reverse()) await replica.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replicas = [app, useReplica(app), useReplica(app)];
 
   const successorsOf = async (refreshToken: string, callers: number): Promise<Set<string>> => {
     const answers = await Promise.all(
@@ -27,7 +19,6 @@ describe('refreshes that race', () => {
   };
 
   it('give 100 parallel callers over three replicas one and the same successor', async () => {
-    const [app] = replicas;
     const alice = await app.user();
     const successors = await successorsOf((await alice.logsIn()).refresh_token, 100);
     expect(successors.size).toBe(1);
@@ -39,7 +30,7 @@ describe('refreshes that race', () => {
   });
 
   it('give parallel callers one successor at every rotation of a long session', async () => {
-    const alice = await replicas[0].user();
+    const alice = await app.user();
     let { refresh_token } = await alice.logsIn();
     for (let round = 0; round < ROUNDS; round++) {
       const successors = await successorsOf(refresh_token, 6);
@@ -49,7 +40,7 @@ describe('refreshes that race', () => {
   });
 
   it('end the session, whoever comes first, when a thief and the owner use two generations', async () => {
-    const [app, other] = replicas;
+    const other = replicas[1]!;
     const alice = await app.user();
     for (let round = 0; round < ROUNDS; round++) {
       const old = await alice.logsIn();
@@ -67,15 +58,15 @@ describe('refreshes that race', () => {
   });
 
   it('end the session once, however many thieves there are', async () => {
-    const alice = await replicas[0].user();
+    const alice = await app.user();
     const old = await alice.logsIn();
-    await replicas[0].refresh(old.refresh_token).expect(200);
+    await app.refresh(old.refresh_token).expect(200);
     clock.advance({ seconds: 11 });
     const answers = await Promise.all(
       Array.from({ length: 30 }, (_, i) => replicas[i % replicas.length]!.refresh(old.refresh_token)),
     );
     for (const answer of answers) expectProblem(answer, problems.invalidRefreshToken);
-    const rows = await replicas[0].database.query('SELECT end_reason FROM sessions WHERE user_id = $1', [alice.id]);
+    const rows = await app.database.query('SELECT end_reason FROM sessions WHERE user_id = $1', [alice.id]);
     expect(rows).toEqual([{ end_reason: 'reuse' }]);
   });
 });

@@ -1,21 +1,12 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /api/v0/auth/refresh', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
   const rotated = async (token: string): Promise<Tokens> => (await app.refresh(token).expect(200)).body as Tokens;
@@ -66,7 +57,7 @@ describe('POST /api/v0/auth/refresh', () => {
     const old = await tokensOf();
     const pair = await rotated(old.refresh_token);
     clock.advance({ seconds: 11 });
-    const restarted = await TestApp.start({ clock, database: app.database });
+    const restarted = await app.startReplica();
     expectProblem(await restarted.refresh(old.refresh_token), problems.invalidRefreshToken);
     await restarted.stop();
     expectProblem(await app.refresh(pair.refresh_token), problems.invalidRefreshToken);
@@ -94,7 +85,7 @@ describe('POST /api/v0/auth/refresh', () => {
   it('goes on after SECRET_KEY was changed', async () => {
     const { access_token, refresh_token } = await tokensOf();
     const SECRET_KEY = 'another-signing-key-0Q9w8E7r6T5y4U3i2O1p';
-    const rekeyed = await TestApp.start({ clock, database: app.database, variables: { SECRET_KEY } });
+    const rekeyed = await app.startReplica({ variables: { SECRET_KEY } });
     expectProblem(await rekeyed.me(access_token), problems.invalidAccessToken);
     const next = (await rekeyed.refresh(refresh_token).expect(200)).body as Tokens;
     await rekeyed.refresh(next.refresh_token).expect(200);

@@ -1,18 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 describe('POST /api/v0/auth/register', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const register = (body: object) => app.post('/api/v0/auth/register', body);
   const usersNamed = (email: string) => app.database.query('SELECT * FROM users WHERE email = $1', [email]);
@@ -41,7 +34,7 @@ describe('POST /api/v0/auth/register', () => {
   });
 
   it('lets one of 50 win that spell the address in their own case, over two replicas', async () => {
-    const replica = await TestApp.start({ database: app.database });
+    const replica = await app.startReplica();
     const email = `${randomUUID()}@example.org`;
     const spelled = (i: number): string =>
       Array.from(email, (c, at) => ((i >> (at % 6)) & 1 ? c.toUpperCase() : c)).join('');
@@ -99,7 +92,7 @@ describe('POST /api/v0/auth/register', () => {
   });
 
   it('answers 403 while registration is closed; an administrator still creates users', async () => {
-    const closed = await TestApp.start({ database: app.database, variables: { REGISTRATION: 'closed' } });
+    const closed = await app.startReplica({ variables: { REGISTRATION: 'closed' } });
     const body = { email: `${randomUUID()}@example.org`, password: PASSWORD };
     expectProblem(await closed.post('/api/v0/auth/register', body), problems.registrationClosed);
     await closed.admin.post('/users', body).expect(201);
@@ -109,7 +102,7 @@ describe('POST /api/v0/auth/register', () => {
 
   it('takes its rules from the configuration', async () => {
     const variables = { PASSWORD_MIN_LENGTH: '20', PASSWORD_BLOCKLIST: 'off' };
-    const strict = await TestApp.start({ database: app.database, variables });
+    const strict = await app.startReplica({ variables });
     const email = `${randomUUID()}@example.org`;
     expectInvalid(await strict.post('/api/v0/auth/register', { email, password: 'x'.repeat(19) }), '/password');
     await strict.post('/api/v0/auth/register', { email, password: 'x'.repeat(20) }).expect(201);

@@ -1,23 +1,14 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, type Tokens } from '../support/test-app.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import type { Response } from 'supertest';
 
 const ROUNDS = 25;
 
 describe('the end of a session, racing with its use on another replica', () => {
-  let app: TestApp;
-  let other: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-    other = await TestApp.start({ database: app.database });
-  });
-
-  afterAll(async () => {
-    await other.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const other = useReplica(app);
 
   /** Expects that whatever was handed out is worth nothing, also what the racing answer brought. */
   const expectDead = async (tokens: Tokens, ...answers: Response[]): Promise<void> => {

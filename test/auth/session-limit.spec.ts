@@ -1,24 +1,15 @@
 import { eventually } from '../support/eventually.js';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+import type { Tokens, User } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 
 describe('SESSION_LIMIT_PER_USER', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    const variables = { SESSION_LIMIT_PER_USER: '5' };
-    app = await TestApp.start({ clock, variables });
-    replica = await TestApp.start({ clock, variables, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const variables = { SESSION_LIMIT_PER_USER: '5' };
+  const app = useApp({ variables });
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const liveSessionsOf = ({ id }: User) =>
     app.database.query<{ id: string }>('SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL ORDER BY id', [
@@ -88,7 +79,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
   it('ends what is beyond it at the next login when it was lowered', async () => {
     const alice = await app.user();
     await logInTimes(alice, 5);
-    const strict = await TestApp.start({ clock, database: app.database, variables: { SESSION_LIMIT_PER_USER: '1' } });
+    const strict = await app.startReplica({ variables: { SESSION_LIMIT_PER_USER: '1' } });
     const { access_token } = await alice.logsIn(strict);
     expect(await liveSessionsOf(alice)).toHaveLength(1);
     await app.me(access_token).expect(200);

@@ -2,7 +2,8 @@ import { chmodSync, rmSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { TestApp } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 import { OwnPlatform } from './own-platform.js';
 
 describe('platform-auth doctor', () => {
@@ -11,7 +12,7 @@ describe('platform-auth doctor', () => {
   let url: string;
 
   beforeEach(async () => {
-    platform = await OwnPlatform.create();
+    platform = await OwnPlatform.create({ isEmpty: false });
     await platform.init();
     app = await TestApp.start({ database: platform.database, clock: platform.clock });
     url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;

@@ -1,6 +1,5 @@
 import { Client } from 'pg';
 import { LOCKS } from '../../src/database/locks.js';
-import { migrate } from '../../src/database/migrate.js';
 import { eventually } from '../support/eventually.js';
 import { endLockHolder } from '../support/lock-holder.js';
 import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
@@ -9,9 +8,8 @@ const BARRIER = 4_713;
 
 describe('platform-auth init that loses its lock', () => {
   it('makes no more keys, says why, and the rerun completes', async () => {
-    const platform = await OwnPlatform.create();
+    const platform = await OwnPlatform.create({ isEmpty: false });
     const { database } = platform;
-    await migrate(database.url);
     const barrier = new Client({ connectionString: database.url });
     await barrier.connect();
     await barrier.query('SELECT pg_advisory_lock($1)', [BARRIER]);

@@ -68,7 +68,7 @@ describe('a map with a mistake', () => {
     [
       'a call to nobody',
       GOOD.replace('- auth', '- recipes'),
-      /map\.yaml:7 services\.ocr\.calls\.0: recipes is no serv/,
+      /map\.yaml:7 services\.ocr\.calls\.0: recipes is not a s/,
     ],
     ['a call to itself', GOOD.replace('- auth', '- ocr'), /map\.yaml:7 .* does not call itself/],
     ['a call twice', `${GOOD}      - auth\n`, /map\.yaml:8 services\.ocr\.calls\.1: auth is listed twice/],
@@ -81,10 +81,14 @@ describe('a map with a mistake', () => {
     [
       'names that share variables',
       `${GOOD}  OCR:\n    url: http://x\n`,
-      /map\.yaml:8 services\.OCR: would have the var/,
+      /map\.yaml:8 services\.OCR: would have the same/,
     ],
-    ['an address of nobody', `${GOOD}    urls:\n      X_URL: x/y\n`, /map\.yaml:9 services\.ocr\.urls\.X_URL: x is no/],
-    ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* holds something else/],
+    [
+      'an address of nobody',
+      `${GOOD}    urls:\n      X_URL: x/y\n`,
+      /map\.yaml:9 services\.ocr\.urls\.X_URL: x is not/,
+    ],
+    ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
   ])('names the line of %s', (_, text, expected) => {
     expect(complaintsAbout(text)).toMatch(expected);
   });

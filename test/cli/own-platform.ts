@@ -11,7 +11,7 @@ import { init, type InitReport, type InitRequest } from '../../src/cli/platform/
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { eventually } from '../support/eventually.js';
-import { TestClock } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 // What the commands take from the environment must be what a test gives them.
@@ -46,9 +46,9 @@ export class OwnPlatform {
     this.changeMap(() => undefined, SHIPPED_MAP);
   }
 
-  /** Nothing is there but a map, and a database that is empty. */
-  static async create(): Promise<OwnPlatform> {
-    return new OwnPlatform(await createTestDatabase(), mkdtempSync(join(tmpdir(), 'platform-auth-cli-')));
+  /** There is only a map, and a database: an empty one by default, as on a new machine. */
+  static async create({ isEmpty = true } = {}): Promise<OwnPlatform> {
+    return new OwnPlatform(await createTestDatabase({ isEmpty }), mkdtempSync(join(tmpdir(), 'platform-auth-cli-')));
   }
 
   async remove(): Promise<void> {
@@ -116,7 +116,7 @@ export class OwnPlatform {
     return this.database.query('SELECT * FROM app_credentials ORDER BY id');
   }
 
-  /** Makes whoever changes the credential of a pair wait. */
+  /** Holds every transaction that changes the credential of a pair. */
   async barrierAt(caller: string, target: string) {
     const holder = new Client({ connectionString: this.database.url });
     await holder.connect();

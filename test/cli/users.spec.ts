@@ -41,7 +41,7 @@ describe('platform-auth users', () => {
   });
 
   it('says that nobody has an address', async () => {
-    expect(await cli.fails('users', 'disable', 'nobody@example.org')).toMatch(/^Nobody has the e-mail address/);
+    expect(await cli.fails('users', 'disable', 'nobody@example.org')).toMatch(/^No account has the e-mail address/);
   });
 });
 

@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
-import { SECRET_KEY } from '../support/test-app.js';
+import { SECRET_KEY } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const refusalOf = (url: string): string => {

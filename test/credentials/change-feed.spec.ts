@@ -18,7 +18,6 @@ describe('the feed of changes', () => {
 
   beforeAll(async () => {
     database = await createTestDatabase();
-    await migrate(database.url);
   });
 
   beforeEach(async () => {

@@ -1,18 +1,12 @@
 import { Client } from 'pg';
 import { eventually } from '../support/eventually.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const FEED = `SELECT pid FROM pg_stat_activity
   WHERE application_name = 'platform-auth-revocations' AND datname = current_database()`;
 
 describe('a cached key that was revoked where no trigger fired', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ variables: { REVOCATION_LEASE_MS: '5000', OUTAGE_GRACE_SECONDS: '3600' } });
-  });
-
-  afterAll(() => app.stop());
+  const app = useApp({ variables: { REVOCATION_LEASE_MS: '5000', OUTAGE_GRACE_SECONDS: '3600' } });
 
   it('is refused as soon as the feed has a new connection, also with a grace', async () => {
     const node = await app.node();

@@ -14,7 +14,7 @@ function leaseOver(now: { monotonic: number; wall: number }, outageGraceMs = 0) 
   const lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs }, clocks);
   const cache = new KeyCache<{ name: string }>('node', lease, 10);
   const remember = (id: string): void =>
-    cache.remember(id, { digest: DIGEST, identity: { name: id }, expiresAt: null }, cache.ticket());
+    cache.remember(id, { digest: DIGEST, identity: { name: id }, expiresAt: null }, cache.takeTicket());
   return {
     remember,
     lease,

@@ -5,7 +5,8 @@ import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { TestApp, VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 // So long that nothing below happens because it ran out by chance.

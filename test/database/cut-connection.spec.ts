@@ -1,14 +1,10 @@
 import { DataSource } from 'typeorm';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { eventually } from '../support/eventually.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('a connection that is cut', () => {
-  let app: TestApp;
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-  afterAll(() => app.stop());
+  const app = useApp();
 
   it('between two statements of a transaction is an outage, not a bug', async () => {
     const transaction = app.nest.get(DataSource).transaction(async ({ queryRunner }) => {

@@ -3,7 +3,8 @@ import { refuseUnusable } from '../../src/database/connection-check.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { Callers } from '../support/outage.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { TestApp, VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
 
@@ -14,7 +15,7 @@ describe('a pooler between the service and PostgreSQL', () => {
   let pooler: TransactionPooler;
 
   beforeEach(async () => {
-    database = await createTestDatabase();
+    database = await createTestDatabase({ isEmpty: true });
   });
 
   afterEach(async () => {

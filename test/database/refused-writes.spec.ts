@@ -2,7 +2,8 @@ import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const TABLES = ['users', 'sessions', 'nodes', 'app_credentials'];

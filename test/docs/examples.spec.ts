@@ -2,7 +2,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import { problems } from '../../src/common/problems.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 interface Media {
   readonly schema?: { readonly $ref?: string };
@@ -21,13 +21,12 @@ interface Property {
 }
 
 describe('the OpenAPI document, for somebody who reads nothing else', () => {
-  let app: TestApp;
+  const app = useApp();
   let document: OpenAPIObject;
   let operations: { name: string; operation: Operation }[];
   let problem: ValidateFunction;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
     operations = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.entries(item).map(([method, operation]) => ({
@@ -40,10 +39,6 @@ describe('the OpenAPI document, for somebody who reads nothing else', () => {
     formats.default(ajv);
     ajv.addSchema({ $id: 'document', ...document });
     problem = ajv.getSchema('document#/components/schemas/ProblemSchema')!;
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   it('says of every operation what it is for, and who may use it', () => {

@@ -4,7 +4,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { toProblemType } from '../../src/common/problem-body.js';
 import { problems } from '../../src/common/problems.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const ROUTES = [
   'DELETE /api/v0/admin/app-credentials/{app_id}',
@@ -46,12 +46,11 @@ interface Operation {
 }
 
 describe('GET /docs-json', () => {
-  let app: TestApp;
+  const app = useApp();
   let document: OpenAPIObject;
   let operations: [string, Operation][];
 
   beforeAll(async () => {
-    app = await TestApp.start();
     document = (await app.get('/docs-json').expect(200)).body as OpenAPIObject;
     operations = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.entries(item).map(([method, operation]): [string, Operation] => [
@@ -59,10 +58,6 @@ describe('GET /docs-json', () => {
         operation as Operation,
       ]),
     );
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   it('is valid OpenAPI', async () => {

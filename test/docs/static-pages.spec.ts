@@ -3,7 +3,7 @@ import request from 'supertest';
 import { parse } from 'yaml';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const PAGES = ['/docs', '/docs/', '/docs/index.html', '/docs-json', '/docs-yaml', '/docs/swagger-ui-init.js'];
 const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-16x16.png', 'favicon-32x32.png'];
@@ -15,15 +15,7 @@ function isDocument(value: unknown): boolean {
 }
 
 describe('the documentation', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   /** The bytes of an answer, decompressed. */
   const bytesOf = async (path: string, encoding: string) => {
@@ -41,7 +33,7 @@ describe('the documentation', () => {
   };
 
   it('is serialised once, however often it is asked for', async () => {
-    const other = await TestApp.start({ database: app.database });
+    const other = await app.startReplica();
     const stringify = jest.spyOn(JSON, 'stringify');
     for (const path of [...PAGES, ...PAGES, ...PAGES]) await other.get(path).expect(200);
     const ofDocument = stringify.mock.calls.filter(([value]) => isDocument(value));

@@ -8,22 +8,12 @@ import { Readiness } from '../../src/health/readiness.js';
 import { eventually } from '../support/eventually.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
+import { useAppPerTest } from '../support/use-app.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('GET /health', () => {
-  let database: TestDatabase;
-  let app: TestApp;
-
-  beforeEach(async () => {
-    database = await createTestDatabase();
-    app = await TestApp.start({ database });
-  });
-
-  afterEach(async () => {
-    await app.stop();
-    await database.drop();
-  });
+  const app = useAppPerTest();
 
   it('is 200 while the database answers, and open to everyone', async () => {
     const { body } = await app.get('/health').expect(200);
@@ -32,11 +22,11 @@ describe('GET /health', () => {
   });
 
   it('is 503 with Retry-After without the database, says nothing of the driver, and the process lives', async () => {
-    await database.drop();
+    await app.database.drop();
     const answer = await app.get('/health').expect(503);
     expect(answer.headers['retry-after']).toBe(String(problems.unavailable.retryAfterSeconds));
     expect(answer.body).toMatchObject({ status: 'error', error: { database: { status: 'down' } } });
-    const { hostname, port, pathname } = new URL(database.url);
+    const { hostname, port, pathname } = new URL(app.database.url);
     for (const told of [pathname.slice(1), `${hostname}:${port}`, 'does not exist', 'postgres', 'SELECT']) {
       expect(answer.text).not.toContain(told);
     }
@@ -52,13 +42,12 @@ describe('GET /health', () => {
 
   it('shows that the logging service is down, and stays 200', async () => {
     const LOGGING_SERVICE_URL = `http://127.0.0.1:${await freePort()}/logs`;
-    const shipping = await TestApp.start({ database, variables: { LOGGING_SERVICE_URL, LOG_LEVEL: 'info' } });
+    const shipping = await app.startReplica({ variables: { LOGGING_SERVICE_URL, LOG_LEVEL: 'info' } });
     await shipping.get('/health/live').expect(200);
     await shipping.log.flush();
     const { body, text } = await shipping.get('/health').expect(200);
     expect(body).toMatchObject({ details: { database: { status: 'up' }, logging_service: { status: 'degraded' } } });
     expect(text).not.toContain(LOGGING_SERVICE_URL);
-    await shipping.stop();
   });
 
   it('is never kept by a cache, up or down', async () => {

@@ -3,20 +3,13 @@ import type { Response } from 'supertest';
 import request from 'supertest';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 type Answer = Promise<Response> | PromiseLike<Response>;
 
 describe('every answer', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const KINDS: Record<string, () => Answer> = {
     '200 with an identity': async () => app.validateNode((await app.node()).header),

@@ -4,20 +4,13 @@ import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 const LOGIN = '/api/v0/auth/login';
 
 describe('a request body', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const login = (body: Buffer | string, headers: Record<string, string> = {}) =>
     app

@@ -1,7 +1,7 @@
 import type { Response } from 'supertest';
 import { MAX_ERRORS, problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const LOGIN = '/api/v0/auth/login';
 /** No anonymous request is answered with more (static documentation aside). */
@@ -17,15 +17,7 @@ function errorsOf({ body }: Response): { pointer: string; detail: string }[] {
 }
 
 describe('a cheap request does not buy much work:', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const send = (body: string, path = LOGIN) => app.post(path).set('Content-Type', 'application/json').send(body);
 

@@ -6,7 +6,7 @@ import type { LinkedExpressAdapter } from '../../src/http/linked-express.adapter
 import type { Log } from '../../src/logging/log.js';
 import { MetricsEndpoint } from '../../src/metrics/metrics-endpoint.js';
 import { eventually } from '../support/eventually.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const TIMEOUT_MS = 10_000;
 const MANY_BYTES = 32 * 1_024 * 1_024;
@@ -189,16 +189,11 @@ describe('the metrics server, pipelined to', () => {
 });
 
 describe('the service, pipelined to', () => {
-  let app: TestApp;
+  const app = useApp();
   let client: Socket;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     await app.get('/docs-yaml').expect(200);
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   beforeEach(() => {

@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 interface Door {
   readonly header: string;
@@ -21,15 +22,7 @@ const DOORS: Door[] = [
 ];
 
 describe.each(DOORS)('$header at $method $path', ({ header, method, path, more = [] }) => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   /** Sends a header's bytes as they are. */
   const raw = async (...values: string[]): Promise<string> => {

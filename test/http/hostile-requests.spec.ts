@@ -1,19 +1,12 @@
 import { connect, type AddressInfo } from 'node:net';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 // Each of these was found by `npm run fuzz` (docs/fuzzing.md).
 describe('a hostile request', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   /** @returns the head and the body of the answer to a request line and headers as they are */
   const raw = async (...lines: string[]): Promise<string> =>

@@ -3,18 +3,11 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { useApp } from '../support/use-app.js';
 
 describe('HTTP hygiene', () => {
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
 
   const login = (body: string | Buffer, type = 'application/json') =>
     app.post('/api/v0/auth/login').set('Content-Type', type).send(body);
@@ -154,7 +147,7 @@ describe('HTTP hygiene', () => {
       const forged = '203.0.113.7';
       await app.get('/health/live').set('X-Forwarded-For', forged);
       expect(app.log.lines.at(-1)).toMatchObject({ address: '127.0.0.1' });
-      const behindProxy = await TestApp.start({ database: app.database, variables: { TRUST_PROXY: '1' } });
+      const behindProxy = await app.startReplica({ variables: { TRUST_PROXY: '1' } });
       await behindProxy.get('/health/live').set('X-Forwarded-For', forged);
       expect(behindProxy.log.lines.at(-1)).toMatchObject({ address: forged });
       for (const [sent, address] of [

@@ -3,16 +3,17 @@ import request from 'supertest';
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, SECRET_KEY, TestApp, type Device, type Service } from '../support/test-app.js';
+import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
+import type { Device, Service } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('INTERNAL_PORT', () => {
-  let app: TestApp;
+  const app = useApp({ variables: { INTERNAL_PORT: '0' } });
   let internal: Server;
   let node: Device;
   let own: Service;
 
   beforeAll(async () => {
-    app = await TestApp.start({ variables: { INTERNAL_PORT: '0' } });
     internal = app.internal!;
     const admin = { 'X-Admin-Key': ADMIN_KEY };
     const home = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
@@ -24,10 +25,6 @@ describe('INTERNAL_PORT', () => {
     const { app_id, app_key } = minted.body as Record<string, string>;
     const headers = { 'X-Platform-App-Id': app_id!, 'X-Platform-App-Key': app_key! };
     own = { appId: app_id!, appKey: app_key!, ...pair, headers };
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const everything = () => ({ 'X-Admin-Key': ADMIN_KEY, 'X-API-Key': node.header, ...own.headers });

@@ -1,20 +1,17 @@
 import { connect, type AddressInfo } from 'node:net';
 import { problems, type Problem } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, TestApp, type Device, type Service } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import type { Device, Service } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('a path', () => {
-  let app: TestApp;
+  const app = useApp();
   let node: Device;
   let service: Service;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     [node, service] = [await app.node(), await app.service()];
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   /** Sends a request line as it is, with every credential; the status and the body. */

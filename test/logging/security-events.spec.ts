@@ -1,19 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
 import type { SecurityEvent } from '../../src/common/security-event.js';
-import { PASSWORD, TestApp, TestClock, type Tokens } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import type { Tokens } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('security events', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-  });
-
-  afterAll(async () => {
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
 
   /** Expects that an act leaves exactly one event, tied to its request. */
   const expectEvent = async (event: SecurityEvent, act: SupertestRequest, fields: object = {}): Promise<void> => {

@@ -2,7 +2,8 @@ import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { scrape } from '../support/scrape.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { TestApp } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 
 const DAYS = 500;
 const SKEWED = 'clock_skewed_nothing_is_deleted';

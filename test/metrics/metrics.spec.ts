@@ -2,7 +2,8 @@ import { jest } from '@jest/globals';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { eventually } from '../support/eventually.js';
 import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { TestApp } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 

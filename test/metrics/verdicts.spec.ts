@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { eventually } from '../support/eventually.js';
 import { scrape } from '../support/scrape.js';
-import { ADMIN_KEY, TestApp } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 
 describe('verdicts', () => {
   let app: TestApp;
@@ -107,7 +108,7 @@ describe('the log shipper', () => {
     const first = await TestApp.start();
     const service = await first.service('auth', 'logging');
     const own = { LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs', LOGGING_APP_ID: service.appId };
-    const app = await TestApp.start({ database: first.database, variables: { METRICS_PORT: '0', ...own } });
+    const app = await first.startReplica({ variables: { METRICS_PORT: '0', ...own } });
     try {
       await app.validateApp(service.headers).expect(200);
       await app.validateApp({ ...service.headers, 'X-Platform-App-Key': 'wrong' }).expect(401);

@@ -1,22 +1,13 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { holdRow } from '../support/row-lock.js';
-import { TestApp, TestClock, type Device } from '../support/test-app.js';
+import type { Device } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('a rotation that meets something else', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   const rotated = async (node: Device, through = app, body?: object): Promise<Device> => {
     const answer = await through.admin.post(`/nodes/${node.nodeId}/rotate`, body).expect(200);
@@ -37,7 +28,7 @@ describe('a rotation that meets something else', () => {
   });
 
   it('takes its overlap from KEY_OVERLAP_HOURS', async () => {
-    const short = await TestApp.start({ clock, database: app.database, variables: { KEY_OVERLAP_HOURS: '1' } });
+    const short = await app.startReplica({ variables: { KEY_OVERLAP_HOURS: '1' } });
     const old = await app.node();
     await rotated(old, short);
     await short.stop();

@@ -1,21 +1,12 @@
 import { problems } from '../../src/common/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock, type Device } from '../support/test-app.js';
+import type { Device } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   /** Rotates and returns the node as it is with its new key. */
   const rotated = async (node: Device, body?: object): Promise<Device> => {

@@ -1,22 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /internal/validate-node', () => {
-  const clock = new TestClock();
-  let app: TestApp;
-  let replica: TestApp;
-
-  beforeAll(async () => {
-    app = await TestApp.start({ clock });
-    replica = await TestApp.start({ clock, database: app.database });
-  });
-
-  afterAll(async () => {
-    await replica.stop();
-    await app.stop();
-  });
+  const app = useApp();
+  const { clock } = app;
+  const replica = useReplica(app);
 
   it('says whose node it is, on every replica, from the very next call on', async () => {
     for (let round = 0; round < 10; round++) {
@@ -74,7 +64,7 @@ describe('POST /internal/validate-node', () => {
   });
 
   it('demands app headers when VALIDATE_NODE_REQUIRES_APP says so', async () => {
-    const strict = await TestApp.start({ database: app.database, variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
+    const strict = await app.startReplica({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
     const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     expectProblem(await strict.validateNode(node.header), problems.invalidAppCredentials);
     await strict.validateNode(node.header).set(service.headers).expect(200);
@@ -85,7 +75,7 @@ describe('POST /internal/validate-node', () => {
     const node = await app.node();
     await app.validateNode(node.header).expect(200);
     expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: null });
-    const other = await TestApp.start({ clock, database: app.database });
+    const other = await app.startReplica();
     await other.validateNode(node.header).expect(200);
     await other.stop();
     expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: expect.any(String) });

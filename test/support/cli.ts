@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ADMIN_KEY, type TestApp } from './test-app.js';
+import { ADMIN_KEY } from './settings.js';
+import type { TestApp } from './test-app.js';
 
 const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
 

@@ -2,7 +2,8 @@ import type { Response } from 'supertest';
 import { problems } from '../../src/common/problems.js';
 import { eventually } from './eventually.js';
 import { expectProblem } from './expect-problem.js';
-import { ADMIN_KEY, PASSWORD, type TestApp, type Device, type Service, type Tokens, type User } from './test-app.js';
+import { ADMIN_KEY, PASSWORD } from './settings.js';
+import type { TestApp, Device, Service, Tokens, User } from './test-app.js';
 
 /** Short waits, so that a database that does not answer is given up on soon, and no answer from memory meanwhile. */
 export const SHORT_WAITS = {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { eventually } from './eventually.js';
+import { recordLogLine } from './run-log.js';
 
 const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
 const START_MS = 45_000;
@@ -18,7 +19,10 @@ export class ServiceProcess {
     readonly url: string,
     private readonly child: ChildProcess,
   ) {
-    const keep = (chunk: Buffer): void => void (this.output += chunk.toString());
+    const keep = (chunk: Buffer): void => {
+      this.output += chunk.toString();
+      recordLogLine(chunk.toString().trimEnd());
+    };
     child.stdout?.on('data', keep);
     child.stderr?.on('data', keep);
     running.add(child);

@@ -12,154 +12,92 @@ import { configureApp } from '../../src/configure-app.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
 import { createInternalServer } from '../../src/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
-import type { LogFields, LogLevel } from '../../src/logging/log-line.js';
 import { Log } from '../../src/logging/log.js';
 import { recordAnswers } from './documented-answers.js';
+import { ADMIN_KEY, PASSWORD, VARIABLES } from './settings.js';
+import { MovedDatabaseClock, TestClock } from './test-clock.js';
 import { createTestDatabase, type TestDatabase } from './test-database.js';
-
-export const ADMIN_KEY = 'test-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u';
-export const SECRET_KEY = 'test-signing-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
-export const PASSWORD = 'a perfectly fine passphrase';
-
-export const VARIABLES: Variables = {
-  NODE_ENV: 'test',
-  SECRET_KEY,
-  ADMIN_API_KEY: ADMIN_KEY,
-  BCRYPT_COST: '4',
-  HASH_THREADS: '2',
-  // Every revocation waits it out.
-  REVOCATION_LEASE_MS: '100',
-  // Tests seal by hand.
-  AUDIT_SEAL_INTERVAL_SECONDS: '3600',
-  LOG_LEVEL: 'silent',
-  // Many people, one address. The tests of the throttles set limits of their own.
-  LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000000/60',
-  LOGIN_LIMIT_PER_ACCOUNT: '1000000/60',
-  LOGIN_LIMIT_PER_ADDRESS: '1000000/60',
-  HASHING_BUSY_LIMIT_PER_ADDRESS: '1000000/60',
-  ADMIN_KEY_LIMIT_PER_ADDRESS: '1000000/60',
-  REGISTRATION_LIMIT_PER_ADDRESS: '1000000/60',
-  REFRESH_LIMIT_PER_ADDRESS: '1000000/60',
-};
-
-interface Duration {
-  readonly seconds?: number;
-  readonly minutes?: number;
-  readonly days?: number;
-}
-
-/** A clock that a test moves by hand. */
-export class TestClock extends Clock {
-  private passedMs = 0;
-  private errorMs = 0;
-
-  override now(): Date {
-    return new Date(Date.now() + this.passedMs + this.errorMs);
-  }
-
-  /** Time passes: for this replica, and for PostgreSQL as the replica is told. */
-  advance(duration: Duration): void {
-    this.passedMs += millisecondsOf(duration);
-  }
-
-  /** The clock of this replica becomes wrong. */
-  drift(duration: Duration): void {
-    this.errorMs += millisecondsOf(duration);
-  }
-
-  /** What PostgreSQL's clock says once that time has passed. */
-  ofDatabase(now: Date): Date {
-    return new Date(now.getTime() + this.passedMs);
-  }
-}
-
-function millisecondsOf({ seconds = 0, minutes = 0, days = 0 }: Duration): number {
-  return (seconds + minutes * 60 + days * 86_400) * 1_000;
-}
-
-/** PostgreSQL's clock, moved by the time that a test lets pass. */
-class MovedDatabaseClock extends DatabaseClock {
-  constructor(
-    dataSource: DataSource,
-    private readonly clock: TestClock,
-  ) {
-    super(dataSource);
-  }
-
-  override async now(): Promise<Date> {
-    return this.clock.ofDatabase(await super.now());
-  }
-}
-
-/** A log that keeps its lines, as they would be written. */
-export class TestLog extends Log {
-  readonly lines: (LogFields & { message: string; level: string })[] = [];
-
-  protected override write(level: LogLevel, message: string, fields: LogFields): void {
-    this.lines.push({ level, message, ...fields });
-    super.write(level, message, fields);
-  }
-
-  events(name: string): LogFields[] {
-    return this.lines.filter(({ event }) => event === name);
-  }
-}
+import { TestLog } from './test-log.js';
 
 export interface TestAppOptions {
   readonly variables?: Variables;
-  /** The replica shares this database; without it the application gets one of its own. */
+  /** Without it the application gets a database of its own, and drops it at the end. */
   readonly database?: TestDatabase;
   readonly clock?: TestClock;
 }
+
+export type ReplicaOptions = Omit<TestAppOptions, 'database'>;
 
 export interface Tokens {
   readonly access_token: string;
   readonly refresh_token: string;
 }
 
-/** A running application over a real PostgreSQL, and the people and machines that call it. */
+/** The application over a real PostgreSQL, with the users, nodes and services that call it. */
 export class TestApp {
-  private constructor(
-    readonly nest: NestExpressApplication,
-    readonly database: TestDatabase,
-    readonly clock: TestClock,
-    readonly log: TestLog,
-    private readonly ownsDatabase: boolean,
-    /** The server of INTERNAL_PORT, where it is set. */
-    readonly internal: Server | undefined,
-  ) {}
+  readonly clock: TestClock;
+  nest!: NestExpressApplication;
+  database!: TestDatabase;
+  log!: TestLog;
+  /** The server of INTERNAL_PORT, where it is set. */
+  internal: Server | undefined;
+  private readonly replicas = new Set<TestApp>();
 
-  static async start(options: TestAppOptions = {}): Promise<TestApp> {
-    const database = options.database ?? (await createTestDatabase());
-    const environment = parseEnvironment({ ...VARIABLES, DATABASE_URL: database.url, ...options.variables });
-    const clock = options.clock ?? new TestClock();
-    const log = new TestLog(environment);
+  constructor(
+    private readonly options: TestAppOptions = {},
+    /** The application that this is a replica of. */
+    private readonly original?: TestApp,
+  ) {
+    this.clock = options.clock ?? new TestClock();
+  }
+
+  static start(options?: TestAppOptions): Promise<TestApp> {
+    return new TestApp(options).start();
+  }
+
+  async start(): Promise<this> {
+    this.database = this.original?.database ?? this.options.database ?? (await createTestDatabase());
+    const environment = parseEnvironment({ ...VARIABLES, DATABASE_URL: this.database.url, ...this.options.variables });
+    this.log = new TestLog(environment);
     const testing = await Test.createTestingModule({ imports: [AppModule.forRoot(environment)] })
       .overrideProvider(Clock)
-      .useValue(clock)
+      .useValue(this.clock)
       .overrideProvider(DatabaseClock)
       .useFactory({
         inject: [DataSource],
-        factory: (dataSource: DataSource) => new MovedDatabaseClock(dataSource, clock),
+        factory: (dataSource: DataSource) => new MovedDatabaseClock(dataSource, this.clock),
       })
       .overrideProvider(Log)
-      .useValue(log)
+      .useValue(this.log)
       .compile();
-    const nest = testing.createNestApplication<NestExpressApplication>(new LinkedExpressAdapter(), {
+    this.nest = testing.createNestApplication<NestExpressApplication>(new LinkedExpressAdapter(), {
       bodyParser: false,
     });
-    recordAnswers(nest);
-    configureApp(nest);
-    await nest.listen(0, '127.0.0.1');
-    const internal = environment.internalPort === undefined ? undefined : createInternalServer(nest);
-    if (internal) await once(internal.listen(0, '127.0.0.1'), 'listening');
-    return new TestApp(nest, database, clock, log, options.database === undefined, internal);
+    recordAnswers(this.nest);
+    configureApp(this.nest);
+    await this.nest.listen(0, '127.0.0.1');
+    this.internal = environment.internalPort === undefined ? undefined : createInternalServer(this.nest);
+    if (this.internal) await once(this.internal.listen(0, '127.0.0.1'), 'listening');
+    this.original?.replicas.add(this);
+    return this;
   }
 
+  /** Stops its replicas first. */
   async stop(): Promise<void> {
+    for (const replica of [...this.replicas].reverse()) await replica.stop();
+    this.original?.replicas.delete(this);
     this.internal?.close();
     await this.nest.close();
-    if (this.ownsDatabase) await this.database.drop();
+    if (!this.original && !this.options.database) await this.database.drop();
+  }
+
+  /** @returns a replica that is not started yet: it has the same database, clock and variables, unless told otherwise */
+  newReplica({ clock = this.clock, variables }: ReplicaOptions = {}): TestApp {
+    return new TestApp({ clock, variables: { ...this.options.variables, ...variables } }, this);
+  }
+
+  startReplica(options?: ReplicaOptions): Promise<TestApp> {
+    return this.newReplica(options).start();
   }
 
   get server(): Server {

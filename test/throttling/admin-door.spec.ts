@@ -2,28 +2,23 @@ import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { problems } from '../../src/common/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { ADMIN_KEY, TestApp, TestClock } from '../support/test-app.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import type { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { useAppPerTest } from '../support/use-app.js';
 
 const LIMIT = 5;
 const REFUSED = { event: 'admin.key.refused' };
 
 describe('wrong admin keys', () => {
-  const clock = new TestClock();
-  let one: TestApp;
+  const one = useAppPerTest({ variables: { TRUST_PROXY: '1', ADMIN_KEY_LIMIT_PER_ADDRESS: `${LIMIT}/900` } });
+  const { clock } = one;
   let two: TestApp;
 
   beforeEach(async () => {
-    const variables = { TRUST_PROXY: '1', ADMIN_KEY_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
-    one = await TestApp.start({ variables, clock });
-    two = await TestApp.start({ variables, clock, database: one.database });
+    two = await one.startReplica();
     // What follows is within one window.
     clock.advance({ seconds: 900 - ((clock.now().getTime() / 1_000) % 900) + 1 });
-  });
-
-  afterEach(async () => {
-    await two.stop();
-    await one.stop();
   });
 
   const tryKey = (app: TestApp, address: string, key = `${ADMIN_KEY}x`) =>

@@ -3,7 +3,9 @@ import type { Response } from 'supertest';
 import { problems } from '../../src/common/problems.js';
 import { Database } from '../../src/database/database.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp, type User } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestApp, type User } from '../support/test-app.js';
+import { useAppPerTest } from '../support/use-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
 const BUSY_LIMIT = 20;
@@ -19,18 +21,15 @@ const FLOODER = '198.51.100.66';
 const FLOOD = 154;
 
 describe('a flood of logins from one address', () => {
-  let app: TestApp;
+  const app = useAppPerTest({ variables: VARIABLES });
   let mallory: User;
   let users: User[];
 
   beforeEach(async () => {
-    app = await TestApp.start({ variables: VARIABLES });
     mallory = await app.user();
     users = [];
     for (let made = 0; made < 8; made += 1) users.push(await app.user());
   });
-
-  afterEach(() => app.stop());
 
   const login = (address: string, email: string, password = PASSWORD) =>
     app.login(email, password).set('X-Forwarded-For', address);

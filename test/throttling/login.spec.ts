@@ -2,7 +2,8 @@ import { jest } from '@jest/globals';
 import { Piscina } from 'piscina';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
 const LIMIT = 10;
@@ -14,18 +15,8 @@ const LIMITS = {
 };
 
 describe('wrong passwords for one account from one address', () => {
-  let one: TestApp;
-  let two: TestApp;
-
-  beforeAll(async () => {
-    one = await TestApp.start({ variables: LIMITS });
-    two = await TestApp.start({ variables: LIMITS, database: one.database });
-  });
-
-  afterAll(async () => {
-    await two.stop();
-    await one.stop();
-  });
+  const one = useApp({ variables: LIMITS });
+  const two = useReplica(one);
 
   /** Tries in parallel, in turns on either replica. */
   const guess = (times: number, emailOf: (index: number) => string, password = WRONG) =>

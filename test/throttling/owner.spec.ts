@@ -1,6 +1,7 @@
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { useApp, useReplica } from '../support/use-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
 const PER_PAIR = 5;
@@ -16,18 +17,8 @@ const HOME = '198.51.100.7';
 const WRONG = 'not her passphrase';
 
 describe('a stranger who guesses', () => {
-  let one: TestApp;
-  let two: TestApp;
-
-  beforeAll(async () => {
-    one = await TestApp.start({ variables: LIMITS });
-    two = await TestApp.start({ variables: LIMITS, database: one.database });
-  });
-
-  afterAll(async () => {
-    await two.stop();
-    await one.stop();
-  });
+  const one = useApp({ variables: LIMITS });
+  const two = useReplica(one);
 
   const loginFrom = (address: string, email: string, password = PASSWORD, app = one) =>
     app.login(email, password).set('X-Forwarded-For', address);

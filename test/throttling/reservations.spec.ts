@@ -1,5 +1,6 @@
 import { LoginThrottle } from '../../src/throttling/login-throttle.js';
-import { TestApp, TestClock } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
+import { useAppPerTest } from '../support/use-app.js';
 import { countByStatus } from '../support/throttled.js';
 
 const LIMIT = 4;
@@ -7,13 +8,7 @@ const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, DATABASE_C
 const EMAIL = 'alice@example.org';
 
 describe('a reserved guess', () => {
-  let app: TestApp;
-
-  beforeEach(async () => {
-    app = await TestApp.start({ variables: LIMITS });
-  });
-
-  afterEach(() => app.stop());
+  const app = useAppPerTest({ variables: LIMITS });
 
   const begin = (times: number) =>
     Promise.all(Array.from({ length: times }, () => app.nest.get(LoginThrottle).begin(EMAIL, '127.0.0.1')));
@@ -28,7 +23,7 @@ describe('a reserved guess', () => {
   };
 
   it('of a replica that was killed comes free within a minute, long before its window ends', async () => {
-    const killed = await TestApp.start({ variables: LIMITS, database: app.database });
+    const killed = await app.startReplica();
     const throttle = killed.nest.get(LoginThrottle);
     for (let count = 0; count < LIMIT; count += 1) await throttle.begin(EMAIL, '127.0.0.1');
     await killed.stop();
@@ -64,7 +59,7 @@ describe('a reserved guess', () => {
   it('is counted in the windows of PostgreSQL, whatever the clock of a replica says', async () => {
     const clock = new TestClock();
     clock.advance({ days: 500 });
-    const ahead = await TestApp.start({ variables: LIMITS, database: app.database, clock });
+    const ahead = await app.startReplica({ clock });
     const answers = await Promise.all([guess(20), guess(20, ahead)]);
     expect(countByStatus(answers.flat())).toEqual({ 401: LIMIT, 429: 40 - LIMIT });
     await ahead.stop();

@@ -2,8 +2,10 @@ import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import type { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { useAppPerTest } from '../support/use-app.js';
 
 const LIMIT = 6;
 
@@ -13,22 +15,17 @@ interface Operation {
 }
 
 describe('registrations and refreshes', () => {
-  let one: TestApp;
-  let two: TestApp;
-
-  beforeEach(async () => {
-    const variables = {
+  const one = useAppPerTest({
+    variables: {
       TRUST_PROXY: '1',
       REGISTRATION_LIMIT_PER_ADDRESS: `${LIMIT}/3600`,
       REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/60`,
-    };
-    one = await TestApp.start({ variables });
-    two = await TestApp.start({ variables, database: one.database });
+    },
   });
+  let two: TestApp;
 
-  afterEach(async () => {
-    await two.stop();
-    await one.stop();
+  beforeEach(async () => {
+    two = await one.startReplica();
   });
 
   const register = (app: TestApp, address: string, email = `${randomUUID()}@example.org`) =>

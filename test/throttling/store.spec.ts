@@ -4,7 +4,8 @@ import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS } from '../support/outage.js';
-import { PASSWORD, TestApp } from '../support/test-app.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
 const LIMIT = 3;
@@ -84,13 +85,13 @@ describe('the counters', () => {
 
   it('are not frozen by a clock of the database that was far ahead', async () => {
     await start();
-    const other = await TestApp.start({ variables: LIMITS, database: app.database });
+    const other = await app.startReplica();
     const email = 'nobody@example.org';
     await guess(2 * LIMIT, email);
     expectThrottled(await other.login(email, WRONG));
     await app.database.query("UPDATE throttle_windows SET window_end = window_end + interval '2 days'");
     await other.stop();
-    const third = await TestApp.start({ variables: LIMITS, database: app.database });
+    const third = await app.startReplica();
     const answers = await guess(10, email, third);
     expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
     expect(expectThrottled(await third.login(email)).retryAfterSeconds).toBeLessThanOrEqual(900);

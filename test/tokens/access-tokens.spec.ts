@@ -1,7 +1,9 @@
 import { createHmac, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { SECRET_KEY, TestApp, TestClock, type Tokens, type User } from '../support/test-app.js';
+import { SECRET_KEY } from '../support/settings.js';
+import type { Tokens, User } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const HS256 = { alg: 'HS256', typ: 'JWT' };
 const encode = (part: unknown): string => Buffer.from(JSON.stringify(part)).toString('base64url');
@@ -15,21 +17,16 @@ const claimsOf = (token: string): Record<string, unknown> =>
   JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as Record<string, unknown>;
 
 describe('an access token', () => {
-  const clock = new TestClock();
-  let app: TestApp;
+  const app = useApp();
+  const { clock } = app;
   let alice: User;
   let tokens: Tokens;
   let claims: Record<string, unknown>;
 
   beforeAll(async () => {
-    app = await TestApp.start({ clock });
     alice = await app.user();
     tokens = await alice.logsIn();
     claims = claimsOf(tokens.access_token);
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   it('is an HS256 JWT with exactly the promised claims', () => {
@@ -121,7 +118,7 @@ describe('an access token', () => {
   });
 
   it('is refused at once when its session has ended, everywhere', async () => {
-    const replica = await TestApp.start({ clock, database: app.database });
+    const replica = await app.startReplica();
     const { access_token, refresh_token } = await alice.logsIn();
     await replica.me(access_token).expect(200);
     await app.logout(refresh_token).expect(204);
@@ -149,7 +146,7 @@ describe('an access token', () => {
   });
 
   it('names an audience only when one is configured, and then demands it', async () => {
-    const strict = await TestApp.start({ database: app.database, variables: { JWT_AUDIENCE: 'platform' } });
+    const strict = await app.startReplica({ variables: { JWT_AUDIENCE: 'platform' } });
     const mine = await alice.logsIn(strict);
     expect(claimsOf(mine.access_token)).toMatchObject({ aud: 'platform' });
     await strict.me(mine.access_token).expect(200);

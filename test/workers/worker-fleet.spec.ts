@@ -3,7 +3,8 @@ import { parseEnvironment } from '../../src/config/environment.js';
 import { computeBackoffMs, WorkerFleet, WorkerStartError } from '../../src/workers/worker-fleet.js';
 import { eventually } from '../support/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
-import { TestLog, VARIABLES } from '../support/test-app.js';
+import { VARIABLES } from '../support/settings.js';
+import { TestLog } from '../support/test-log.js';
 
 const FILE = join(import.meta.dirname, '../../dist/test/support/programs/fleet-worker.js');
 const DEADLINE_MS = 10_000;

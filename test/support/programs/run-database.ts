@@ -1,15 +1,27 @@
+import { randomBytes } from 'node:crypto';
 import { Cleanup } from '../../../tools/cleanup.js';
-import { startPostgres } from '../../../tools/postgres.js';
+import { startPostgres, withClient } from '../../../tools/postgres.js';
 
 const cleanup = new Cleanup();
 
-/** Starts the PostgreSQL of one test run. It may lose its data. @returns a superuser's URL */
-export async function startRunDatabase(): Promise<string> {
-  const settings = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '300' };
-  return (await startPostgres({ cleanup, purpose: 'test', settings })).url();
+/** Chooses the PostgreSQL of one test run: TEST_DATABASE_URL (a superuser's), or an embedded one that may lose its data. */
+export async function prepareRunDatabase(): Promise<void> {
+  process.env.TEST_DATABASE_URL ??= await startServer();
+  const url = process.env.TEST_DATABASE_URL;
+  const template = `test_template_${randomBytes(6).toString('hex')}`;
+  // The first test that needs it creates it (test-database.ts).
+  process.env.TEST_TEMPLATE_DATABASE = template;
+  cleanup.defer(() => withClient(url, (client) => client.query(`DROP DATABASE IF EXISTS ${template}`)));
 }
 
-/** Stops what was started, and deletes its data. */
 export function removeRunDatabase(): Promise<void> {
   return cleanup.run();
+}
+
+async function startServer(): Promise<string> {
+  const settings = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '300' };
+  const server = await startPostgres({ cleanup, purpose: 'test', settings });
+  // In watch mode, the next run starts a server of its own.
+  cleanup.defer(() => delete process.env.TEST_DATABASE_URL);
+  return server.url();
 }

@@ -1,0 +1,116 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsIn, Matches } from 'class-validator';
+import { AUDITED_EVENTS, type AuditedEvent } from '../audit/audit-entry.js';
+import type { AuditRow } from '../audit/audit-events.js';
+import { IfSent, MomentField } from '../common/fields.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
+
+const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
+const ACTOR = `^(${UUID}|admin|open|cli)$`;
+const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
+
+export class AuditEventsQuery extends PageQuery {
+  @ApiPropertyOptional({
+    type: String,
+    pattern: ACTOR,
+    description: 'id of a user, app credential or node; or the door of an actor without an id: admin, open, cli',
+    example: 'admin',
+  })
+  @IfSent()
+  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, admin, open or cli' })
+  actor?: string;
+
+  @ApiPropertyOptional({
+    type: String,
+    pattern: SUBJECT,
+    description: 'id of the user, app credential or node that the event is about, or unknown:… as in an item',
+    example: ID,
+  })
+  @IfSent()
+  @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
+  subject?: string;
+
+  @ApiPropertyOptional({ enum: AUDITED_EVENTS, example: 'admin.node.revoked' })
+  @IfSent()
+  @IsIn(AUDITED_EVENTS, { message: 'must be the name of an audit event' })
+  event?: AuditedEvent;
+
+  @MomentField('only events at or after this moment')
+  since?: string;
+
+  @MomentField('only events before this moment')
+  until?: string;
+}
+
+export class AuditActorResponse {
+  @ApiProperty({
+    enum: ['user', 'app', 'node', 'admin', 'open', 'cli'],
+    description: 'open: an unauthenticated caller; cli: the command line of an operator',
+    example: 'admin',
+  })
+  door!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', nullable: true, example: null })
+  id!: string | null;
+}
+
+export class AuditEventResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: ID })
+  id!: string;
+
+  @ApiProperty({ type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' })
+  time!: string;
+
+  @ApiProperty({ enum: AUDITED_EVENTS, example: 'admin.node.revoked' })
+  event!: string;
+
+  @ApiProperty({ type: AuditActorResponse })
+  actor!: AuditActorResponse;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description:
+      'id of the user, app credential or node that the event is about; unknown:… for an address without an account',
+    example: ID,
+  })
+  subject!: string | null;
+
+  @ApiProperty({ type: String, nullable: true, description: 'as in the logs', example: ID })
+  request_id!: string | null;
+
+  @ApiProperty({ type: String, nullable: true, example: '192.0.2.7' })
+  address!: string | null;
+
+  @ApiProperty({
+    type: 'integer',
+    description: 'failed logins of the window, or ended sessions; otherwise 1',
+    example: 1,
+  })
+  count!: number;
+
+  @ApiProperty({
+    type: 'object',
+    additionalProperties: true,
+    description: 'the values before and after, without secrets',
+    example: { before: { revoked_at: null }, after: { revoked_at: '2026-11-21T09:00:00.000Z' } },
+  })
+  details!: Record<string, unknown>;
+
+  static from(row: AuditRow): AuditEventResponse {
+    return {
+      id: row.id,
+      time: row.time.toISOString(),
+      event: row.event,
+      actor: { door: row.actor_door, id: row.actor_id },
+      subject: row.subject,
+      request_id: row.request_id,
+      address: row.address,
+      count: row.count,
+      details: row.details,
+    };
+  }
+}
+
+export class AuditEventPageResponse extends createPageResponse<AuditRow, AuditEventResponse>(AuditEventResponse) {}

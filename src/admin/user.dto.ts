@@ -1,0 +1,58 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsBoolean } from 'class-validator';
+import { EmailField } from '../common/email.js';
+import { IfSent } from '../common/fields.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
+import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
+
+export class UpdateUserRequest {
+  @ApiProperty({ example: false, description: 'false ends all sessions and refuses logins' })
+  @IsBoolean({ message: 'must be true or false' })
+  is_active!: boolean;
+}
+
+export class UsersQuery extends PageQuery {
+  @IfSent()
+  @EmailField()
+  @ApiPropertyOptional({ type: String, format: 'email', example: 'alice@example.org' })
+  email?: string;
+}
+
+const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
+
+export class SessionResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  id!: string;
+
+  @ApiProperty(MOMENT)
+  created_at!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
+  rotated_at!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'when its refresh token expires if it is not used' })
+  expires_at!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
+  absolute_expires_at!: string;
+
+  @ApiProperty({ ...MOMENT, nullable: true, example: null })
+  ended_at!: string | null;
+
+  @ApiProperty({ type: String, enum: [...SESSION_END_REASONS, null], nullable: true, example: null })
+  end_reason!: string | null;
+
+  static from(session: Session): SessionResponse {
+    return {
+      id: session.id,
+      created_at: session.createdAt.toISOString(),
+      rotated_at: session.rotatedAt.toISOString(),
+      expires_at: session.expiresAt.toISOString(),
+      absolute_expires_at: session.absoluteExpiresAt.toISOString(),
+      ended_at: session.endedAt?.toISOString() ?? null,
+      end_reason: session.endReason,
+    };
+  }
+}
+
+export class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}

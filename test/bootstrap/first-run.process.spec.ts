@@ -1,0 +1,147 @@
+import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
+
+const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
+const SCENARIO_MS = 90_000;
+
+describe.each([
+  ['a folder that everybody may enter', 0o755],
+  ['a folder that only its owner may enter', 0o700],
+])('a start on a machine that has nothing, in %s', (_name, mode) => {
+  let folder: FirstRunFolder;
+
+  beforeEach(() => {
+    folder = new FirstRunFolder(mode);
+  });
+
+  afterEach(async () => {
+    await endAll();
+    await folder.remove();
+  });
+
+  const start = () => ServiceProcess.start(VARIABLES, folder.path);
+
+  const call = async (service: ServiceProcess, path: 'register' | 'login'): Promise<number> => {
+    const answer = await fetch(`${service.url}/api/v0/auth/${path}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ email: 'alice@example.org', password: PASSWORD }),
+    });
+    return answer.status;
+  };
+
+  const expectNothingLeft = (serverPid: number): void => {
+    expect(folder.serverPid).toBeUndefined();
+    expect(isAlive(serverPid)).toBe(false);
+  };
+
+  it(
+    'makes its secrets once, keeps its data from start to start, and leaves nothing running',
+    async () => {
+      const first = await start();
+      const made = folder.environmentFile;
+      expect(made?.mode).toBe(0o600);
+      expect(made?.text).toMatch(/^SECRET_KEY=\S{32,}$/m);
+      expect(made?.text).toMatch(/^ADMIN_API_KEY=\S{32,}$/m);
+      expect(made?.text).toMatch(/^AUDIT_SEAL_KEY=\S{32,}$/m);
+      expect(first.output).toContain(`${first.url}/docs`);
+      for (const secret of made!.text.match(/(?<==)\S{32,}/g)!) expect(first.output).not.toContain(secret);
+      expect(await call(first, 'register')).toBe(201);
+      const serverOfFirst = folder.serverPid!;
+      expect(await first.stop()).toBe(0);
+      expectNothingLeft(serverOfFirst);
+      const second = await start();
+      expect(folder.environmentFile).toEqual(made);
+      expect(await call(second, 'login')).toBe(200);
+      const serverOfSecond = folder.serverPid!;
+      expect(await second.stop()).toBe(0);
+      expectNothingLeft(serverOfSecond);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'shares the database with who starts at the same time',
+    async () => {
+      const secrets = { SECRET_KEY, ADMIN_API_KEY: ADMIN_KEY };
+      const all = await Promise.all(
+        Array.from({ length: 3 }, () => ServiceProcess.start({ ...VARIABLES, ...secrets }, folder.path)),
+      );
+      const server = folder.serverPid!;
+      expect(await call(all[0]!, 'register')).toBe(201);
+      for (const service of all) expect(await call(service, 'login')).toBe(200);
+      for (const service of all) expect(await service.stop()).toBe(0);
+      expectNothingLeft(server);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'names the folder of its data, and begins anew without it',
+    async () => {
+      const first = await start();
+      expect(first.output).toContain(folder.cluster);
+      expect(await call(first, 'register')).toBe(201);
+      expect(await first.stop()).toBe(0);
+      folder.deleteData();
+      const anew = await start();
+      expect(await call(anew, 'login')).toBe(401);
+      expect(await call(anew, 'register')).toBe(201);
+      expect(await anew.stop()).toBe(0);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'joins the server that a kill -9 left behind, and stops it in the end',
+    async () => {
+      const killed = await start();
+      expect(await call(killed, 'register')).toBe(201);
+      const server = folder.serverPid!;
+      killed.kill('SIGKILL');
+      await killed.exited();
+      expect(isAlive(server)).toBe(true);
+      const next = await start();
+      expect(folder.serverPid).toBe(server);
+      expect(await call(next, 'login')).toBe(200);
+      expect(await next.stop()).toBe(0);
+      expectNothingLeft(server);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'recovers what was acknowledged before a power cut',
+    async () => {
+      const cut = await start();
+      expect(await call(cut, 'register')).toBe(201);
+      cut.kill('SIGKILL');
+      await cut.exited();
+      await folder.cutPower();
+      const next = await start();
+      expect(await call(next, 'login')).toBe(200);
+      expect(await next.stop()).toBe(0);
+      expect(folder.serverPid).toBeUndefined();
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'shares its server with a second process, and the last one to stop stops it',
+    async () => {
+      const first = await start();
+      expect(await call(first, 'register')).toBe(201);
+      const refused = await ServiceProcess.spawn({ ...VARIABLES, PORT: String(first.port) }, folder.path);
+      expect(await refused.exited()).toBe(1);
+      expect(await first.status('/health')).toBe(200);
+      const second = await start();
+      const server = folder.serverPid!;
+      expect(await first.stop()).toBe(0);
+      expect(await call(second, 'login')).toBe(200);
+      expect(await second.stop()).toBe(0);
+      expectNothingLeft(server);
+    },
+    SCENARIO_MS,
+  );
+});

@@ -1,0 +1,94 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { Client } from 'pg';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { Caller } from '../support/caller.js';
+import { eventually } from '../support/eventually.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const HOME = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
+
+describe('the process with INTERNAL_PORT', () => {
+  let database: TestDatabase;
+  let internalPort: number;
+  let callers: Caller[] = [];
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    internalPort = await freePort();
+  });
+
+  afterEach(async () => {
+    callers.forEach((caller) => caller.hangUp());
+    await endAll();
+  });
+
+  afterAll(async () => {
+    await database.drop();
+  });
+
+  const start = (variables: Record<string, string> = {}): Promise<ServiceProcess> => {
+    const own = { DATABASE_URL: database.url, INTERNAL_PORT: String(internalPort), HASH_THREADS: '1' };
+    return ServiceProcess.start({ ...VARIABLES, ...own, LOG_LEVEL: 'info', REVOCATION_LEASE_MS: '0', ...variables });
+  };
+
+  const callersOf = (url: string): Caller[] => {
+    callers = Array.from({ length: 8 }, () => new Caller(url));
+    return callers;
+  };
+
+  const registerNode = async (): Promise<Record<string, string>> => {
+    const headers = { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' };
+    const url = `http://127.0.0.1:${internalPort}/api/v0/admin/nodes`;
+    const answer = await fetch(url, { method: 'POST', headers, body: JSON.stringify(HOME) });
+    const { node_id, api_key } = (await answer.json()) as Record<string, string>;
+    return { 'X-API-Key': `${node_id}:${api_key}` };
+  };
+
+  it.each(['1', '2'])('serves validations there only, with WORKERS=%s, and stops with 0', async (workers) => {
+    const service = await start({ WORKERS: workers });
+    const headers = await registerNode();
+    const internal = callersOf(`http://127.0.0.1:${internalPort}`);
+    const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers });
+    expect(new Set(await Promise.all(internal.map(validate)))).toEqual(new Set([200]));
+    internal.forEach((caller) => caller.hangUp());
+    expect(new Set(await Promise.all(callersOf(service.url).map(validate)))).toEqual(new Set([404]));
+    const line = service.output.split('\n').find((text) => text.includes('"listening"'));
+    expect(JSON.parse(line!)).toMatchObject({ port: service.port, internal_port: internalPort });
+    expect(await service.stop()).toBe(0);
+  });
+
+  it('answers what is under way on the internal port when it stops', async () => {
+    const service = await start();
+    const headers = await registerNode();
+    const internal = callersOf(`http://127.0.0.1:${internalPort}`);
+    const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers });
+    await Promise.all(internal.map(validate));
+    const holder = new Client({ connectionString: database.url });
+    await holder.connect();
+    await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+    const answers = Promise.all(internal.map(validate));
+    const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    await eventually('they wait', async () => (await database.query(waiting)).length > 0);
+    service.kill('SIGTERM');
+    await eventually('it no longer listens', async () => (await service.status('/health/live')) === undefined);
+    await holder.query('ROLLBACK');
+    await holder.end();
+    expect(new Set(await answers)).toEqual(new Set([200]));
+    expect(await service.exited()).toBe(0);
+  });
+
+  it('does not start when the port is taken, and names the variable', async () => {
+    const other = createServer().listen(internalPort, '127.0.0.1');
+    await once(other, 'listening');
+    const variables = { ...VARIABLES, DATABASE_URL: database.url, INTERNAL_PORT: String(internalPort) };
+    const service = await ServiceProcess.spawn(variables);
+    expect(await service.exited()).toBe(1);
+    const words = `Port ${internalPort} is taken: choose another INTERNAL_PORT.\n`;
+    await eventually('it says why', () => service.output === words);
+    other.close();
+    await once(other, 'close');
+  });
+});

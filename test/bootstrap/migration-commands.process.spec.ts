@@ -1,0 +1,73 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { createMigrationOptions } from '../../src/database/database-options.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const ROOT = join(import.meta.dirname, '../..');
+const TABLES = [
+  'app_credentials',
+  'audit_events',
+  'audit_seal_entries',
+  'audit_seals',
+  'audit_settings',
+  'credential_change_purges',
+  'credential_changes',
+  'failed_logins',
+  'nodes',
+  'refused_admin_keys',
+  'replica_leases',
+  'sessions',
+  'throttle_counters',
+  'throttle_windows',
+  'users',
+];
+const ALL = (createMigrationOptions('postgresql://unused').migrations as unknown[]).length;
+/** A process for each migration. */
+const SCENARIO_MS = 120_000;
+
+describe('the migration commands', () => {
+  let database: TestDatabase;
+
+  beforeAll(async () => {
+    database = await createTestDatabase({ isEmpty: true });
+  });
+
+  afterAll(async () => {
+    await database.drop();
+  });
+
+  /** What `npm run migration:…` runs once it has built. */
+  const command = async (name: 'run' | 'revert', databaseUrl = database.url): Promise<string> => {
+    const parameters = ['node_modules/typeorm/cli.js', `migration:${name}`, '-d', 'dist/ormconfig.js'];
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_ENV: 'production', DATABASE_URL: databaseUrl };
+    const { stdout } = await promisify(execFile)(process.execPath, parameters, { cwd: ROOT, env });
+    return stdout;
+  };
+
+  const tables = async (): Promise<string[]> => {
+    const sql =
+      "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migrations' AND tablename NOT LIKE 'audit_events_%' ORDER BY 1";
+    return (await database.query<{ tablename: string }>(sql)).map(({ tablename }) => tablename);
+  };
+
+  it(
+    'run and revert through ormconfig.ts',
+    async () => {
+      await command('run');
+      expect(await tables()).toEqual(TABLES);
+      await command('run');
+      expect(await database.query('SELECT 1 FROM migrations')).toHaveLength(ALL);
+      for (let reverted = 0; reverted < ALL; reverted += 1) await command('revert');
+      expect(await tables()).toEqual([]);
+      await command('run');
+      expect(await tables()).toEqual(TABLES);
+    },
+    SCENARIO_MS,
+  );
+
+  it('name DATABASE_URL when it is missing', async () => {
+    await expect(command('run', '')).rejects.toMatchObject({ code: 1 });
+    await expect(command('run', '')).rejects.toThrow(/DATABASE_URL/);
+  });
+});

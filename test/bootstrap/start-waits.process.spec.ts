@@ -1,0 +1,89 @@
+import { Client } from 'pg';
+import { LOCKS } from '../../src/database/locks.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { VARIABLES } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+/** Long enough for a process to begin on a busy machine. */
+const LIMIT = { LOG_LEVEL: 'warn', START_TIMEOUT_SECONDS: '2' };
+
+describe('a start that waits', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+
+  beforeEach(async () => {
+    database = await createTestDatabase({ isEmpty: true });
+    proxy = await TcpProxy.before(database.url);
+  });
+
+  afterEach(async () => {
+    await endAll();
+    await proxy.close();
+    await database.drop();
+  });
+
+  /** Starts the service, which must give up and say what it waited for, before and at its end. */
+  const expectGivenUp = async (waitingFor: string, more: Record<string, string> = {}): Promise<string> => {
+    const service = await ServiceProcess.spawn({ ...VARIABLES, ...LIMIT, DATABASE_URL: proxy.url, ...more });
+    expect(await service.exited()).toBe(1);
+    const lines = service.output.split('\n').filter((line) => line.includes('"start_waits"'));
+    expect(lines.map((line) => (JSON.parse(line) as { waiting_for: string }).waiting_for)).toContain(waitingFor);
+    expect(service.output).toContain(`waiting for ${waitingFor}`);
+    expect(service.output).toContain('START_TIMEOUT_SECONDS');
+    return service.output;
+  };
+
+  it('for a database that does not answer ends with exit code 1, and says so before', async () => {
+    proxy.blackHole(true);
+    await expectGivenUp('an answer of the database');
+  });
+
+  it('for a database that refuses connections ends with the reason', async () => {
+    await proxy.close();
+    expect(await expectGivenUp('a database that can be used')).toContain('ECONNREFUSED');
+    await proxy.open();
+  });
+
+  it.each(['CREATE TABLE users', 'COMMIT'])(
+    'for a migration whose packets are dropped from %s on ends too, and names them',
+    async (statement) => {
+      proxy.blackHoleFrom(statement);
+      await expectGivenUp('the migrations of the schema');
+      expect(proxy.swallowedBytes).toBeGreaterThan(0);
+    },
+  );
+
+  it.each([
+    [1, 'the connections to the database'],
+    [2, 'the workers'],
+  ])('for the first connection of the pool ends too (%i workers)', async (workers, waitingFor) => {
+    proxy.blackHoleFrom('application_name\0platform-auth\0');
+    await expectGivenUp(waitingFor, { DATABASE_CONNECT_TIMEOUT_MS: '60000', WORKERS: String(workers) });
+  });
+
+  it('for the lock of the migrations ends too', async () => {
+    const holder = new Client({ connectionString: database.url });
+    await holder.connect();
+    await holder.query('SELECT pg_advisory_lock($1)', [LOCKS.migrations]);
+    await expectGivenUp('the lock of the migrations, which another process holds or held');
+    await holder.end();
+  });
+
+  it('for a migration that waits for the transaction of another client ends too', async () => {
+    const other = new Client({ connectionString: database.url });
+    await other.connect();
+    await other.query('BEGIN; CREATE TABLE app_credentials ()');
+    await expectGivenUp('the migrations of the schema');
+    await other.end();
+  });
+
+  it('for a migration on which PostgreSQL works is not ended, however long it takes', async () => {
+    await database.query(`CREATE FUNCTION delay() RETURNS event_trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_sleep(0.06); END $$`);
+    await database.query('CREATE EVENT TRIGGER slow ON ddl_command_end EXECUTE FUNCTION delay()');
+    const service = await ServiceProcess.start({ ...VARIABLES, ...LIMIT, DATABASE_URL: proxy.url });
+    expect(service.output).toContain('the migrations of the schema');
+    expect(await service.stop()).toBe(0);
+  });
+});

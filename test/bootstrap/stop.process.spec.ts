@@ -1,0 +1,156 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { Client } from 'pg';
+import { Caller, type CallFailed } from '../support/caller.js';
+import { eventually } from '../support/eventually.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const CALLERS = 50;
+
+describe('a stop', () => {
+  let database: TestDatabase;
+  let service: ServiceProcess;
+  let callers: Caller[];
+  let node: Record<string, string>;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+
+  afterAll(async () => {
+    await database.drop();
+  });
+
+  const start = async (delayMs: string, deadlineMs = '20000'): Promise<void> => {
+    service = await ServiceProcess.start({
+      ...VARIABLES,
+      DATABASE_URL: database.url,
+      DATABASE_STATEMENT_TIMEOUT_MS: '15000',
+      // Each validation asks the database, where a test can hold it up.
+      REVOCATION_LEASE_MS: '0',
+      SHUTDOWN_DELAY_MS: delayMs,
+      SHUTDOWN_DEADLINE_MS: deadlineMs,
+    });
+    callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
+    const answer = await fetch(`${service.url}/api/v0/admin/nodes`, {
+      method: 'POST',
+      headers: { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' }),
+    });
+    const { node_id, api_key } = (await answer.json()) as Record<string, string>;
+    node = { 'X-API-Key': `${node_id}:${api_key}` };
+  };
+
+  afterEach(async () => {
+    for (const caller of callers) caller.hangUp();
+    await endAll();
+  });
+
+  const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers: node });
+
+  /** Waits until nobody listens any more. */
+  const refused = () =>
+    eventually('new connections are refused', async () => {
+      const socket = connect(service.port, '127.0.0.1');
+      const [event] = await Promise.race([
+        once(socket, 'connect').then(() => ['connect']),
+        once(socket, 'error').then(() => ['error']),
+      ]).catch(() => ['error']);
+      socket.destroy();
+      return event === 'error';
+    });
+
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'on %s says "unready" first, fails nobody who calls until then, and exits with 0',
+    async (signal) => {
+      await start('2000');
+      const answers: number[] = [];
+      let isReady = true;
+      // A caller turns elsewhere once the service says that it is not ready, as behind a load balancer.
+      const callOn = async (caller: Caller): Promise<void> => {
+        while (isReady) answers.push(await validate(caller));
+      };
+      const calling = Promise.all(callers.map(callOn));
+      await eventually('all callers are at it', () => answers.length > 10 * CALLERS);
+      service.kill(signal);
+      await eventually('it is unready', async () => (await service.status('/health')) === 503);
+      expect(await service.status('/health/live')).toBe(200);
+      service.kill(signal);
+      isReady = false;
+      await calling;
+      expect(new Set(answers)).toEqual(new Set([200]));
+      expect(await service.exited()).toBe(0);
+    },
+    60_000,
+  );
+
+  it('turns away only who connects anew after it has stopped listening', async () => {
+    await start('2000');
+    const failures: CallFailed[] = [];
+    const answers: number[] = [];
+    // These callers do not look whether the service is ready.
+    const callOn = async (caller: Caller): Promise<void> => {
+      for (;;) answers.push(await validate(caller));
+    };
+    const calling = callers.map((caller) =>
+      callOn(caller).catch((error: unknown) => failures.push(error as CallFailed)),
+    );
+    await eventually('all callers are at it', () => answers.length > 10 * CALLERS);
+    service.kill('SIGTERM');
+    await Promise.all(calling);
+    expect(new Set(answers)).toEqual(new Set([200]));
+    // A reset on a new connection is the kernel's refusal of one that the service has not seen.
+    expect(failures.filter(({ code, wasReused }) => wasReused || !/^ECONN(REFUSED|RESET)$/.test(code ?? ''))).toEqual(
+      [],
+    );
+    expect(await service.exited()).toBe(0);
+  }, 60_000);
+
+  it.each(['0', '300'])(
+    'answers what is under way when it stops listening (delay %s ms)',
+    async (delayMs) => {
+      await start(delayMs);
+      await Promise.all(callers.map(validate));
+      const holder = new Client({ connectionString: database.url });
+      await holder.connect();
+      await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+      const answers = Promise.all(callers.map(validate));
+      const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+      // Those that come together share a statement. An answer to who came last means that all have come.
+      await eventually('they wait', async () => (await database.query(waiting)).length > 0);
+      expect((await fetch(`${service.url}/health/live`)).status).toBe(200);
+      service.kill('SIGTERM');
+      await refused();
+      await holder.query('ROLLBACK');
+      await holder.end();
+      expect(new Set(await answers)).toEqual(new Set([200]));
+      expect(await service.exited()).toBe(0);
+    },
+    60_000,
+  );
+
+  it.each([
+    ['connected and never asks', ''],
+    ['never ends its headers', 'POST /api/v0/auth/login HTTP/1.1\r\nHost: auth\r\n'],
+    [
+      'never ends its body',
+      'POST /api/v0/auth/login HTTP/1.1\r\nHost: auth\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"',
+    ],
+    ['keeps an idle connection', 'GET /health/live HTTP/1.1\r\nHost: auth\r\n\r\n'],
+  ])(
+    'is not held up by a caller that %s',
+    async (_name, bytes) => {
+      await start('0', '6000');
+      const socket: Socket = connect(service.port, '127.0.0.1').on('error', () => undefined);
+      await once(socket, 'connect');
+      socket.write(bytes);
+      // What it sent is there once another caller, who came later, has been answered.
+      await validate(callers[0]!);
+      expect(await service.stop()).toBe(0);
+      socket.destroy();
+    },
+    60_000,
+  );
+});

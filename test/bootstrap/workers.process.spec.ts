@@ -1,0 +1,180 @@
+import { createMigrationOptions } from '../../src/database/database-options.js';
+import { Caller } from '../support/caller.js';
+import { eventually } from '../support/eventually.js';
+import { isAlive } from '../support/first-run-folder.js';
+import { Scrape } from '../support/scrape.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const CALLERS = 16;
+const ALL_200 = Array<number>(CALLERS).fill(200);
+const HEADERS = { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' };
+const LIVE = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
+
+describe('several workers on one port', () => {
+  let database: TestDatabase;
+  let service: ServiceProcess;
+  let metricsPort: number;
+  let callers: Caller[];
+
+  beforeAll(async () => {
+    database = await createTestDatabase({ isEmpty: true });
+  });
+
+  afterAll(async () => {
+    await endAll();
+    await database.drop();
+  });
+
+  afterEach(() => callers.forEach((caller) => caller.hangUp()));
+
+  beforeEach(() => {
+    callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
+  });
+
+  const spawn = async (workers: string, variables: Record<string, string> = {}): Promise<void> => {
+    metricsPort = await freePort();
+    const own = { DATABASE_URL: database.url, HASH_THREADS: '1', METRICS_PORT: String(metricsPort), WORKERS: workers };
+    service = await ServiceProcess.spawn({ ...VARIABLES, ...own, ...variables });
+  };
+
+  const start = async (workers: number, variables?: Record<string, string>): Promise<void> => {
+    await spawn(String(workers), variables);
+    await eventually('all workers are up', async () => service.hasExited || (await areUp(workers)));
+  };
+
+  const scrape = async (): Promise<Scrape> =>
+    new Scrape(await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text());
+
+  const areUp = async (workers: number, restarts = 0): Promise<boolean> => {
+    const seen = await scrape().catch(() => undefined);
+    return seen?.value('workers') === workers && seen.value('worker_restarts_total') === restarts;
+  };
+
+  const isLive = (caller: Caller): Promise<number> => caller.call('/health/live', { method: 'GET' });
+
+  const countedLive = async (): Promise<number | undefined> => (await scrape()).value('http_requests_total', LIVE);
+
+  const registerNode = async () => {
+    const body = JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' });
+    const answer = await fetch(`${service.url}/api/v0/admin/nodes`, { method: 'POST', headers: HEADERS, body });
+    const { node_id, api_key } = (await answer.json()) as Record<string, string>;
+    return { id: node_id!, headers: { 'X-API-Key': `${node_id}:${api_key}` } };
+  };
+
+  const validate = (caller: Caller, headers: Record<string, string>): Promise<number> =>
+    caller.call('/internal/validate-node', { headers });
+
+  describe('four of them, on an empty database', () => {
+    beforeAll(() => start(4));
+    afterAll(endAll);
+
+    it('find it migrated, and refuse a key in all of them once its revocation has been answered in one', async () => {
+      const all = createMigrationOptions(database.url).migrations as unknown[];
+      expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
+      const { id, headers } = await registerNode();
+      expect(await Promise.all(callers.map((caller) => validate(caller, headers)))).toEqual(ALL_200);
+      const revoked = await fetch(`${service.url}/api/v0/admin/nodes/${id}`, { method: 'DELETE', headers: HEADERS });
+      expect(revoked.status).toBe(204);
+      const after = await Promise.all(callers.map((caller) => validate(caller, headers)));
+      expect(new Set(after)).toEqual(new Set([401]));
+    });
+
+    it('run no migration themselves', async () => {
+      const names = await database.query<{ name: string }>('SELECT name FROM migrations');
+      // Whoever ran them now would fail, because everything is there.
+      await database.query('DELETE FROM migrations');
+      process.kill(service.children[0]!, 'SIGKILL');
+      await eventually('another is up', () => areUp(4, 1));
+      expect(await database.query('SELECT name FROM migrations')).toEqual([]);
+      for (const { name } of names) {
+        const insert = 'INSERT INTO migrations (timestamp, name) VALUES ($1, $2)';
+        await database.query(insert, [/\d+$/.exec(name)![0], name]);
+      }
+    });
+
+    it('are gone when the first process is killed', async () => {
+      const workers = service.children;
+      expect(workers).toHaveLength(4);
+      service.kill('SIGKILL');
+      await service.exited();
+      await eventually('all are gone', () => !workers.some(isAlive));
+      expect(await service.status('/health/live')).toBeUndefined();
+    });
+  });
+
+  describe('two of them, in trouble', () => {
+    beforeAll(() => start(2, { LOG_LEVEL: 'warn', SHUTDOWN_DEADLINE_MS: '500' }));
+    afterAll(endAll);
+
+    it('replaces a worker that is killed while the other goes on', async () => {
+      const [victim, other] = service.children;
+      expect(await Promise.all(callers.map(isLive))).toEqual(ALL_200);
+      process.kill(victim!, 'SIGKILL');
+      await eventually('it is gone', () => !service.children.includes(victim!));
+      // Who was connected to the one that is gone has to connect again; the rest notice nothing.
+      const answers = await Promise.allSettled(callers.map(isLive));
+      const answered = answers.filter(({ status }) => status === 'fulfilled').length;
+      expect(answered).toBeGreaterThan(0);
+      await eventually('another is up', () => areUp(2, 1));
+      expect(service.children).toContain(other);
+      expect(await Promise.all(callers.map(isLive))).toEqual(ALL_200);
+      const lines = service.output.split('\n').filter((line) => line.includes('worker_replaced'));
+      const told = { level: 40, service: 'platform-auth', msg: 'worker_replaced' };
+      expect(lines.map((line) => JSON.parse(line) as object)).toEqual([
+        { ...told, time: expect.any(String) as string, worker_pid: victim, signal: 'SIGKILL', delay_ms: 0 },
+      ]);
+    });
+
+    it('adds up what the workers have counted', async () => {
+      const before = (await countedLive())!;
+      expect(await Promise.all(callers.map(isLive))).toEqual(ALL_200);
+      await eventually('all are counted', async () => (await countedLive()) === before + CALLERS);
+    });
+
+    it('keeps the deadline of a stop when a worker is paused, while the other goes on', async () => {
+      const paused = service.children[0]!;
+      process.kill(paused, 'SIGSTOP');
+      // One new connection may have been handed to it already.
+      let answered = 0;
+      const count = (): unknown => (answered += 1);
+      for (const caller of callers) isLive(caller).then(count, () => undefined);
+      await eventually('all others are answered', () => answered >= CALLERS - 1);
+      expect(await service.stop()).toBe(1);
+      expect(isAlive(paused)).toBe(false);
+    });
+  });
+
+  describe('two of them', () => {
+    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '3000' }));
+
+    it('answer 200 until they stop listening when all processes get SIGTERM, and the first exits with 0', async () => {
+      const workers = service.children;
+      const { headers } = await registerNode();
+      const answers: number[] = [];
+      let isReady = true;
+      // A caller turns elsewhere once the service says that it is not ready, as behind a load balancer.
+      const callOn = async (caller: Caller): Promise<void> => {
+        while (isReady) answers.push(await validate(caller, headers));
+      };
+      const calling = Promise.all(callers.map(callOn));
+      await eventually('all callers are at it', () => answers.length > 10 * CALLERS);
+      for (const pid of [service.pid, ...workers]) process.kill(pid, 'SIGTERM');
+      await eventually('it is unready', async () => (await service.status('/health')) === 503);
+      expect(await areUp(2)).toBe(true);
+      isReady = false;
+      await calling;
+      expect(new Set(answers)).toEqual(new Set([200]));
+      expect(await service.exited()).toBe(0);
+      expect(workers.filter(isAlive)).toEqual([]);
+    });
+  });
+
+  it('are named when their number is bad', async () => {
+    await spawn('0');
+    expect(await service.exited()).toBe(1);
+    expect(service.output).toContain('WORKERS must be auto or a whole number from 1 to 128');
+  });
+});

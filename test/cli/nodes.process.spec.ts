@@ -1,0 +1,209 @@
+import { randomUUID } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { problems } from '../../src/common/problems.js';
+import { Cli, urlOf } from '../support/cli.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { HttpGate } from '../support/http-gate.js';
+import { ADMIN_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
+
+interface NodeView {
+  readonly node_id: string;
+  readonly api_key: string;
+  readonly room: string;
+  readonly revoked_at: string | null;
+}
+
+describe('platform-auth nodes', () => {
+  let app: TestApp;
+  let cli: Cli;
+
+  beforeAll(async () => {
+    app = await TestApp.start();
+    cli = Cli.of(app);
+  });
+
+  afterAll(async () => {
+    cli.remove();
+    await app.stop();
+  });
+
+  const registration = (household: string = randomUUID()): string[] => [
+    'register',
+    '--household',
+    household,
+    '--room',
+    'kitchen',
+    '--name',
+    'speaker',
+  ];
+  const nodesOf = async (household: string): Promise<NodeView[]> =>
+    (await cli.json<{ items: NodeView[] }>('nodes', 'list', '--household', household)).items;
+  const pairIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as { node_id: string; api_key: string };
+  const headerIn = (path: string): string => `${pairIn(path).node_id}:${pairIn(path).api_key}`;
+
+  it('register shows the pair once, and the node authenticates with it', async () => {
+    const node = await cli.json<NodeView>('nodes', ...registration());
+    await app.validateNode(`${node.node_id}:${node.api_key}`).expect(200);
+    expect(await cli.ok('nodes', 'show', node.node_id)).not.toContain(node.api_key);
+    const text = await cli.ok('nodes', ...registration());
+    await app.validateNode(/X-API-Key: (\S+)/.exec(text)![1]!).expect(200);
+    const lines = await cli.ok('nodes', ...registration(), '--format', 'env');
+    expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{43}\n$/);
+  });
+
+  it('register writes into an existing file, and the node authenticates with what the file holds', async () => {
+    const path = cli.path('existing.json');
+    writeFileSync(path, '{\n    "volume": 7,\n    "node_id": ""\n}\n', { mode: 0o644 });
+    const text = await cli.ok('nodes', ...registration(), '--config', path);
+    await app.validateNode(headerIn(path)).expect(200);
+    expect(readFileSync(path, 'utf8')).toMatch(
+      /^{\n {4}"volume": 7,\n {4}"node_id": "[\w-]+",\n {4}"api_key": "\S+"\n}\n$/,
+    );
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(text).toContain(pairIn(path).node_id);
+    expect(text).not.toContain(pairIn(path).api_key);
+  });
+
+  it.each(['node.env', 'node.yaml'])('register makes %s, with which the node authenticates', async (name) => {
+    await cli.ok('nodes', ...registration(), '--config', cli.path(name));
+    const [nodeId, apiKey] = readFileSync(cli.path(name), 'utf8').match(/(?<=[=:] ?"?)[\w-]{36,}/g)!;
+    await app.validateNode(`${nodeId}:${apiKey}`).expect(200);
+  });
+
+  it('register changes nothing when the file cannot be used, and says why', async () => {
+    const household = randomUUID();
+    writeFileSync(cli.path('broken.json'), '{"password": "hunter2"');
+    expect(await cli.fails('nodes', ...registration(household), '--config', cli.path('broken.json'))).toMatch(
+      /^.*broken\.json cannot be used: it is not valid JSON\. Nothing was changed\.\n$/,
+    );
+    expect(await cli.fails('nodes', ...registration(household), '--config', cli.folder, '--format', 'json')).toMatch(
+      /it is a directory/,
+    );
+    expect(await nodesOf(household)).toEqual([]);
+  });
+
+  it('register revokes the node again when the file cannot be written after all, and leaves the file whole', async () => {
+    const household = randomUUID();
+    const path = cli.path('late.json');
+    const before = '{"volume": 7}';
+    writeFileSync(path, before);
+    const gate = await HttpGate.before(urlOf(app));
+    const reached = gate.stopAt({ request: 1, when: 'before' });
+    const run = new Cli(gate.url).start('nodes', ...registration(household), '--config', path);
+    await reached;
+    // The file breaks between the check and the write.
+    writeFileSync(path, '{"volume": 7');
+    gate.resume();
+    const { code, stderr } = await run.ended;
+    gate.close();
+    const [node] = await nodesOf(household);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is unchanged\./);
+    expect(stderr).toContain(`Node ${node!.node_id}, which was registered for it, is revoked again.`);
+    expect(node!.revoked_at).not.toBeNull();
+    expect(readFileSync(path, 'utf8')).toBe('{"volume": 7');
+    expect(readdirSync(cli.folder).filter((name) => name.startsWith('.late'))).toEqual([]);
+  });
+
+  it('register does not overwrite the pair of a live node, nor a key of another kind, unless told to', async () => {
+    const path = cli.path('taken.json');
+    await cli.ok('nodes', ...registration(), '--config', path);
+    const taken = readFileSync(path, 'utf8');
+    expect(await cli.fails('nodes', ...registration(), '--config', path)).toMatch(/is not revoked.*--replace/);
+    expect(readFileSync(path, 'utf8')).toBe(taken);
+    await cli.ok('nodes', ...registration(), '--config', path, '--replace');
+    await cli.ok('nodes', 'revoke', pairIn(path).node_id);
+    await cli.ok('nodes', ...registration(), '--config', path);
+    await app.validateNode(headerIn(path)).expect(200);
+    writeFileSync(cli.path('weather.env'), 'API_KEY=of-the-weather-service\n');
+    expect(await cli.fails('nodes', ...registration(), '--config', cli.path('weather.env'))).toMatch(/something else/);
+  });
+
+  it('list follows every page, and shows tables to people', async () => {
+    const household = randomUUID();
+    await app.database.query(
+      `INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
+       SELECT gen_random_uuid(), $1, 'room', 'name ' || n, '\\x00', now(), now() FROM generate_series(1, 230) n`,
+      [household],
+    );
+    expect(new Set((await nodesOf(household)).map(({ node_id }) => node_id)).size).toBe(230);
+    expect((await cli.ok('nodes', 'list', '--household', household)).match(/│ name \d+ +│/g)).toHaveLength(230);
+    expect(await cli.ok('nodes', 'list', '--household', randomUUID())).toBe('none\n');
+  });
+
+  it('revoke refuses the node from then on', async () => {
+    const node = await app.node();
+    expect(await cli.ok('nodes', 'revoke', node.nodeId)).toBe(`Node ${node.nodeId} is revoked.\n`);
+    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+  });
+
+  it('rotate shows the key once; the old one is good until its first use', async () => {
+    const node = await app.node();
+    const { api_key } = await cli.json<NodeView>('nodes', 'rotate', node.nodeId);
+    await app.validateNode(node.header).expect(200);
+    await app.validateNode(`${node.nodeId}:${api_key}`).expect(200);
+    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+    await cli.json<NodeView>('nodes', 'rotate', node.nodeId, '--overlap-hours', '0');
+    expectProblem(await app.validateNode(`${node.nodeId}:${api_key}`), problems.invalidNodeCredentials);
+  });
+
+  it('says what is wrong in words, with what to do about it', async () => {
+    const as = (variables: Record<string, string>, url = urlOf(app)) => new Cli(url, variables);
+    const admin = { ADMIN_API_KEY: ADMIN_KEY };
+    const cases: [Cli, string[], RegExp][] = [
+      [as({}), ['nodes', 'list'], /^ADMIN_API_KEY is not set/],
+      [as({ ADMIN_API_KEY: 'x\ny' }), ['nodes', 'list'], /^ADMIN_API_KEY holds/],
+      [
+        as({ ADMIN_API_KEY: 'x'.repeat(40) }),
+        ['nodes', 'list'],
+        /invalid_admin_key, 401[^]*is not the key that the service/,
+      ],
+      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Connection to/],
+      [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],
+      [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*`list` shows[^]*request id/],
+      [
+        cli,
+        ['nodes', 'register', '--household', randomUUID(), '--room', 'a\nb', '--name', 'x'],
+        /\n {2}room must be one line/,
+      ],
+    ];
+    for (const [each, parameters, expected] of cases) expect(await each.fails(...parameters)).toMatch(expected);
+    for (const [each] of cases) if (each !== cli) each.remove();
+  });
+
+  it.each([
+    [['nodes', 'register', '--room', 'x', '--name', 'y']],
+    [['nodes', 'register', '--household', 'x', '--room', 'x', '--name', 'y']],
+    [['nodes', 'rotate']],
+    [['nodes', 'rotate', 'x', '--overlap-hours', '-1']],
+    [['nodes', 'rotate', 'x', '--config', 'a.json', '--overlap-hours', '1']],
+    [['nodes', 'list', '--url', 'nonsense']],
+    [['nodes', 'list', '--colour']],
+    [['nodes', 'nonsense']],
+    [['nodes']],
+  ])('calls %j wrong usage', async (parameters) => {
+    const { code, stdout, stderr } = await cli.run(...parameters);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).not.toBe('');
+    expect(existsSync(cli.path('a.json'))).toBe(false);
+  });
+
+  it('follows no redirect with a key, and takes no other service for this one', async () => {
+    const keys: unknown[] = [];
+    const { createServer } = await import('node:http');
+    const other = createServer((request, response) => {
+      keys.push(request.url);
+      if (request.url!.startsWith('/elsewhere')) response.end('{}');
+      else response.writeHead(keys.length > 1 ? 200 : 307, { location: '/elsewhere' }).end('<html>');
+    }).listen(0, '127.0.0.1');
+    other.unref();
+    await new Promise((listening) => other.once('listening', listening));
+    const lost = new Cli(`http://127.0.0.1:${(other.address() as { port: number }).port}`);
+    expect(await lost.fails('nodes', 'show', 'x')).toMatch(/redirects/);
+    expect(keys).toHaveLength(1);
+    expect(await lost.fails('nodes', 'list')).not.toMatch(/TypeError|undefined/);
+    other.close();
+    lost.remove();
+  });
+});

@@ -1,0 +1,178 @@
+import { problems } from '../../src/common/problems.js';
+import { Database } from '../../src/database/database.js';
+import { eventually } from '../support/eventually.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { SHORT_WAITS } from '../support/outage.js';
+import { OwnPostgres } from '../support/own-postgres.js';
+import { TestApp, type Tokens, type User } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
+
+const POOL_SIZE = 4;
+/** Half as many again. */
+const MAX_CONNECTIONS = 6;
+
+interface LoggedIn {
+  readonly user: User;
+  readonly tokens: Tokens;
+}
+
+/** `synchronous_standby_names` names a standby that does not exist: commits wait for it until the setting is reset. */
+describe('a synchronous commit that stalls', () => {
+  const clock = new TestClock();
+  let postgres: OwnPostgres;
+  let app: TestApp;
+
+  beforeAll(async () => {
+    postgres = await OwnPostgres.start();
+    const variables = { ...SHORT_WAITS, DATABASE_POOL_SIZE: String(POOL_SIZE) };
+    app = await TestApp.start({ clock, database: postgres.database, variables });
+  }, 60_000);
+
+  afterEach(() => resume());
+
+  afterAll(async () => {
+    await app.stop();
+    await postgres.remove();
+  });
+
+  const query = <Row extends object>(sql: string) => postgres.database.query<Row>(sql);
+  const backends = async (condition = 'true'): Promise<number> => {
+    const sql = `SELECT pid FROM pg_stat_activity WHERE application_name = 'platform-auth' AND ${condition}`;
+    return (await query(sql)).length;
+  };
+  const stalledBackends = () => backends("wait_event = 'SyncRep'");
+  const stall = async (): Promise<void> => {
+    await query(`ALTER SYSTEM SET synchronous_standby_names = 'absent'`);
+    await query('SELECT pg_reload_conf()');
+    const setting = `SELECT 1 FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'absent'`;
+    await eventually('commits wait', async () => (await query(setting)).length > 0);
+  };
+  const resume = async (): Promise<void> => {
+    await query('ALTER SYSTEM RESET synchronous_standby_names');
+    await query('SELECT pg_reload_conf()');
+    await eventually('no commit waits', async () => (await stalledBackends()) === 0);
+    await eventually('all connections are answered', () => app.nest.get(Database).pool.stalled === 0);
+  };
+  /** One after the other: the waits are short. */
+  const loggedIn = async (count: number): Promise<LoggedIn[]> => {
+    const all: LoggedIn[] = [];
+    for (let i = 0; i < count; i++) {
+      const user = await app.user();
+      all.push({ user, tokens: await user.logsIn() });
+    }
+    return all;
+  };
+
+  it('keeps connections bounded, refuses writes with 503 and lets reads answer', async () => {
+    const sessions = await loggedIn(30);
+    const node = await app.node();
+    const [{ tokens: alice }] = sessions as [LoggedIn, ...LoggedIn[]];
+    await stall();
+    let most = 0;
+    for (const { tokens } of sessions.slice(1)) {
+      const answers = await Promise.all([
+        app.refresh(tokens.refresh_token),
+        app.logout(tokens.refresh_token),
+        app.admin.patch(`/nodes/${node.nodeId}`, { room: 'hall' }),
+        app.get('/health/live').expect(200, { status: 'ok' }),
+      ]);
+      for (const answer of answers.slice(0, 3)) expectProblem(answer, problems.unavailable);
+      most = Math.max(most, await backends());
+    }
+    expect(await stalledBackends()).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(MAX_CONNECTIONS);
+    await app.me(alice.access_token).expect(200);
+    await app.validateNode(node.header).expect(200);
+    await app.admin.get('/nodes').expect(200);
+    await resume();
+    await app.refresh(alice.refresh_token).expect(200);
+    await app.login((await app.user()).email).expect(200);
+  }, 120_000);
+
+  it('lets a node use its rotated key for the first time once writes are refused', async () => {
+    const node = await app.node();
+    const { body } = await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
+    const sessions = await loggedIn(POOL_SIZE);
+    await stall();
+    await Promise.all(sessions.map(({ tokens }) => app.refresh(tokens.refresh_token)));
+    await eventually('writes stall', () => app.nest.get(Database).pool.stalled >= POOL_SIZE / 2);
+    await app.validateNode(`${node.nodeId}:${(body as { api_key: string }).api_key}`).expect(200);
+  });
+
+  it('does not make a refresh whose response was lost count as reuse, however long it lasts', async () => {
+    const [{ user, tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
+    const rotatedAt = async () =>
+      (await query<{ rotated_at: Date }>(`SELECT rotated_at FROM sessions WHERE user_id = '${user.id}'`))[0]!
+        .rotated_at;
+    await stall();
+    expectProblem(await app.refresh(tokens.refresh_token), problems.unavailable);
+    clock.advance({ seconds: 60 });
+    const before = clock.now();
+    await resume();
+    await eventually('the grace starts anew', async () => (await rotatedAt()) >= before);
+    clock.advance({ seconds: 8 });
+    const answer = await app.refresh(tokens.refresh_token).expect(200);
+    const { refresh_token } = answer.body as Tokens;
+    expect((await app.refresh(tokens.refresh_token).expect(200)).body).toMatchObject({ refresh_token });
+    clock.advance({ seconds: 4 });
+    expectProblem(await app.refresh(tokens.refresh_token), problems.invalidRefreshToken);
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+  });
+
+  it('gives the successor to a retry that waited for it, also when the replica that rotated was lost', async () => {
+    const [{ tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
+    const variables = { ...SHORT_WAITS, DATABASE_STATEMENT_TIMEOUT_MS: '20000' };
+    const replica = await TestApp.start({ clock, database: postgres.database, variables });
+    const lost = await TestApp.start({ clock, database: postgres.database, variables: SHORT_WAITS });
+    await stall();
+    expectProblem(await lost.refresh(tokens.refresh_token), problems.unavailable);
+    await lost.stop();
+    clock.advance({ seconds: 60 });
+    const retry = replica.refresh(tokens.refresh_token).then((answer) => answer);
+    await eventually('the retry waits', async () => (await backends("wait_event_type = 'Lock'")) === 1);
+    await resume();
+    const { status, body } = await retry;
+    expect(status).toBe(200);
+    await app.refresh((body as Tokens).refresh_token).expect(200);
+    await replica.stop();
+  });
+
+  it('leaves logouts and revocations that were answered with 503 to be repeated', async () => {
+    const [{ tokens }, { tokens: bearer }, { user, tokens: third }] = (await loggedIn(3)) as [
+      LoggedIn,
+      LoggedIn,
+      LoggedIn,
+      ...LoggedIn[],
+    ];
+    const [node, service] = [await app.node(), await app.service()];
+    const acts = [
+      () => app.logout(tokens.refresh_token),
+      () => app.post('/api/v0/auth/logout').set('Authorization', `Bearer ${bearer.access_token}`),
+      () => app.admin.delete(`/nodes/${node.nodeId}`),
+      () => app.admin.delete(`/app-credentials/${service.appId}`),
+      () => app.admin.delete(`/users/${user.id}/sessions`),
+    ];
+    for (const act of acts) {
+      await stall();
+      expectProblem(await act(), problems.unavailable);
+      await resume();
+      await act().expect(204);
+      await act().expect(204);
+    }
+    expectProblem(await app.refresh(tokens.refresh_token), problems.invalidRefreshToken);
+    for (const { access_token } of [bearer, third]) {
+      expectProblem(await app.me(access_token), problems.invalidAccessToken);
+    }
+    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+    expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
+  }, 60_000);
+
+  it('does not hold up the stop of a replica', async () => {
+    const [{ tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
+    const replica = await TestApp.start({ clock, database: postgres.database, variables: SHORT_WAITS });
+    await stall();
+    expectProblem(await replica.refresh(tokens.refresh_token), problems.unavailable);
+    await replica.stop();
+    expect(await stalledBackends()).toBe(1);
+  });
+});

@@ -1,0 +1,69 @@
+import { Client } from 'pg';
+import { Caller } from '../support/caller.js';
+import { eventually } from '../support/eventually.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { VARIABLES } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+describe('a stop of the service while its database', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  let service: ServiceProcess;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+  });
+
+  beforeEach(async () => {
+    proxy = await TcpProxy.before(database.url);
+    service = await ServiceProcess.start({
+      ...VARIABLES,
+      DATABASE_URL: proxy.url,
+      DATABASE_CONNECT_TIMEOUT_MS: '500',
+      DATABASE_STATEMENT_TIMEOUT_MS: '500',
+      SHUTDOWN_DEADLINE_MS: '8000',
+    });
+  });
+
+  afterEach(async () => {
+    await endAll();
+    await proxy.close();
+  });
+
+  afterAll(async () => {
+    await database.drop();
+  });
+
+  it('refuses connections ends with 0', async () => {
+    await proxy.close();
+    expect(await service.status('/health')).toBe(503);
+    expect(await service.stop()).toBe(0);
+  });
+
+  it('swallows everything answers 503 to who waits for it, and ends with 0', async () => {
+    const caller = new Caller(service.url);
+    proxy.blackHole(true);
+    const headers = { 'X-API-Key': '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f:key' };
+    const answer = caller.call('/internal/validate-node', { headers });
+    await eventually('its question is swallowed', () => proxy.swallowedBytes > 0);
+    expect(await service.stop()).toBe(0);
+    expect(await answer).toBe(503);
+    caller.hangUp();
+  });
+
+  it('makes it wait for a lock answers 503, and ends with 0', async () => {
+    const holder = new Client({ connectionString: database.url });
+    await holder.connect();
+    await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
+    const caller = new Caller(service.url);
+    const headers = { 'X-API-Key': '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f:key' };
+    const answer = caller.call('/internal/validate-node', { headers });
+    const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    await eventually('it waits', async () => (await database.query(waiting)).length > 0);
+    expect(await service.stop()).toBe(0);
+    expect(await answer).toBe(503);
+    await holder.end();
+    caller.hangUp();
+  });
+});

@@ -1,0 +1,77 @@
+import { problems } from '../../src/common/problems.js';
+import { eventually } from '../support/eventually.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { Callers, SHORT_WAITS } from '../support/outage.js';
+import { OwnPostgres } from '../support/own-postgres.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
+
+describe('a PostgreSQL that is stopped while the service runs', () => {
+  let postgres: OwnPostgres;
+  let callers: Callers;
+
+  beforeAll(async () => {
+    postgres = await OwnPostgres.start();
+    callers = await Callers.of(await TestApp.start({ database: postgres.database, variables: SHORT_WAITS }));
+  }, 60_000);
+
+  afterAll(async () => {
+    await callers.app.stop();
+    await postgres.remove();
+  });
+
+  it.each(['fast', 'immediate'] as const)(
+    'is 503 on every route after a stop (%s), and the service goes on by itself when it is back',
+    async (mode) => {
+      await postgres.stop(mode);
+      await callers.expectNoVerdicts();
+      await callers.expectNoVerdicts();
+      await postgres.startAgain();
+      await callers.expectRecovered();
+    },
+    60_000,
+  );
+
+  it('gives no wrong verdict and loses nothing acknowledged when it crashes under load', async () => {
+    const { app, node } = callers;
+    const acknowledged: string[] = [];
+    let validated = 0;
+    let unavailable = 0;
+    let isOver = false;
+    const validating = async (): Promise<void> => {
+      while (!isOver) {
+        const answer = await app.validateNode(node.header);
+        if (answer.status === 200) validated += 1;
+        else expectProblem(answer, problems.unavailable);
+      }
+    };
+    const registering = async (_: unknown, writer: number): Promise<void> => {
+      for (let i = 0; !isOver; i += 1) {
+        const email = `writer-${writer}-${i}@example.org`;
+        const answer = await app.post('/api/v0/auth/register', { email, password: PASSWORD });
+        if (answer.status === 201) acknowledged.push(email);
+        else expectProblem(answer, problems.unavailable);
+        unavailable += answer.status === 503 ? 1 : 0;
+      }
+    };
+    const load = Promise.all([
+      ...Array.from({ length: 8 }, validating),
+      ...Array.from({ length: 4 }, (_, writer) => registering(_, writer)),
+    ]);
+    try {
+      await eventually('both are under way', () => validated > 50 && acknowledged.length > 20);
+      await postgres.stop('immediate');
+      await eventually('the outage is felt', () => unavailable > 5);
+      await postgres.startAgain();
+      const before = acknowledged.length;
+      await eventually('it is over', () => acknowledged.length > before + 20);
+    } finally {
+      isOver = true;
+      await load;
+    }
+    const rows = await postgres.database.query<{ email: string }>('SELECT email FROM users');
+    const kept = new Set(rows.map(({ email }) => email));
+    expect(acknowledged.filter((email) => !kept.has(email))).toEqual([]);
+    await callers.expectRecovered();
+  }, 60_000);
+});

@@ -1,0 +1,148 @@
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { isTracingRequested } from '../../src/config/environment.js';
+import { eventually } from '../support/eventually.js';
+import { OtlpCollector } from '../support/otlp-collector.js';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { ServiceProcess } from '../support/service-process.js';
+import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');
+
+describe('tracing', () => {
+  let database: TestDatabase;
+  let collector: OtlpCollector;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    collector = await OtlpCollector.start();
+  });
+  beforeEach(() => {
+    collector.bodies.length = 0;
+    collector.paths.clear();
+  });
+  afterAll(async () => {
+    await collector.stop();
+    await database.drop();
+  });
+
+  const start = (variables: Record<string, string>): Promise<ServiceProcess> =>
+    ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, OTEL_BSP_SCHEDULE_DELAY: '50', ...variables });
+
+  it('sends the spans of a request and of its statements, and nothing that a caller wrote', async () => {
+    const service = await start({
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      OTEL_SEMCONV_STABILITY_OPT_IN: 'http/dup,database/dup',
+    });
+    const canaries = await callWithCanaries(service);
+    const route = '/internal/validate-node';
+    await eventually('the span arrives', () => collector.spans.some(({ name }) => name === `POST ${route}`));
+    const request = collector.spans.find(({ name }) => name === `POST ${route}`)!;
+    expect(request.attributes).toContainEqual({ key: 'http.route', value: { stringValue: route } });
+    const statements = collector.spans.filter(({ parentSpanId }) => parentSpanId === request.spanId);
+    expect(statements.map(({ name }) => name)).toEqual([expect.stringMatching(/^pg\.query/)]);
+    expect(JSON.stringify(statements)).toContain('WHERE id = ANY ((SELECT $1::uuid[])::uuid[])');
+
+    expect(await service.stop()).toBe(0);
+    expect(new Set(collector.paths)).toEqual(new Set(['/v1/traces']));
+    const everything = collector.bodies.join('\n');
+    expect(everything).toContain('/api/v0/auth/login');
+    expect(canaries.filter((canary) => everything.includes(canary))).toEqual([]);
+    expect(everything).not.toMatch(/canary/i);
+    expect(collector.spans.map(({ name }) => name)).not.toContainEqual(expect.stringContaining('health'));
+  });
+
+  it('speaks protobuf unless told otherwise, and delivers what is left when it stops', async () => {
+    const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '600000' });
+    const canaries = await callWithCanaries(service);
+    expect(collector.bodies).toEqual([]);
+    expect(await service.stop()).toBe(0);
+    const everything = collector.bodies.join('\n');
+    expect(everything).toContain('/internal/validate-node');
+    expect(everything).toContain('platform-auth');
+    expect([...canaries, 'canary'].filter((canary) => everything.includes(canary))).toEqual([]);
+  });
+
+  it('is disturbed by no collector that is away', async () => {
+    const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await freePort()}` });
+    await callWithCanaries(service);
+    expect(await service.stop()).toBe(0);
+    expect(service.output).not.toMatch(/error|ECONNREFUSED|otlp/i);
+  });
+
+  it('waits for no collector that hangs longer than the stop may take', async () => {
+    const hanging = createServer(() => undefined).listen(0, '127.0.0.1');
+    await once(hanging, 'listening');
+    const { port } = hanging.address() as AddressInfo;
+    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` };
+    const service = await start({ ...endpoint, SHUTDOWN_DEADLINE_MS: '4000' });
+    await callWithCanaries(service);
+    expect(await service.stop()).toBe(0);
+    hanging.closeAllConnections();
+    hanging.close();
+  });
+
+  it.each([
+    ['none', 'nothing asks for it', {}],
+    ['none', 'the SDK is disabled', { OTEL_SDK_DISABLED: 'true', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' }],
+    ['many', 'an exporter is named', { OTEL_TRACES_EXPORTER: 'console' }],
+  ])('loads %s of the modules of OpenTelemetry when %s', async (amount, _when, variables) => {
+    const service = await start({ ...variables, NODE_OPTIONS: `--import=${REPORT}` });
+    await service.stop();
+    const [, count] = /^opentelemetry modules: (\d+)$/m.exec(service.output) ?? [];
+    if (amount === 'none') expect(Number(count)).toBe(0);
+    else expect(Number(count)).toBeGreaterThan(100);
+  });
+
+  it.each([
+    [{}, false],
+    [{ OTEL_SERVICE_NAME: 'auth' }, false],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: '' }, false],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }, true],
+    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://collector:4318/v1/traces' }, true],
+    [{ OTEL_TRACES_EXPORTER: 'otlp' }, true],
+    [{ OTEL_TRACES_EXPORTER: 'none', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }, false],
+    [{ OTEL_SDK_DISABLED: 'TRUE', OTEL_TRACES_EXPORTER: 'otlp' }, false],
+  ])('with %j: %j', (variables, wanted) => {
+    expect(isTracingRequested(variables)).toBe(wanted);
+  });
+});
+
+/** Calls with a canary wherever a caller can put one. @returns the secrets of these calls */
+async function callWithCanaries({ url }: ServiceProcess): Promise<string[]> {
+  const headers = {
+    'Content-Type': 'application/json',
+    'X-Admin-Key': ADMIN_KEY,
+    'User-Agent': 'canary-agent',
+    'X-Forwarded-For': 'canary-address',
+    'X-Request-Id': 'canary-id',
+    Forwarded: 'host=canary-host',
+  };
+  const post = async (
+    path: string,
+    body: unknown,
+    more: Record<string, string> = {},
+  ): Promise<Record<string, string>> => {
+    const text = typeof body === 'string' ? body : JSON.stringify(body);
+    const answer = await fetch(url + path, { method: 'POST', headers: { ...headers, ...more }, body: text });
+    return (await answer.json()) as Record<string, string>;
+  };
+  const home = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'canary room', name: 'canary name' };
+  const node = await post('/api/v0/admin/nodes', home);
+  await post('/internal/validate-node', {}, { 'X-API-Key': `${node.node_id}:${node.api_key}` });
+  const person = { email: `canary-${Math.random()}@example.org`, password: PASSWORD };
+  await post('/api/v0/auth/register', person);
+  await post('/api/v0/auth/register', person);
+  const tokens = await post('/api/v0/auth/login', person);
+  await post('/auth/refresh', { refresh_token: tokens.refresh_token });
+  await post('/api/v0/auth/login', '{"canary": canary');
+  await fetch(`${url}/canary-path?canary-query=1`, { headers });
+  await fetch(`${url}/api/v0/users/canary-id?canary=1`, { headers });
+  const secrets = [node.api_key!, tokens.refresh_token!, tokens.access_token!, person.email, PASSWORD, ADMIN_KEY];
+  expect(secrets.filter((secret) => secret.length < 20)).toEqual([]);
+  return secrets;
+}
