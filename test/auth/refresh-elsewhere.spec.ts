@@ -8,7 +8,6 @@ const AWAY = '198.51.100.9';
 describe('a repeat within the refresh grace', () => {
   const variables = { TRUST_PROXY: 'true' };
   const app = useApp({ variables });
-  const { clock } = app;
   const replica = useReplica(app);
 
   const refreshFrom = async (address: string, token: string, through = app): Promise<Tokens> =>

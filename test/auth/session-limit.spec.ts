@@ -8,7 +8,6 @@ import { recorded } from '../audit/record.js';
 describe('SESSION_LIMIT_PER_USER', () => {
   const variables = { SESSION_LIMIT_PER_USER: '5' };
   const app = useApp({ variables });
-  const { clock } = app;
   const replica = useReplica(app);
 
   const liveSessionsOf = ({ id }: User) =>
