@@ -16,7 +16,7 @@ const NOBODY = { door: 'open', id: null };
 describe('the record of who did what', () => {
   const clock = new TestClock();
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
-  const app = useApp();
+  const app = useApp({ clock });
 
   /** Expects that an act leaves exactly one row, tied to its request. */
   const expectRow = async (act: SupertestRequest, row: Partial<Item>): Promise<void> => {
