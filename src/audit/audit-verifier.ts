@@ -6,7 +6,7 @@ import * as sql from './verify-statements.js';
 
 export interface Verification {
   readonly seals: number;
-  /** Rows that the seals list, including those that retention dropped with their month. */
+  /** Rows that the seals list, including rows that retention dropped with their month. */
   readonly rows: number;
   readonly dropped_rows: number;
   readonly dropped_months: readonly string[];
