@@ -13,7 +13,7 @@ export interface TwoRoles {
 }
 
 export async function createTwoRoles(): Promise<TwoRoles> {
-  const database = await createTestDatabase();
+  const database = await createTestDatabase({ isEmpty: true });
   const suffix = randomBytes(6).toString('hex');
   const [owner, service] = [`owner_${suffix}`, `service_${suffix}`];
   for (const role of [owner, service]) await database.query(`CREATE ROLE ${role} LOGIN PASSWORD '${suffix}'`);
