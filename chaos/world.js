@@ -32,6 +32,8 @@ export class World {
       NODE_ENV: 'production',
       HOST: '127.0.0.1',
       DATABASE_URL: this.proxy.url(this.postgres.url),
+      // The watchers log in again and again: their first session must stay.
+      SESSION_LIMIT_PER_USER: '100000',
       BCRYPT_COST: '4',
       REFRESH_GRACE_SECONDS: '300',
       TRUST_PROXY: 'true',
