@@ -39,11 +39,13 @@ export class RequestPool extends Pool implements StallObserver {
       return;
     }
     this.probe.start();
-    // pg-pool does not notice that it may grow: a checkout makes it serve the waiting requests.
+    // pg-pool does not notice that it may grow: a checkout makes it serve the waiting requests. When the checkout fails,
+    // theirs fail too, each with its own error.
     if (this.waitingCount > 0) {
-      this.connect((_error, _client, release) => {
-        release();
-      });
+      this.connect().then(
+        (spare) => spare.release(),
+        () => undefined,
+      );
     }
   }
 
