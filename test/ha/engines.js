@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { cleanUp, later } from '../../chaos/cleanup.js';
+import { cleanUp, defer } from '../../chaos/cleanup.js';
 import { Postgres } from '../../chaos/postgres.js';
 import { freePort } from '../../dist/src/embedded-postgres/free-port.js';
 
@@ -19,7 +19,7 @@ const MAIN = join(root, 'dist/src/main.js');
 const ADMIN_KEY = 'ha-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u';
 const folder = mkdtempSync(join(tmpdir(), 'platform-auth-ha-'));
 chmodSync(folder, 0o755);
-later(() => rmSync(folder, { recursive: true, force: true }));
+defer(() => rmSync(folder, { recursive: true, force: true }));
 
 let passed = 0;
 let failed = 0;
@@ -42,7 +42,7 @@ function run(program, flags, options = {}) {
   const child = spawn(program, flags, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
   const running = { child, output: '', ended: new Promise((resolve) => child.once('exit', resolve)) };
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (running.output += chunk));
-  later(async () => {
+  defer(async () => {
     child.kill('SIGKILL');
     await running.ended;
   });
@@ -106,7 +106,7 @@ async function patroniOf(postgres) {
   });
   const port = await freePort();
   await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
-  later(() => server.close());
+  defer(() => server.close());
   return port;
 }
 
