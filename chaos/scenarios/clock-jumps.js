@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kinds } from '../actors/key-kinds.js';
 import { mint, newKey, validateEverywhere } from '../actors/key-life.js';
+import { refresh } from '../actors/sessions.js';
 import { defer } from '../cleanup.js';
 import { now, sleep } from '../client.js';
 import { FAKETIME, whyNoFaketime } from '../faketime.js';
@@ -10,7 +11,7 @@ import { FAKETIME, whyNoFaketime } from '../faketime.js';
 const DAY_MS = 24 * 3_600_000;
 const JUMP_TIMEOUT_MS = 10_000;
 
-/** Longer than the jumps: a token with a shorter lifetime would expire by the jump, which is correct. */
+/** Longer than the jumps: a token with a shorter lifetime would expire by a jump forward, which is correct. */
 const LONG_LIVES = { ACCESS_TOKEN_EXPIRE_MINUTES: String(14 * 24 * 60) };
 
 export default {
@@ -44,7 +45,10 @@ export default {
     const old = await rotateAtOnce(load, rotated);
     expect(old !== undefined, 'no key was rotated at +2 days');
     await quiet();
+    const resume = await load.pause();
     await jump(-2);
+    await renewAccessTokens(load);
+    resume();
     if (old) await validateEverywhere(load, rotated, old);
     await quiet();
     await jump(0);
@@ -60,6 +64,17 @@ async function hasJumped({ url }, days) {
     if (Math.abs(ahead - days * DAY_MS) < DAY_MS / 24) return true;
   }
   return false;
+}
+
+/**
+ * A clock that goes back refuses access tokens that were issued ahead of it: their `exp` lies more than their lifetime and
+ * 60 s in the future. The refresh tokens stay valid, by the clock of PostgreSQL.
+ */
+async function renewAccessTokens(load) {
+  for (const session of load.ledger.sessions.filter(({ life }) => !life.isDoubtful && !life.isOver)) {
+    if (!session.isDoubtful) await refresh(load, session);
+    if (session.isDoubtful) session.life.ending();
+  }
 }
 
 /** Rotates a key without overlap and does not use its successor. @returns the ended key */
