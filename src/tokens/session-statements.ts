@@ -15,13 +15,13 @@ export const START_SESSION = withAuditEvent({
 /**
  * Evicts the sessions of a user beyond the session limit: expired ones first, then the oldest logins. A statement of its
  * own, after the INSERT: only a snapshot taken after the INSERT shows the sessions of parallel logins, and the last login
- * sees all. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, against deadlocks.
+ * sees all. The new session stays, also when the clock of its replica is behind and its id is the oldest. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, against deadlocks.
  */
 export const END_SURPLUS_SESSIONS = withAuditEvent({
   name: 'sessions_end_surplus',
   text: `WITH surplus AS (
            SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
-           ORDER BY (expires_at > $2) DESC, id DESC OFFSET $3::integer),
+           ORDER BY (id = $4) DESC, (expires_at > $2) DESC, id DESC OFFSET $3::integer),
          locked AS (
            SELECT id FROM sessions WHERE id IN (SELECT id FROM surplus) AND ended_at IS NULL ORDER BY id FOR UPDATE)
          UPDATE sessions SET ended_at = $2, end_reason = 'session_limit'

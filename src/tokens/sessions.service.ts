@@ -65,7 +65,7 @@ export class SessionsService {
       logFields: { user_id: userId, session_id: token.sessionId },
     });
     if (started.length === 0) return undefined;
-    await this.endSurplus(userId, actor);
+    await this.endSurplus(userId, token.sessionId, actor);
     return { sessionId: token.sessionId, userId, email, refreshToken: token.text };
   }
 
@@ -145,10 +145,10 @@ export class SessionsService {
   }
 
   /** Enforces `SESSION_LIMIT_PER_USER`. */
-  private async endSurplus(userId: string, actor: Actor): Promise<void> {
+  private async endSurplus(userId: string, newSessionId: string, actor: Actor): Promise<void> {
     const [event, reason] = ['session.ended', 'session_limit'] as const;
     const now = this.clock.now();
-    const values = [userId, now, this.environment.sessionLimitPerUser];
+    const values = [userId, now, this.environment.sessionLimitPerUser, newSessionId];
     const audited = { event, actor, time: now, subject: userId, details: { reason } };
     const { length: count } = await this.audit.execute(sql.END_SURPLUS_SESSIONS, values, audited);
     if (count > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count });
