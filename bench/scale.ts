@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ANY_GIVEN_ID } from '../src/database/rows-by-id.js';
+import { RESERVE } from '../src/throttling/statements.js';
 import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../src/tokens/session-statements.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
@@ -112,7 +113,7 @@ const STATEMENTS: readonly [name: string, text: string][] = [
   ['user', `SELECT id, email, is_active, created_at, updated_at FROM users WHERE id = ${ANY_GIVEN_ID}`],
   ['refresh', ROTATE.text],
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
-  ['throttle', 'SELECT points, expire FROM throttle_counters WHERE key = $1 AND (expire > $2 OR expire IS NULL)'],
+  ['throttle', RESERVE.text],
   // Not a prepared statement: planned for its values each time.
   ['purge', PURGE_SESSIONS.replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
 ];

@@ -20,16 +20,6 @@ export const READ_LIVE_SESSION = {
          WHERE sessions.id = $1 AND user_id = $2 AND ended_at IS NULL AND absolute_expires_at > $3 AND is_active`,
 };
 
-/** One count of a call in the throttle's table. */
-export const COUNT_CALL = {
-  name: 'bench_spend',
-  text: `INSERT INTO throttle_counters AS counter VALUES ($1, $2, $3)
-         ON CONFLICT (key) DO UPDATE SET
-           points = CASE WHEN counter.expire <= $4 THEN $2 ELSE counter.points + $2 END,
-           expire = CASE WHEN counter.expire <= $4 THEN $3 ELSE counter.expire END
-         RETURNING points, expire`,
-};
-
 export const INSERT_SESSION = `
   INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, expires_at, absolute_expires_at, created_at)
   VALUES ($1, $2, $3, 0, now(), now() + interval '1 day', now() + interval '1 day', now())`;

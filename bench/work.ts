@@ -3,14 +3,16 @@
 import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import pg from 'pg';
+import { RESERVE } from '../src/throttling/statements.js';
 import { ROTATE } from '../src/tokens/session-statements.js';
 import { percentile } from '../tools/statistics.js';
 import type { Load } from './measure.js';
-import { COUNT_CALL, INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';
+import { INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';
 import { bcryptCount, workOrder, workTasks, type Bearer, type WorkTask } from './work-messages.js';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
+const DAY_MS = 24 * 3_600_000;
+/** Spends one of a million points an hour. */
+const ONE_CALL = [['bench:address'], [1_000_000], [3_600], [1], [0], []];
 const key = createSecretKey(randomBytes(32));
 const mac = (text: string): Buffer => createHmac('sha256', key).update(text).digest();
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer');
@@ -48,10 +50,10 @@ async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): P
   return loadOf(sessions, async (session) => {
     const now = new Date();
     const countedUntil = now.getTime() + HOUR_MS;
-    await pool.query({ ...COUNT_CALL, values: ['bench:address', 1, countedUntil, now.getTime()] });
+    await pool.query({ ...values: ['bench:address', 1, countedUntil, now.getTime()] });
     const next = mac(session.refreshToken).toString('base64url');
     const expiresAt = new Date(now.getTime() + DAY_MS);
-    const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt];
+    const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt, null];
     const { rowCount } = await pool.query({ ...ROTATE, values });
     session.refreshToken = next;
     mac(session.accessToken).toString('base64url');
