@@ -49,8 +49,7 @@ async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): P
   const sessions = await Promise.all(bearers.map((bearer) => startSession(pool, bearer)));
   return loadOf(sessions, async (session) => {
     const now = new Date();
-    const countedUntil = now.getTime() + HOUR_MS;
-    await pool.query({ ...values: ['bench:address', 1, countedUntil, now.getTime()] });
+    await pool.query({ ...RESERVE, values: ONE_CALL });
     const next = mac(session.refreshToken).toString('base64url');
     const expiresAt = new Date(now.getTime() + DAY_MS);
     const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt, null];
