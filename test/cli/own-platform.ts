@@ -14,7 +14,7 @@ import { eventually } from '../support/eventually.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-// What the commands take from the environment must be what a test gives them.
+// The commands read these variables: a test sets them itself.
 delete process.env.DATABASE_URL;
 delete process.env.KEY_OVERLAP_HOURS;
 delete process.env.REVOCATION_LEASE_MS;
@@ -88,7 +88,7 @@ export class OwnPlatform {
     return parseVariables(readFileSync(this.path(service)));
   }
 
-  /** Changes a file as its owner would: by hand. */
+  /** Changes a file as an operator does with an editor. */
   edit(service: string, change: (text: string) => string): void {
     writeFileSync(this.path(service), change(readFileSync(this.path(service), 'utf8')));
   }
@@ -111,7 +111,7 @@ export class OwnPlatform {
     );
   }
 
-  /** Every row of the table, to see that none changed. */
+  /** Every row of the table, to compare before and after. */
   async rows(): Promise<Record<string, unknown>[]> {
     return this.database.query('SELECT * FROM app_credentials ORDER BY id');
   }
@@ -136,7 +136,7 @@ export class OwnPlatform {
     };
   }
 
-  /** Takes every migration back but the first: the tables are there, and lack columns. @returns what was taken back */
+  /** Reverts every migration but the first: the tables exist, and lack columns. @returns the reverted ones */
   async revertToFirstSchema(): Promise<string[]> {
     const dataSource = await new DataSource(migrationOptions(this.database.url)).initialize();
     const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);

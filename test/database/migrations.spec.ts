@@ -7,7 +7,7 @@ import { Session } from '../../src/tokens/session.entity.js';
 import { User } from '../../src/users/user.entity.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-/** What the migrations hold and the entities, on purpose, do not: the foreign key (no relations) and comments. */
+/** Differences on purpose: only the migrations have the foreign key (no relations in entities) and comments. */
 const ONLY_IN_MIGRATIONS = [
   /^ALTER TABLE "sessions" DROP CONSTRAINT "sessions_user_id_fkey"$/,
   /^COMMENT ON (COLUMN|TABLE) "[\w".]+" IS NULL$/,
@@ -31,7 +31,7 @@ describe('the migrations', () => {
     await database.drop();
   });
 
-  /** Everything that the schema holds: columns in full, indexes, constraints and comments. */
+  /** The whole schema: columns in full, indexes, constraints, comments, functions and types. */
   const schema = () =>
     database.query(
       `SELECT table_name, column_name AS name, concat_ws(' ', ordinal_position, data_type, is_nullable, column_default) AS definition
@@ -56,7 +56,7 @@ describe('the migrations', () => {
       .filter((query) => !ONLY_IN_MIGRATIONS.some((known) => known.test(query)));
   };
 
-  it('run up, down and up again, and end where they began, without drift from the entities', async () => {
+  it('run up, down and up again to the same schema, without drift from the entities', async () => {
     expect(await migrate(database.url)).toHaveLength(dataSource.migrations.length);
     const before = await schema();
     expect(before.length).toBeGreaterThan(40);
@@ -76,14 +76,14 @@ describe('the migrations', () => {
       'CREATE INDEX nodes_household_id_idx ON nodes (household_id, id)',
     ],
     ['another nullability', 'ALTER TABLE nodes ALTER room DROP NOT NULL', 'ALTER TABLE nodes ALTER room SET NOT NULL'],
-  ])('would not be called free of drift with %s', async (_name, change, undo) => {
+  ])('are reported as drifted with %s', async (_name, change, undo) => {
     await database.query(change);
     expect(await drift()).not.toEqual([]);
     await database.query(undo);
     expect(await drift()).toEqual([]);
   });
 
-  it('find nothing to do the second time', async () => {
+  it('are idempotent', async () => {
     expect(await migrate(database.url)).toEqual([]);
   });
 

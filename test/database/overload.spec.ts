@@ -5,7 +5,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { TestApp, type Tokens } from '../support/test-app.js';
 
-describe('a database that is too busy', () => {
+describe('an overloaded database', () => {
   let holder: Client;
   let callers: Callers;
 
@@ -28,7 +28,7 @@ describe('a database that is too busy', () => {
       return (await callers.app.database.query(sql)).length > 0;
     });
 
-  it('is 503 to everybody while the pool is exhausted, and answers again once it is not', async () => {
+  it('causes 503 while the pool is exhausted, and the service recovers', async () => {
     await start('20000');
     const { app, tokens } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
@@ -42,7 +42,7 @@ describe('a database that is too busy', () => {
     await callers.expectRecovered();
   });
 
-  it('is 503 to who waits for a lock for too long, and the token is good afterwards', async () => {
+  it('causes 503 for a refresh that waits too long for a lock, and the token stays valid', async () => {
     await start('300');
     const { app, tokens, alice } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
