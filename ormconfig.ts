@@ -1,13 +1,14 @@
 import { DataSource } from 'typeorm';
-import { databaseUrlOf, readVariables } from './src/config/environment.js';
-import { migrationOptions } from './src/database/database-options.js';
+import { readVariables } from './src/config/environment.js';
+import { parseDatabaseUrl } from './src/config/single-variables.js';
+import { createMigrationOptions } from './src/database/database-options.js';
 
 /** The DataSource of the TypeORM command line. */
-export default new DataSource(migrationOptions(databaseUrl()));
+export default new DataSource(createMigrationOptions(databaseUrl()));
 
 function databaseUrl(): string {
   try {
-    return databaseUrlOf(readVariables());
+    return parseDatabaseUrl(readVariables());
   } catch (error) {
     console.error((error as Error).message);
     process.exit(1);

@@ -1,4 +1,4 @@
-// One baseline a process: `baselines.js http|pg|nest|stock`, listening on PORT of loopback.
+// Runs one baseline in this process: `baselines.js http|pg|nest|stock`, listening on PORT of loopback.
 import 'reflect-metadata';
 import { createServer, type ServerResponse } from 'node:http';
 import { Controller, Module, Post, UseGuards, type Type } from '@nestjs/common';
@@ -46,7 +46,7 @@ class StockController {
   }
 }
 
-/** Put together as the documentation of each package tells. */
+/** Built as the documentation of each package describes. */
 @Module({ imports: [PassportModule, LoggerModule.forRoot()], controllers: [StockController], providers: [KeyStrategy] })
 class StockModule {}
 

@@ -1,4 +1,4 @@
-// A thread that does nothing but bcrypt, at the priority that the service's threads have.
+// A thread that runs only bcrypt, at the priority of the service's hashing threads.
 import { setPriority } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import bcrypt from 'bcrypt';

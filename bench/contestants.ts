@@ -13,7 +13,7 @@ import type { WorkKind, WorkTask } from './work-messages.js';
 
 type Maker = (name: string) => Contestant | Promise<Contestant>;
 
-/** What the makers of contestants have in common. */
+/** What every maker of a contestant needs. */
 interface Setting {
   readonly testbed: Testbed;
   readonly service: Service;
@@ -23,7 +23,7 @@ interface Setting {
 
 const passwordHashRow = z.object({ password_hash: z.string() });
 
-/** Everything that is compared; processes that are not wanted are not started. */
+/** Makes every contestant that is wanted; only their processes are started. */
 export async function makeContestants(
   testbed: Testbed,
   isWanted: (name: string) => boolean,
@@ -41,14 +41,14 @@ export async function makeContestants(
 function servers({ testbed, service, known }: Setting): [string, Maker][] {
   const nodes = known.nodes.map(({ node_id, api_key }) => [nodeRequest(node_id, api_key)]);
   const apps = known.apps.map(({ app_id, app_key }) => [appRequest(app_id, app_key)]);
-  // A baseline has one route, and is sent what validate-node is sent.
+  // A baseline has one route, and receives the requests of validate-node.
   const baseline =
     (kind: BaselineKind, flags?: string[]): Maker =>
     async (name) => {
       const requests = nodes.map((own) => own.map((request) => ({ ...request, path: '/' })));
       return ownRequests(name, await testbed.startBaseline(kind, flags), requests);
     };
-  const withoutMemory: Maker = async (name) =>
+  const withoutCache: Maker = async (name) =>
     ownRequests(name, await testbed.startService({ REVOCATION_LEASE_MS: '0' }), nodes);
   return [
     [NAMES.http, baseline('http')],
@@ -57,7 +57,7 @@ function servers({ testbed, service, known }: Setting): [string, Maker][] {
     [NAMES.stockFlags, baseline('stock')],
     [NAMES.node, (name) => ownRequests(name, service, nodes)],
     [NAMES.app, (name) => ownRequests(name, service, apps)],
-    [NAMES.nodeOff, withoutMemory],
+    [NAMES.nodeOff, withoutCache],
     [NAMES.pgHttp, baseline('pg')],
   ];
 }
@@ -89,13 +89,13 @@ function routes({ testbed, service, client, known }: Setting): [string, Maker][]
   ];
 }
 
-/** The first node's request, for a load that needs no more than one. */
+/** The first node's request, for a load that needs only one. */
 export function oneValidation({ nodes }: Known) {
   const { node_id, api_key } = itemOf(nodes, 0);
   return nodeRequest(node_id, api_key);
 }
 
-/** Comparisons with a hash that the service has made. */
+/** Compares a password with a hash that the service made. */
 async function rawBcrypt(testbed: Testbed): Promise<Load> {
   const { rows } = await withClient(testbed.database.url(), (client) =>
     client.query('SELECT password_hash FROM users LIMIT 1'),

@@ -12,16 +12,16 @@ export interface HttpLoad {
   readonly target: Target;
   /** Runs before each measurement. */
   readonly prepare?: () => Promise<void>;
-  /** Sets up one connection: what it sends, and what it does with an answer. */
+  /** Sets up one connection: what it sends, and how it handles a response. */
   readonly setupClient?: (client: autocannon.Client, connection: number) => void;
-  /** What every connection sends, where they are not told apart. */
+  /** What every connection sends, when all send the same. */
   readonly request?: HttpRequest;
   readonly connections?: number;
   /** Threads of the load generator; with them all connections send the same. */
   readonly workers?: number;
 }
 
-/** As many requests as can be answered. */
+/** Sends the next request on each connection as soon as the response arrives. */
 export function overHttp({ name, target, prepare, setupClient, request, ...options }: HttpLoad): Contestant {
   const { connections = CONNECTIONS, workers } = options;
   const load = async (duration: number) => {
@@ -40,14 +40,14 @@ export function overHttp({ name, target, prepare, setupClient, request, ...optio
     });
     const good = result['2xx'];
     const bad = result.non2xx + result.errors + result.timeouts;
-    if (bad > 0) throw new Error(`${name}: ${bad} answers were not what was measured`);
+    if (bad > 0) throw new Error(`${name}: ${bad} responses were errors`);
     const cpu = (readCpuMicroseconds(target.pid) - before) / good;
     return { throughput: good / result.duration, p50: result.latency.p50, p99: result.latency.p99, cpu };
   };
   return { name, load };
 }
 
-/** Each connection sends requests of its own, in turn. */
+/** Each connection sends its own requests, in turn. */
 export function ownRequests(name: string, target: Target, requests: readonly HttpRequest[][]): Contestant {
   const setupClient = (client: autocannon.Client, connection: number): void => {
     client.setRequests(itemOf(requests, connection));

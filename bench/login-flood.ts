@@ -6,11 +6,11 @@ import { itemOf, type HttpRequest } from './loads.js';
 import type { Contestant, Sample } from './measure.js';
 import type { Service } from './testbed.js';
 
-const SETTLE_MS = 1_000;
+const SETTLE_DELAY_MS = 1_000;
 const MIN_FLOOD_SECONDS = 6;
-/** A stream that leaves the machine to the logins: 16 callers who rest between two validations. */
+/** A light stream that leaves the CPU to the logins: 16 callers that pause between two validations. */
 const STREAM = { callers: 16, restMs: 20 };
-/** prom-client's timer for the event loop. What it shows is the time between two of its ticks. */
+/** The tick of prom-client's event loop monitor; its figures include one tick. */
 const LAG_INTERVAL_MS = 10;
 
 interface LoginFlood {
@@ -22,8 +22,8 @@ interface LoginFlood {
 }
 
 /**
- * Logins without a pause: alone, for their throughput; then beside a stream of validations, whose p99 is compared with
- * that of the same stream before the flood. The delay of the event loop is measured all the while.
+ * Logins without a pause: first alone, for their throughput; then beside a stream of validations, whose p99 is compared
+ * with that of the same stream before the flood. The delay of the event loop is measured throughout.
  */
 export function loginFlood({ name, service, logins, validation, connections }: LoginFlood): Contestant {
   const load = async (seconds: number): Promise<Sample> => {
@@ -31,7 +31,7 @@ export function loginFlood({ name, service, logins, validation, connections }: L
     const quietP99 = percentile(await stream(service, validation, lengthMs), 0.99);
     await readEventLoopDelay(service);
     const flood = new Flood(service, logins, connections);
-    await sleep(SETTLE_MS);
+    await sleep(SETTLE_DELAY_MS);
     const alone = await flood.during(() => sleep(lengthMs));
     let floodP99 = NaN;
     const beside = await flood.during(async () => {
@@ -44,7 +44,7 @@ export function loginFlood({ name, service, logins, validation, connections }: L
   return { name, load };
 }
 
-/** Counts between two moments of the flood, so that what is half done at either end weighs nothing. */
+/** Measures between two moments of the flood, so that requests cut off at either end do not matter. */
 class Flood {
   private readonly agent = new Agent({ keepAlive: true });
   private readonly callers: Promise<unknown>;
@@ -109,7 +109,7 @@ async function stream(service: Service, validation: HttpRequest, lengthMs: numbe
   return latencies;
 }
 
-/** @returns by how many milliseconds the event loop was late at worst since the last call */
+/** @returns the longest delay of the event loop since the last call, in milliseconds */
 async function readEventLoopDelay({ metricsUrl }: Service): Promise<number> {
   const text = await (await fetch(metricsUrl)).text();
   const [, seconds] = /^platform_auth_nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(text) ?? [];

@@ -1,16 +1,16 @@
 export const CONNECTIONS = 64;
 const WARM_UP_SECONDS = 2;
 
-/** Times are in milliseconds, `cpu` in microseconds for one answer. `beside` to `delayMs` are of the flood of logins. */
+/** Times are in milliseconds, `cpu` in microseconds for one answer. `beside` to `delayMs` are of the login flood. */
 const FIGURES = ['throughput', 'p50', 'p99', 'cpu', 'beside', 'quietP99', 'floodP99', 'p99Ratio', 'delayMs'] as const;
 
 export type Figure = (typeof FIGURES)[number];
 
-/** What was measured of a contestant; NaN where the machine does not tell. */
+/** What was measured of a contestant; NaN where the machine does not provide it. */
 export type Sample = Readonly<Partial<Record<Figure, number>>>;
 export type Results = ReadonlyMap<string, Sample>;
 
-/** Keeps something busy for a number of seconds. */
+/** Puts load on a contestant for a number of seconds. */
 export type Load = (seconds: number) => Promise<Sample>;
 
 export interface Contestant {
@@ -25,7 +25,7 @@ export interface MeasureOptions {
 
 /**
  * Measures every contestant in turn, round after round, so that a machine that slows down slows all of them down.
- * @returns medians over the rounds; of a delay the worst
+ * @returns medians over the rounds; the maximum for delays
  */
 export async function measure(
   contestants: readonly Contestant[],

@@ -7,7 +7,7 @@ import type { Bearer } from './work-messages.js';
 const PASSWORD = 'a perfectly fine passphrase';
 const sessionClaims = z.object({ sid: z.string() });
 
-/** What the connections present: one of each kind for each of them. */
+/** What the connections present: one credential of each kind for each connection. */
 export interface Known {
   readonly nodes: readonly NodeCredential[];
   readonly apps: readonly AppCredential[];

@@ -23,7 +23,7 @@ export function loginRequest(person: Person): HttpRequest {
   return { method: 'POST', path: '/api/v0/auth/login', headers: JSON_BODY, body: JSON.stringify(person) };
 }
 
-/** Each connection rotates a session of its own: it presents the token that it was given last. */
+/** Each connection rotates its own session: it presents the token of the last response. */
 export function refreshing(name: string, target: Target, client: ApiClient, { people }: Known): Contestant {
   let bodies: string[] = [];
   const bodyWith = ({ refresh_token }: { refresh_token: string }): string => JSON.stringify({ refresh_token });
@@ -31,7 +31,7 @@ export function refreshing(name: string, target: Target, client: ApiClient, { pe
     name,
     target,
     request: { method: 'POST', path: '/api/v0/auth/refresh', headers: JSON_BODY },
-    // The last answers of a measurement are lost, and with them, after the grace, their sessions.
+    // The last responses of a measurement are lost; after the grace, retrying with the old tokens would count as reuse.
     prepare: async () => {
       bodies = (await Promise.all(people.map((person) => client.logIn(person)))).map(bodyWith);
     },

@@ -1,4 +1,4 @@
-// Throughput, latency and CPU of the hot routes beside what they could cost at best, measured in turn in the same run.
+// Throughput, latency and CPU of the hot routes, compared with baselines that are measured in turn in the same run.
 // Loopback only; stops by itself.
 import { parseArgs } from 'node:util';
 import { Cleanup } from '../tools/cleanup.js';
@@ -15,13 +15,13 @@ const USAGE = `Usage: npm run bench -- [--seconds N] [--rounds N] [--only NAME].
                           [--profile FOLDER] [--json]
 
   --seconds N   length of one measurement (default 4)
-  --rounds N    how often each is measured, in turn; the median counts (default 3)
-  --only NAME   measure only what has NAME in its name; may be repeated
+  --rounds N    number of measurements of each, in turn; the median counts (default 3)
+  --only NAME   measure only contestants with NAME in their name; may be repeated
   --workers     also validate-node with WORKERS=1, 2 and 4
   --scale       also each hot route at 1,000 and at 1,000,000 rows a table, and the query plans
   --profile F   write a CPU profile of each service process into the folder F; best with --only
   --json        print everything as one JSON object
-  --help        this text
+  --help        print this text
 
 Timings are printed beside their targets and never fail the run.`;
 

@@ -1,11 +1,11 @@
-// The rows of the large tables, and what they are called: SQL and this file derive the same ids from a row's number.
+// The rows of the large tables. SQL and this file derive the same ids from a row's number.
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import type { HttpRequest } from './loads.js';
 import { appRequest, nodeRequest, userRequest } from './requests.js';
 
 const sqlId = (text: string): string => `overlay(overlay(md5(${text}) placing '4' from 13) placing '8' from 17)::uuid`;
 
-/** `$1`: how many rows. */
+/** `$1`: the number of rows. */
 export const FILL = [
   `INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
    SELECT ${sqlId(`'u' || i`)}, 'u' || i || '@example.org', '$2b$04$', true, now(), now() FROM generate_series(1, $1::int) i`,
@@ -37,7 +37,7 @@ export function userRequestOf(row: number, secretKey: string): HttpRequest {
   return userRequest(id, signToken(row, id, secretKey));
 }
 
-/** Signed as the service signs. */
+/** Signs an access token as the service does. */
 function signToken(row: number, sub: string, secretKey: string): string {
   const iat = Math.floor(Date.now() / 1_000);
   const claims = { iss: 'platform-auth', sub, sid: idOf(`s${row}`), jti: randomUUID(), iat, exp: iat + 86_400 };

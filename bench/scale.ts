@@ -12,7 +12,7 @@ import type { Target, Testbed } from './testbed.js';
 
 const SIZES = { few: 1_000, many: 1_000_000 };
 const MAX_RATIO = 1.2;
-/** As many different credentials are presented on either, evenly spread over the tables. */
+/** Different credentials presented at either size, evenly spread over the tables. */
 const CREDENTIALS = 1_000;
 
 const planRow = z.object({ 'QUERY PLAN': z.string() }).transform((row) => row['QUERY PLAN']);
@@ -38,7 +38,7 @@ export interface ScaleResult {
 
 /**
  * The hot routes on two databases, in turn: one with a thousand rows in each table, one with a million.
- * Passwords cost next to nothing here, so that the rest of a login can be seen.
+ * bcrypt has its lowest cost here, so that the rest of a login is visible.
  */
 export async function measureScale(testbed: Testbed, options: MeasureOptions): Promise<ScaleResult> {
   const few = await routesAt(testbed, 'few');
@@ -96,7 +96,7 @@ async function fill(url: string, rows: number): Promise<void> {
   });
 }
 
-/** @returns what each connection sends in turn: about rows that are evenly spread over the table */
+/** @returns the requests of each connection, for rows that are evenly spread over the table */
 function byConnection(rows: number, requestOf: (row: number) => HttpRequest): HttpRequest[][] {
   const chosen = Array.from({ length: CREDENTIALS }, (_, index) => 1 + Math.floor((index * rows) / CREDENTIALS));
   const requests = chosen.map(requestOf);
@@ -113,7 +113,7 @@ const STATEMENTS: readonly [name: string, text: string][] = [
   ['refresh', ROTATE.text],
   ['login', 'SELECT id, email, password_hash, is_active FROM users WHERE email = $1'],
   ['throttle', 'SELECT points, expire FROM throttle_counters WHERE key = $1 AND (expire > $2 OR expire IS NULL)'],
-  // Planned for its values each time.
+  // Not a prepared statement: planned for its values each time.
   ['purge', PURGE_SESSIONS.replace('$1', `now() - interval '30 days'`).replace('$2', '1000')],
 ];
 

@@ -1,7 +1,7 @@
-/** DATABASE_POOL_SIZE, as shipped. */
+/** The default of DATABASE_POOL_SIZE. */
 export const POOL_SIZE = 10;
 
-// What one request needs of the database. The service shares a statement among the requests that arrive together.
+// The statements of one request. The service batches requests that arrive together into one statement.
 
 export const READ_NODE = {
   name: 'bench_nodes_read',
@@ -20,7 +20,7 @@ export const READ_LIVE_SESSION = {
          WHERE sessions.id = $1 AND user_id = $2 AND ended_at IS NULL AND absolute_expires_at > $3 AND is_active`,
 };
 
-/** What rate-limiter-flexible sends to count one call. */
+/** One count of a call in the throttle's table. */
 export const COUNT_CALL = {
   name: 'bench_spend',
   text: `INSERT INTO throttle_counters AS counter VALUES ($1, $2, $3)

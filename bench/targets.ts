@@ -21,7 +21,7 @@ export interface JudgedTarget {
   readonly isHeld: boolean;
 }
 
-/** What is wanted of each figure; a comparison is made of two contestants of the same run. */
+/** The target of each figure; a ratio compares two contestants of the same run. */
 const TARGETS: readonly Wanted[] = [
   ...[NAMES.node, NAMES.app].flatMap((name) => [
     ratio(name, NAMES.http, 'throughput', 'of bare node:http', { least: 0.4 }),

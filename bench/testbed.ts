@@ -27,7 +27,7 @@ export interface Service extends Target {
   readonly metricsUrl: string;
 }
 
-/** One PostgreSQL, and the processes that are measured on it. */
+/** One PostgreSQL, and the measured processes that use it. */
 export class Testbed {
   readonly secrets = makeSecrets();
 
@@ -44,7 +44,7 @@ export class Testbed {
     return new Testbed(database, cleanup, profiles);
   }
 
-  /** The service as shipped. */
+  /** Starts the service with its defaults. */
   async startService(variables: Variables = {}, databaseName = 'postgres'): Promise<Service> {
     const metricsPort = await freePort();
     const profiling = this.profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${resolve(this.profiles)}`];
@@ -55,19 +55,19 @@ export class Testbed {
       variables: {
         ...productionVariables(this.database.url(databaseName), this.secrets),
         METRICS_PORT: String(metricsPort),
-        // One address sends everything. The counting is measured; the refusal is not.
+        // All requests come from one address: the throttle counts them, and must not refuse them.
         REFRESH_LIMIT_PER_ADDRESS: '9999999/3600',
         ...variables,
       },
       isReady: isHealthy,
     });
-    // A process writes its profile when it ends by itself.
+    // A process writes its profile only on a normal exit.
     if (this.profiles !== undefined) this.cleanup.defer(() => server.stop());
     const { url, pid } = await server.start();
     return { url, pid, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
   }
 
-  /** @param flags of Node.js; by default those of the service, so that code is compared and not garbage collectors */
+  /** @param flags of Node.js; by default those of the service, so that the garbage collector is the same */
   async startBaseline(kind: BaselineKind, flags = SERVICE_FLAGS): Promise<Target> {
     const server = new ServerProcess(await freePort(), {
       cleanup: this.cleanup,
@@ -80,7 +80,7 @@ export class Testbed {
     return { url, pid };
   }
 
-  /** A process that works without HTTP: see work.ts. */
+  /** Starts a process that runs a load without HTTP; see work.ts. */
   async startWork<Kind extends WorkKind>(kind: Kind, task: WorkTask<Kind>): Promise<Load> {
     this.cleanup.assertOpen();
     const child = fork(WORK, [kind], { execArgv: SERVICE_FLAGS, env: { PATH: process.env.PATH } });

@@ -3,7 +3,7 @@ import { z } from 'zod';
 /** What one connection presents as a user. */
 const bearer = z.object({ userId: z.string(), sessionId: z.string(), token: z.string() });
 
-/** The first message to a process of work.ts: what it needs, by its kind. */
+/** The first message to a process of work.ts, by the kind of work. */
 export const workTasks = {
   pg: z.object({ databaseUrl: z.string(), nodeIds: z.array(z.string()) }),
   users: z.object({ databaseUrl: z.string(), bearers: z.array(bearer) }),
@@ -15,13 +15,13 @@ export type WorkKind = keyof typeof workTasks;
 export type WorkTask<Kind extends WorkKind> = z.output<(typeof workTasks)[Kind]>;
 export type Bearer = z.output<typeof bearer>;
 
-/** Its answer to the first message. */
+/** The reply to the first message. */
 export const workReady = z.object({ isReady: z.literal(true) });
 
-/** Every other message: for how long to work. */
+/** Every other message: how long to work. */
 export const workOrder = z.object({ seconds: z.number().positive() });
 
-/** The answer to it. */
+/** The reply to it. */
 export const workSample = z.object({
   throughput: z.number(),
   cpu: z.number(),
@@ -29,6 +29,6 @@ export const workSample = z.object({
   p99: z.number().exactOptional(),
 });
 
-/** What a thread of bcrypt-thread.ts is given, and what it answers. */
+/** The input of a thread of bcrypt-thread.ts, and its reply. */
 export const bcryptOrder = z.object({ seconds: z.number(), passwordHash: z.string() });
 export const bcryptCount = z.object({ count: z.number(), seconds: z.number() });

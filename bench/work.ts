@@ -1,4 +1,5 @@
-// What a route needs, without HTTP and without the service: a process that is told over IPC what to do (work-messages.ts).
+// The minimal work of a route, without HTTP and without the service, in a process that takes orders over IPC
+// (work-messages.ts).
 import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import pg from 'pg';
@@ -29,7 +30,7 @@ function readNodes({ databaseUrl, nodeIds }: WorkTask<'pg'>): Load {
   return loadOf(nodeIds, async (id) => (await pool.query({ ...READ_NODE, values: [id] })).rowCount === 1);
 }
 
-/** A bearer's signature, its session, the user. */
+/** Verifies a bearer's signature, reads its session and the user. */
 function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
   const pool = openPool(databaseUrl);
   const signed = bearers.map((bearer) => ({ ...bearer, signature: mac(bearer.token) }));
@@ -40,7 +41,7 @@ function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
   });
 }
 
-/** A count, the rotation with both digests and the next token's HMAC, the access token's signature. */
+/** Counts the call, rotates the session with both digests and the next token's HMAC, signs the access token. */
 async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): Promise<Load> {
   const pool = openPool(databaseUrl);
   const sessions = await Promise.all(bearers.map((bearer) => startSession(pool, bearer)));
@@ -70,7 +71,7 @@ async function startSession(pool: pg.Pool, { userId, token }: Bearer): Promise<W
   return session;
 }
 
-/** Works on all items at once, on each again and again. @param once returns whether a row was found */
+/** Works on all items concurrently, repeating each. @param once returns whether a row was found */
 function loadOf<Item>(items: readonly Item[], once: (item: Item) => Promise<boolean>): Load {
   return async (seconds) => {
     const startedAt = performance.now();
@@ -96,7 +97,7 @@ function loadOf<Item>(items: readonly Item[], once: (item: Item) => Promise<bool
   };
 }
 
-/** Nothing but bcrypt, one comparison after the other on each thread. */
+/** Only bcrypt: one comparison after the other on each thread. */
 function compareOnThreads({ passwordHash, threads }: WorkTask<'bcrypt'>): Load {
   return async (seconds) => {
     const before = process.cpuUsage();

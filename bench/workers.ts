@@ -8,7 +8,7 @@ const NUMBERS = [1, 2, 4];
 
 export type WorkersResult = Sample & { readonly name: string };
 
-/** validate-node by the number of processes; the load needs two threads to keep several busy. */
+/** Measures validate-node by the number of processes; two threads of load keep several processes busy. */
 export async function measureWorkers(
   testbed: Testbed,
   known: Known,

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 
-/** An address of its own for each life, so that limits by address see many callers, as they would outside. */
+/** A random client address for each actor, so that limits by address see many callers, as in production. */
 export function someAddress() {
   return `10.${randomInt(256)}.${randomInt(256)}.${randomInt(1, 255)}`;
 }

@@ -4,9 +4,9 @@ import { validate } from './actors/key-life.js';
 import { me, refreshOf } from './actors/sessions.js';
 import { someAddress } from './addresses.js';
 
-const MOST_ASKED = 60;
+const MAX_ASKED = 60;
 
-/** After the recovery: every acknowledged write is in the database, and the service answers by it. */
+/** After the recovery: every acknowledged write is in the database, and the service's responses agree with it. */
 export async function audit({ postgres, ledger, load, record }) {
   const rows = async (table, columns, ids) =>
     new Map(
@@ -36,29 +36,30 @@ function lost(record, what, loss) {
 }
 
 function credentialLoss({ isRevoked, keyIsDoubtful, key }, row) {
-  if (!row) return 'minted, and not there';
-  if (isRevoked && !row.revoked_at) return 'revoked, and still good';
+  if (!row) return 'minted, but missing';
+  if (isRevoked && !row.revoked_at) return 'revoked, but not in the database';
   const digest = createHash('sha256').update(key.text).digest();
-  if (!keyIsDoubtful && !row.key_digest.equals(digest)) return 'rotated, and the key is another one';
+  if (!keyIsDoubtful && !row.key_digest.equals(digest)) return 'rotated, but the database has another key';
   return undefined;
 }
 
 function userLoss({ isActive, isDoubtful }, row) {
-  if (!row) return 'registered, and not there';
-  if (!isDoubtful && row.is_active !== isActive) return `should be ${isActive ? 'active' : 'disabled'}, and is not`;
+  if (!row) return 'registered, but missing';
+  if (!isDoubtful && row.is_active !== isActive) return `should be ${isActive ? 'active' : 'disabled'}, but is not`;
   return undefined;
 }
 
 function sessionLoss({ life, generation }, row) {
-  if (!row) return 'started, and not there';
-  if (life.isOver && !row.ended_at) return 'ended, and goes on';
-  if (row.generation < generation) return `refreshed ${generation} times, and only ${row.generation} are there`;
+  if (!row) return 'started, but missing';
+  if (life.isOver && !row.ended_at) return 'ended, but still live';
+  if (row.generation < generation)
+    return `refreshed ${generation} times, but only ${row.generation} are in the database`;
   return undefined;
 }
 
-/** The newest of what is alive still works; a refresh that got no answer before gets one now. */
+/** The newest live credentials still work; a refresh that had no response before has one now. */
 async function askForWhatLives(load, { credentials, sessions }) {
-  const newest = (entries) => entries.slice(-MOST_ASKED);
+  const newest = (entries) => entries.slice(-MAX_ASKED);
   const good = ({ keyIsDoubtful, key: { life } }) => !keyIsDoubtful && !life.isOver && !life.isDoubtful;
   for (const credential of newest(credentials.filter(good)))
     await validate(load, credential, credential.key, someAddress());

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { later, mayStart } from './cleanup.js';
+import { defer, assertNotStopping } from './cleanup.js';
 import { ask, sleep } from './client.js';
 import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
@@ -11,23 +11,23 @@ const PROGRAM = ['haproxy', '/usr/sbin/haproxy'].find((program) => spawnSync(pro
 
 export const hasBalancer = PROGRAM !== undefined;
 
-/** haproxy before the replicas, as an operator would set it up: health checks, keep-alive, no retries of requests. */
+/** Starts haproxy in front of the replicas, as in production: health checks, keep-alive, requests are not retried. */
 export async function startBalancer(replicas) {
   const folder = mkdtempSync(join(tmpdir(), 'platform-auth-haproxy-'));
-  later(() => rmSync(folder, { recursive: true, force: true }));
+  defer(() => rmSync(folder, { recursive: true, force: true }));
   const port = await freePort();
   const file = join(folder, 'haproxy.cfg');
   writeFileSync(file, configuration(port, replicas));
-  mayStart();
+  assertNotStopping();
   const child = spawn(PROGRAM, ['-db', '-q', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] });
   let said = '';
   child.stderr.on('data', (chunk) => (said += chunk));
-  later(async () => {
+  defer(async () => {
     if (child.exitCode === null && child.kill('SIGKILL')) await once(child, 'exit');
   });
   const url = `http://127.0.0.1:${port}`;
   for (let tries = 0; (await ask(url, { method: 'GET', path: '/health' })).status !== 200; tries += 1) {
-    if (child.exitCode !== null || tries === 100) throw new Error(`haproxy does not balance: ${said}`);
+    if (child.exitCode !== null || tries === 100) throw new Error(`haproxy does not serve requests: ${said}`);
     await sleep(50);
   }
   return url;

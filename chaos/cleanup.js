@@ -1,20 +1,20 @@
-/** What was started is stopped, and what was made is removed, in the reverse order: also after Ctrl-C or a failure. */
+/** Undoes everything that a run started or created, in reverse order, also after Ctrl-C or a failure. */
 const pending = [];
 let isStopping = false;
 
-/** @param {() => unknown} undo must not depend on anything that was started later */
-export function later(undo) {
+/** @param {() => unknown} undo must not depend on anything that is started later */
+export function defer(undo) {
   pending.push(undo);
 }
 
-/** From here on nothing may be started any more. */
+/** Undoes everything; from now on, starting something throws. */
 export async function stopForGood() {
   isStopping = true;
   await cleanUp();
 }
 
-/** @throws when everything is being stopped: nobody would stop what is started now */
-export function mayStart() {
+/** @throws when the run is being stopped: a process started now would not be stopped */
+export function assertNotStopping() {
   if (isStopping) throw new Error('interrupted');
 }
 

@@ -1,19 +1,19 @@
 import { Agent, request } from 'node:http';
 
-const GIVE_UP_MS = 15_000;
+const REQUEST_TIMEOUT_MS = 15_000;
 const agent = new Agent({ keepAlive: true, maxSockets: 256 });
 
-/** Milliseconds of the monotonic clock: everything that is judged happens in this one process, in this one order. */
+/** Milliseconds of the monotonic clock of this process: all requests and verdicts are ordered by it. */
 export const now = () => performance.now();
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
- * Asks once and never fails.
+ * Sends one request. Never rejects: a failed connection is a status too.
  * @returns {Promise<{ status: number | 'network' | 'timeout', label: string, body: any, startedAt: number, endedAt: number }>}
- *   `label`: the status as it is counted; an answer of the load balancer itself is told apart
+ *   `label`: the status as it is counted; a response of the load balancer itself has a label of its own
  */
-export function ask(base, { method = 'POST', path, headers = {}, body, giveUpMs = GIVE_UP_MS }) {
+export function ask(base, { method = 'POST', path, headers = {}, body, timeoutMs = REQUEST_TIMEOUT_MS }) {
   const startedAt = now();
   const text = body === undefined ? undefined : JSON.stringify(body);
   const all = text === undefined ? headers : { ...headers, 'Content-Type': 'application/json' };
@@ -35,13 +35,13 @@ export function ask(base, { method = 'POST', path, headers = {}, body, giveUpMs 
     const timer = setTimeout(() => {
       end('timeout', 'timeout');
       outgoing.destroy();
-    }, giveUpMs);
+    }, timeoutMs);
     outgoing.on('error', () => end('network', 'network'));
     outgoing.end(text);
   });
 }
 
-/** Whether the request may still be under way somewhere, and be done later. A 503 was given up on by who answered it. */
+/** Whether the request may still be in flight and be done later. After a 503 the service does not continue it. */
 export function mayStillHappen({ status }) {
   return typeof status === 'string' || status === 502 || status === 504;
 }

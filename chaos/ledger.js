@@ -1,8 +1,8 @@
 import { now } from './client.js';
 
 /**
- * How long something may be accepted, as far as its acknowledgements tell. Between the sending of what ends it and the
- * acknowledgement both verdicts are right.
+ * The time in which a credential is valid, by the acknowledgements. Between the sending of the request that ends it and
+ * the acknowledgement, both verdicts are correct.
  */
 export class Life {
   #endAskedAt = Infinity;
@@ -13,7 +13,7 @@ export class Life {
     this.#endAskedAt = Math.min(this.#endAskedAt, now());
   }
 
-  /** Call when that request was acknowledged. */
+  /** Call when that request is acknowledged. */
   ended() {
     this.#endAcknowledgedAt = Math.min(this.#endAcknowledgedAt, now());
   }
@@ -26,21 +26,21 @@ export class Life {
     return this.#endAskedAt < Infinity && !this.isOver;
   }
 
-  /** @returns why an answer is wrong; undefined when it is right */
+  /** @returns why a verdict is wrong; undefined when it is correct */
   objection(wasAccepted, { startedAt, endedAt }) {
     const late = startedAt - this.#endAcknowledgedAt;
     if (wasAccepted && late > 0) return `accepted ${late.toFixed(1)} ms after its end was acknowledged`;
-    if (!wasAccepted && endedAt < this.#endAskedAt) return 'refused, and nobody had asked for its end';
+    if (!wasAccepted && endedAt < this.#endAskedAt) return 'refused before its end was requested';
     return undefined;
   }
 }
 
-/** The life of what never was good: forgeries, wrong passwords. */
+/** The life of a credential that was never valid: a forgery, a wrong password. */
 export const NEVER = new Life();
 NEVER.ending();
 NEVER.ended();
 
-/** Everything that was acknowledged. */
+/** Every write that was acknowledged. */
 export class Ledger {
   /** `{ kind, id, key, isRevoked, keyIsDoubtful }`: nodes and app credentials. */
   credentials = [];
@@ -48,8 +48,8 @@ export class Ledger {
   users = [];
   /** `{ id, user, refreshToken, accessToken, generation, life, isDoubtful }` */
   sessions = [];
-  /** Keys whose end was acknowledged: they stay dead, whatever happens. */
-  graves = [];
+  /** Credentials whose revocation was acknowledged: they must stay refused. */
+  revoked = [];
 
   sessionsOf(user) {
     return this.sessions.filter((session) => session.user === user);

@@ -12,16 +12,16 @@ const ACTORS = [
   ...Array(2).fill(watchers.watchKeys),
   ...Array(2).fill(watchers.watchSessions),
   ...Array(2).fill(watchers.watchLogins),
-  watchers.watchGraves,
+  watchers.watchRevoked,
 ];
-const THINK_MS = 20;
-const RETRY_MS = 100;
+const THINK_TIME_MS = 20;
+const RETRY_INTERVAL_MS = 100;
 const OPERATOR = '10.0.0.1';
 
-/** Callers of every hot route. Each lives one life after another and knows what it was promised. */
+/** Runs the actors: callers of every hot route, each of which repeats its script and records what was acknowledged. */
 export class Load {
   isOver = false;
-  /** Set while the database reads but does not write: a new key's first use cannot end the old one then. */
+  /** Set while the database is read-only: the first use of a new key cannot end the old one then. */
   writesAreRefused = false;
   #running = [];
   #resumed = undefined;
@@ -29,17 +29,17 @@ export class Load {
 
   /**
    * @param {{ record, ledger, targets: () => { balancer: string | undefined, replicas: string[] }, adminKey: string,
-   *   giveUpMs?: number, onlyBalancer?: boolean, repeatsRefreshes?: boolean }} world
+   *   timeoutMs?: number, onlyBalancer?: boolean, repeatsRefreshes?: boolean }} world
    */
-  constructor({ record, ledger, targets, adminKey, giveUpMs, onlyBalancer = false, repeatsRefreshes = true }) {
-    Object.assign(this, { record, ledger, targets, adminKey, giveUpMs, onlyBalancer, repeatsRefreshes });
+  constructor({ record, ledger, targets, adminKey, timeoutMs, onlyBalancer = false, repeatsRefreshes = true }) {
+    Object.assign(this, { record, ledger, targets, adminKey, timeoutMs, onlyBalancer, repeatsRefreshes });
   }
 
   start() {
     this.#running = ACTORS.map((live, index) => this.#run(live, index));
   }
 
-  /** Resolves when every caller has finished what it began. They go on when the returned function is called. */
+  /** Resolves when every actor has finished its script. They continue when the returned function is called. */
   async pause() {
     let resume;
     this.#resumed = new Promise((resolve) => (resume = resolve));
@@ -56,19 +56,19 @@ export class Load {
     this.record.end();
   }
 
-  think(ms = THINK_MS) {
+  think(ms = THINK_TIME_MS) {
     return sleep(ms * (0.5 + Math.random()));
   }
 
-  /** Asks through the balancer or, half of the time, one of the replicas itself. */
+  /** Sends a request: half of the time through the balancer, otherwise to a random replica. */
   async ask(request, base = this.#pick()) {
     const headers = { ...request.headers, 'X-Forwarded-For': request.from ?? OPERATOR };
-    const answer = await ask(base, { giveUpMs: this.giveUpMs, ...request, headers });
+    const answer = await ask(base, { timeoutMs: this.timeoutMs, ...request, headers });
     this.record.answered(request, answer);
     return answer;
   }
 
-  /** Asks every replica at the same time. */
+  /** Sends a request to every replica at the same time. */
   everywhere(request) {
     const { replicas, balancer } = this.targets();
     return Promise.all((this.onlyBalancer ? [balancer, balancer] : replicas).map((base) => this.ask(request, base)));
@@ -80,8 +80,8 @@ export class Load {
   }
 
   /**
-   * Judges an answer about something that has a life.
-   * @returns true when it was accepted, false when refused, undefined when there was no verdict
+   * Judges a response by the life of its credential.
+   * @returns true when it was accepted, false when it was refused, undefined without a verdict
    */
   judge(kind, what, life, answer, accepted = 200) {
     if (answer.status !== accepted && answer.status !== 401) return this.#noVerdict(kind, what, answer);
@@ -98,16 +98,16 @@ export class Load {
     return true;
   }
 
-  /** Repeats what may be repeated until it is acknowledged. @returns false when the load ended before */
+  /** Retries an idempotent request until it is acknowledged. @returns false when the load ended before */
   async insist(kind, what, attempt, expected) {
     while (!this.isOver) {
       if (this.done(kind, what, await attempt(), expected)) return true;
-      await sleep(RETRY_MS);
+      await sleep(RETRY_INTERVAL_MS);
     }
     return false;
   }
 
-  /** 503, 429 and a lost connection say nothing about the credential; anything else is an answer nobody should get. */
+  /** 503, 429 and a lost connection are not verdicts; any other status is wrong. */
   #noVerdict(kind, what, answer) {
     if (answer.status === 503 || answer.status === 429 || mayStillHappen(answer)) this.record.error(kind, answer);
     else this.record.wrongVerdict(`${kind} of ${what}: answered ${answer.status} ${answer.body?.code ?? ''}`);

@@ -2,17 +2,17 @@ import { parseArgs } from 'node:util';
 
 const SHORT_SECONDS = 1.5;
 
-/** Reads the command line; ends the process on --help and on what it does not understand. */
+/** Reads the command line; ends the process after --help and on an invalid option. */
 export function options(names) {
   const usage = `Usage: npm run chaos -- [--only NAME]... [--seconds N] [--short] [--patience N] [--help]
 
-  --only NAME   run this scenario only; may be given more than once
-  --self-test   only the lies in the ledger that have to be found
+  --only NAME   run only this scenario; may be repeated
+  --self-test   only check that false entries in the ledger are found
   --seconds N   length of the load before and after each fault (default 5)
-  --short       the same as --seconds ${SHORT_SECONDS}: all of it in about three minutes
-  --patience N  allow N times as long wherever a bound is a time (default 1), for a machine that is slow or busy;
-                wrong verdicts and lost writes are never allowed
-  --help        this text
+  --short       the same as --seconds ${SHORT_SECONDS}: everything in about five minutes
+  --patience N  multiply every time bound by N (default 1), for a slow or busy machine;
+                wrong verdicts and lost writes always fail
+  --help        print this text
 
 Scenarios: ${names.join(', ')}`;
   const fail = (message) => {
@@ -43,6 +43,6 @@ Scenarios: ${names.join(', ')}`;
   const patience = Number(values.patience);
   if (!(patience >= 1 && patience <= 10)) fail('--patience: 1 to 10');
   const unknown = values.only.find((name) => !names.includes(name));
-  if (unknown !== undefined) fail(`There is no scenario "${unknown}".`);
+  if (unknown !== undefined) fail(`Unknown scenario: ${unknown}`);
   return { seconds, patience, only: values.only, selfTestOnly: values['self-test'] };
 }

@@ -17,14 +17,14 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import { locate } from '../dist/src/embedded-postgres/location.js';
 import { EmbeddedPostgres } from '../dist/src/embedded-postgres/embedded-postgres.js';
-import { later, mayStart } from './cleanup.js';
+import { defer, assertNotStopping } from './cleanup.js';
 import { sleep } from './client.js';
 import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const run = promisify(execFile);
-const START_TRIES = 20;
+const MAX_START_ATTEMPTS = 20;
 
-/** A PostgreSQL server of its own, that can be killed, started again, and followed by a standby. It loses nothing it acknowledged. */
+/** A separate PostgreSQL server that can be killed, restarted and replicated to a standby. Commits are durable. */
 export class Postgres {
   /** @param {{ bin: string, folder: string, user?: object }} place as the embedded server has it */
   constructor(place, cluster, url) {
@@ -32,15 +32,15 @@ export class Postgres {
   }
 
   static async start() {
-    mayStart();
+    assertNotStopping();
     const parent = mkdtempSync(join(tmpdir(), 'platform-auth-chaos-'));
     chmodSync(parent, 0o755);
-    later(() => rmSync(parent, { recursive: true, force: true }));
+    defer(() => rmSync(parent, { recursive: true, force: true }));
     const folder = join(parent, 'postgres');
     const place = locate(folder);
     const server = await EmbeddedPostgres.start({ folder, makePassword: () => 'of-chaos' });
     const postgres = new Postgres(place, join(place.folder, 'cluster'), server.url());
-    later(() => server.remove().catch(() => rmSync(place.folder, { recursive: true, force: true })));
+    defer(() => server.remove().catch(() => rmSync(place.folder, { recursive: true, force: true })));
     return postgres;
   }
 
@@ -48,7 +48,7 @@ export class Postgres {
     return Number(new URL(this.url).port);
   }
 
-  /** Asks the server itself, past the proxy. */
+  /** Queries the server directly, not through the proxy. */
   async query(sql, values) {
     const client = new pg.Client({ connectionString: this.url, options: '-c default_transaction_read_only=off' });
     client.on('error', () => undefined);
@@ -60,7 +60,7 @@ export class Postgres {
     }
   }
 
-  /** `kill -9` of the server and of every process of it. */
+  /** `kill -9` of the server and of all its processes. */
   async kill() {
     const pids = (await this.query('SELECT pid FROM pg_stat_activity')).map(({ pid }) => pid);
     const [postmaster] = readFileSync(join(this.cluster, 'postmaster.pid'), 'utf8').split('\n');
@@ -71,25 +71,25 @@ export class Postgres {
     await this.control('stop', '--wait', `--mode=${mode}`);
   }
 
-  /** On the same port as before. A killed server's last process may still be going. */
+  /** Starts on the same port. Retries, because the last process of a killed server may still be exiting. */
   async startAgain() {
     const all = { listen_addresses: '127.0.0.1', port: this.port, unix_socket_directories: '', ...this.settings };
     const flags = Object.entries(all).map(([name, value]) => `-c ${name}='${value}'`);
     for (let tries = 1; ; tries += 1) {
-      mayStart();
+      assertNotStopping();
       try {
         return await this.control('start', '--wait', '--silent', '--log=server.log', '-o', flags.join(' '));
       } catch (error) {
-        if (tries === START_TRIES) throw error;
+        if (tries === MAX_START_ATTEMPTS) throw error;
         await sleep(100);
       }
     }
   }
 
   /**
-   * A streaming standby, made from a copy of the stopped server. From here on the server acknowledges only what the
-   * standby has applied.
-   * @param {(port: number) => Promise<number>} portOf where the standby finds the server, when not on its own port
+   * Starts a streaming standby from a copy of the stopped server. From now on a commit is acknowledged only after the
+   * standby has applied it.
+   * @param {(port: number) => Promise<number>} portOf maps the server's port to the one that the standby connects to
    */
   async withStandby(portOf = async (port) => port) {
     await this.stop();
@@ -108,19 +108,19 @@ export class Postgres {
     const { username, password } = new URL(this.url);
     const primary = `host=127.0.0.1 port=${await portOf(this.port)} user=${username} password=${password}`;
     standby.settings = { primary_conninfo: primary, wal_retrieve_retry_interval: '100ms' };
-    later(() => standby.stop('immediate'));
+    defer(() => standby.stop('immediate'));
     await standby.startAgain();
     return standby;
   }
 
-  /** Moves the log of writes elsewhere and puts the tables on a small disk of their own. Needs root, to mount it. */
+  /** Moves the tables to a small tmpfs; the WAL stays on the normal disk. Needs root for mount(8). */
   async ontoSmallDisk(megabytes) {
     await this.stop();
     const aside = `${this.cluster}-aside`;
     renameSync(this.cluster, aside);
     mkdirSync(this.cluster);
     await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', this.cluster]);
-    later(async () => {
+    defer(async () => {
       await this.stop('immediate').catch(() => undefined);
       await run('umount', ['--lazy', this.cluster]);
     });
@@ -150,6 +150,6 @@ function kill(pid) {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has gone with the others.
+    // It exited with the others.
   }
 }

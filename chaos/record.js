@@ -1,9 +1,9 @@
 import { now } from './client.js';
 
-/** What every machine and every user depends on: none of these may stay without a right answer for long. */
+/** The hot routes: each must have correct responses again within the bound of the scenario. */
 export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'login', 'admin'];
 
-/** What was answered during one scenario, and how long nothing right was. */
+/** The responses during one scenario, and the longest time without a correct one. */
 export class Record {
   requests = 0;
   slowestMs = 0;
@@ -33,7 +33,7 @@ export class Record {
     if (this.#healedAt !== undefined && startedAt >= this.#healedAt) kind.backAt ??= endedAt;
   }
 
-  /** An answer that decides nothing: the caller tries again. */
+  /** A response without a verdict: the caller retries. */
   error(name, { label }) {
     const key = `${label}`;
     const byKind = this.errors.get(key) ?? new Map();
@@ -49,12 +49,12 @@ export class Record {
     this.lost.push(text);
   }
 
-  /** From here on everything is whole again. */
+  /** Marks the end of the fault. */
   healed() {
     this.#healedAt = now();
   }
 
-  /** The load is over; the silence up to here counts too. */
+  /** Marks the end of the load; a gap up to now counts too. */
   end() {
     this.#endedAt = now();
     for (const kind of this.#kinds.values()) kind.silenceMs = Math.max(kind.silenceMs, this.#endedAt - kind.lastAt);
@@ -72,12 +72,12 @@ export class Record {
     return this.#kinds.get(name).right;
   }
 
-  /** Milliseconds, and of which route. */
+  /** The longest time without a correct response, and its route. */
   get silence() {
     return worst([...this.#kinds].map(([name, kind]) => ({ name, ms: kind.silenceMs })));
   }
 
-  /** From the healing to the first right answer of the last route that came back; undefined when nothing was broken. */
+  /** From the end of the fault to the first correct response of the last route to recover; undefined without a fault. */
   get back() {
     if (this.#healedAt === undefined) return undefined;
     const ms = (kind) => (kind.backAt === undefined ? Infinity : kind.backAt - this.#healedAt);

@@ -1,40 +1,40 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { later, mayStart } from './cleanup.js';
+import { defer, assertNotStopping } from './cleanup.js';
 import { ask, now, sleep } from './client.js';
 import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
 const MAIN = fileURLToPath(new URL('../dist/src/main.js', import.meta.url));
-const START_MS = 60_000;
-const KEPT_OUTPUT = 20_000_000;
+const START_TIMEOUT_MS = 60_000;
+const MAX_OUTPUT_LENGTH = 20_000_000;
 
-/** The built service as a process of its own, that can be killed, paused and started again on its port. */
+/** A process of the built service that can be killed, paused and restarted on its port. */
 export class Replica {
   output = '';
   #child;
 
   constructor(port, variables) {
     Object.assign(this, { port, variables, url: `http://127.0.0.1:${port}` });
-    later(() => this.kill());
+    defer(() => this.kill());
   }
 
   static async create(variables) {
     return new Replica(await freePort(), variables);
   }
 
-  /** Resolves when it is healthy. */
+  /** Resolves when the replica is healthy. */
   async start() {
-    mayStart();
+    assertNotStopping();
     const env = { PATH: process.env.PATH, ...this.variables, PORT: String(this.port) };
     this.#child = spawn(process.execPath, [MAIN], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    const keep = (chunk) => (this.output = (this.output + chunk).slice(-KEPT_OUTPUT));
+    const keep = (chunk) => (this.output = (this.output + chunk).slice(-MAX_OUTPUT_LENGTH));
     this.#child.stdout.on('data', keep);
     this.#child.stderr.on('data', keep);
-    const deadline = now() + START_MS;
+    const deadline = now() + START_TIMEOUT_MS;
     while ((await this.#health()) !== 200) {
       if (this.hasExited) throw new Error(`A replica did not start:\n${this.output.slice(-2_000)}`);
-      if (now() > deadline) throw new Error(`A replica was not healthy within ${START_MS} ms`);
+      if (now() > deadline) throw new Error(`A replica was not healthy within ${START_TIMEOUT_MS} ms`);
       await sleep(50);
     }
     return this;
@@ -61,6 +61,6 @@ export class Replica {
   }
 
   async #health() {
-    return (await ask(this.url, { method: 'GET', path: '/health', giveUpMs: 2_000 })).status;
+    return (await ask(this.url, { method: 'GET', path: '/health', timeoutMs: 2_000 })).status;
   }
 }

@@ -9,7 +9,7 @@ const COLUMNS = [
   'right again after (ms)',
   'bounds',
 ];
-const MOST_EXPLAINED = 10;
+const MAX_EXPLAINED = 10;
 
 export function heading() {
   return `${row(COLUMNS)}\n${row(COLUMNS.map((name) => (name === 'fault' || name.startsWith('errors') || name === 'bounds' ? '---' : '---:')))}`;
@@ -34,12 +34,12 @@ export function line({ scenario, record, notRun, broken }) {
   ]);
 }
 
-/** What did not hold, and the first of the answers that were wrong. */
+/** @returns the broken bounds, and the first wrong verdicts and lost writes */
 export function explain({ scenario, record, broken }) {
   if (broken.length === 0) return [];
   const few = (list) => [
-    ...list.slice(0, MOST_EXPLAINED).map((text) => `    ${text}`),
-    ...(list.length > MOST_EXPLAINED ? [`    and ${list.length - MOST_EXPLAINED} more`] : []),
+    ...list.slice(0, MAX_EXPLAINED).map((text) => `    ${text}`),
+    ...(list.length > MAX_EXPLAINED ? [`    and ${list.length - MAX_EXPLAINED} more`] : []),
   ];
   const byRoute = [...(record?.errors ?? [])].map(([label, kinds]) => {
     return `    ${label}: ${[...kinds].map(([kind, count]) => `${count} ${kind}`).join(', ')}`;

@@ -1,5 +1,5 @@
-// Breaks the database, the network, the replicas and the disk under a load whose every answer is judged against what
-// was acknowledged. Everything it needs it starts itself, on loopback, and removes at the end.
+// Injects faults into the database, the network, the replicas and the disk under load, and judges every response by
+// what was acknowledged before. Starts everything it needs on loopback, and removes it at the end; see docs/chaos.md.
 import { options } from './options.js';
 import { cleanUp, stopForGood } from './cleanup.js';
 import { closeConnections } from './client.js';
@@ -9,20 +9,20 @@ import { runScenario } from './stage.js';
 import { scenarios } from './scenarios.js';
 
 const { seconds, patience, only, selfTestOnly } = options(scenarios.map(({ name }) => name));
-const MOST_STOPPING_MS = 20_000;
+const STOP_TIMEOUT_MS = 20_000;
 let stopping;
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   process.on(signal, () => {
     if (stopping) return;
-    console.error(`\n${signal}: stopping and removing everything`);
-    setTimeout(() => process.exit(130), MOST_STOPPING_MS).unref();
+    console.error(`\n${signal}: stopping everything`);
+    setTimeout(() => process.exit(130), STOP_TIMEOUT_MS).unref();
     stopping = stopForGood();
   });
 }
 
 process.on('uncaughtException', (error) => {
-  // What is still under way fails while everything is being stopped.
+  // While everything is being stopped, requests in flight fail.
   if (stopping) return;
   console.error(error);
   stopping = stopForGood().then(() => process.exit(1));

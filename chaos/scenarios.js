@@ -12,6 +12,7 @@ import replicaPaused from './scenarios/replica-paused.js';
 import rollingRestart from './scenarios/rolling-restart.js';
 import eightReplicas from './scenarios/eight-replicas.js';
 import clockJumps from './scenarios/clock-jumps.js';
+import wrongClock from './scenarios/wrong-clock.js';
 import diskFull from './scenarios/disk-full.js';
 import readOnly from './scenarios/read-only.js';
 import loggingService from './scenarios/logging-service.js';
@@ -34,6 +35,7 @@ export const scenarios = [
   rollingRestart,
   eightReplicas,
   clockJumps,
+  wrongClock,
   diskFull,
   readOnly,
   loggingService,

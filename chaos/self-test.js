@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Life } from './ledger.js';
 
 /**
- * Nothing is broken but the ledger: lies are entered into it. Each must come out as a wrong verdict or a lost write,
- * and nothing else may.
+ * Tests the judge: no fault is injected, but false entries are added to the ledger. Each must be reported as a wrong
+ * verdict or a lost write, and nothing else may be reported.
  */
 export const selfTest = {
   name: 'self-test',
@@ -12,38 +12,38 @@ export const selfTest = {
   async run({ world, quiet, expect }) {
     await quiet();
     const { load, ledger, record } = world;
-    expect(record.wrong.length === 0, `wrong before any lie: ${record.wrong[0]}`);
-    const [good, renounced] = load.kept.credentials;
-    Object.assign(renounced.key, { name: 'a renounced key' }).life.ending();
-    renounced.key.life.ended();
+    expect(record.wrong.length === 0, `wrong before any false entry: ${record.wrong[0]}`);
+    const [good, revoked] = load.kept.credentials;
+    Object.assign(revoked.key, { name: 'a revoked key' }).life.ending();
+    revoked.key.life.ended();
     const [session] = load.kept.sessions;
     session.life.ending();
     session.life.ended();
-    const risen = { ...ledger.graves[0] };
-    risen.key = { ...risen.key, name: 'a risen key', life: new Life() };
-    ledger.graves.unshift(risen);
-    ledger.credentials.push({ ...good, id: randomUUID(), key: { ...good.key, name: 'a key nobody minted' } });
-    this.renouncedSession = session.id;
+    const revived = { ...ledger.revoked[0] };
+    revived.key = { ...revived.key, name: 'a revived key', life: new Life() };
+    ledger.revoked.unshift(revived);
+    ledger.credentials.push({ ...good, id: randomUUID(), key: { ...good.key, name: 'a key never minted' } });
+    this.revokedSession = session.id;
     await quiet();
   },
   judge({ wrong, lost }) {
     const broken = [];
     const isFound = (list, pattern) => list.some((text) => pattern.test(text)) || broken.push(`not found: ${pattern}`);
-    const lies = [
-      /a renounced key: accepted .* after its end was acknowledged/,
-      new RegExp(`users/me of session ${this.renouncedSession}: accepted .* after its end was acknowledged`),
-      /a (risen key|key nobody minted): refused, and nobody had asked for its end/,
+    const falseEntries = [
+      /a revoked key: accepted .* after its end was acknowledged/,
+      new RegExp(`users/me of session ${this.revokedSession}: accepted .* after its end was acknowledged`),
+      /a (revived key|key never minted): refused before its end was requested/,
     ];
     const losses = [
-      /^a key nobody minted: minted, and not there/,
-      new RegExp(`^session ${this.renouncedSession}: ended, and goes on`),
+      /^a key never minted: minted, but missing/,
+      new RegExp(`^session ${this.revokedSession}: ended, but still live`),
     ];
-    for (const lie of lies) isFound(wrong, lie);
+    for (const entry of falseEntries) isFound(wrong, entry);
     for (const loss of losses) isFound(lost, loss);
     const others = [
-      ...wrong.filter((text) => !lies.some((lie) => lie.test(text))),
+      ...wrong.filter((text) => !falseEntries.some((entry) => entry.test(text))),
       ...lost.filter((text) => !losses.some((loss) => loss.test(text))),
     ];
-    return [...broken, ...others.map((text) => `no lie: ${text}`)];
+    return [...broken, ...others.map((text) => `not a false entry: ${text}`)];
   },
 };

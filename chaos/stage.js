@@ -3,10 +3,10 @@ import { sleep } from './client.js';
 import { HOT } from './record.js';
 import { World } from './world.js';
 
-const FEWEST_RIGHT = 5;
+const MIN_RIGHT = 5;
 
 /**
- * Runs one scenario in a world of its own.
+ * Runs one scenario with a new database, new replicas and a new load.
  * @returns {Promise<{ scenario, record?, notRun?: string, broken: string[] }>} `broken`: the bounds that did not hold
  */
 export async function runScenario(scenario, { seconds, patience }) {
@@ -19,7 +19,7 @@ export async function runScenario(scenario, { seconds, patience }) {
     seconds,
     quiet: () => sleep(seconds * 1_000),
     healed: () => world.record.healed(),
-    /** A bound of the scenario's own. */
+    /** Checks a bound that only this scenario has. */
     expect: (holds, bound) => {
       if (!holds) broken.push(bound);
     },
@@ -38,7 +38,7 @@ export async function runScenario(scenario, { seconds, patience }) {
   return { scenario, record, broken: [...broken, ...judged] };
 }
 
-/** @returns what did not hold, in words */
+/** @returns a description of each broken bound */
 function brokenBounds(record, { errors, ...times }, patience) {
   const [silenceMs, slowestMs, backMs] = [times.silenceMs, times.slowestMs, times.backMs].map((ms) => ms * patience);
   const broken = [];
@@ -46,10 +46,10 @@ function brokenBounds(record, { errors, ...times }, patience) {
   bound(record.wrong.length === 0, `${record.wrong.length} wrong verdicts`);
   bound(record.lost.length === 0, `${record.lost.length} lost acknowledged writes`);
   for (const label of record.errors.keys()) {
-    bound(errors.includes(label), `${record.countOf(label)} × ${label}, which this fault is no reason for`);
+    bound(errors.includes(label), `${record.countOf(label)} × ${label}, which this fault does not explain`);
   }
   for (const kind of HOT)
-    bound(record.rightOf(kind) >= FEWEST_RIGHT, `${kind}: ${record.rightOf(kind)} right answers in all`);
+    bound(record.rightOf(kind) >= MIN_RIGHT, `${kind}: ${record.rightOf(kind)} right answers in all`);
   const { silence, back } = record;
   bound(
     silence.ms <= silenceMs,

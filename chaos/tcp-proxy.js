@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { now, sleep } from './client.js';
 
-/** Stands between the service and its database: cuts, swallows and delays what passes, and can change the database. */
+/** A proxy between the service and its database that cuts connections, drops or delays bytes, and can switch databases. */
 export class TcpProxy {
   /** Milliseconds added to each direction. */
   delayMs = { toDatabase: 0, toService: 0 };
@@ -21,7 +21,7 @@ export class TcpProxy {
     return this;
   }
 
-  /** The same database, through the proxy. */
+  /** @returns the URL of the same database through the proxy */
   url(databaseUrl) {
     return Object.assign(new URL(databaseUrl), { port: String(this.server.address().port) }).toString();
   }
@@ -30,7 +30,7 @@ export class TcpProxy {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Swallows every byte in both directions without hanging up. What was swallowed is lost: afterwards all is cut. */
+  /** Drops every byte in both directions and keeps connections open; switching it off cuts them, as bytes are missing. */
   blackHole(isOn) {
     this.#swallows = isOn;
     if (!isOn) this.cut();
@@ -55,7 +55,7 @@ export class TcpProxy {
       if (this.#swallows) return;
       const delay = this.delayMs[direction];
       if (delay === 0 && waiting === 0) return void to.write(chunk);
-      // One after the other, so that a change of the delay never changes the order.
+      // One chunk after the other, so that a change of the delay does not reorder them.
       const due = now() + delay;
       waiting += 1;
       last = last

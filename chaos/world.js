@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { makeKept } from './actors/watchers.js';
 import { hasBalancer, startBalancer } from './balancer.js';
-import { later } from './cleanup.js';
+import { defer } from './cleanup.js';
 import { Ledger } from './ledger.js';
 import { Load } from './load.js';
 import { Postgres } from './postgres.js';
@@ -11,22 +11,22 @@ import { TcpProxy } from './tcp-proxy.js';
 
 const REPLICAS = 3;
 
-/** One PostgreSQL behind a proxy, replicas of the service, and a load balancer before them. All on loopback. */
+/** PostgreSQL behind a proxy, replicas of the service, and a load balancer in front of them, all on loopback. */
 export class World {
   replicas = [];
   ledger = new Ledger();
   #secrets = { SECRET_KEY: randomBytes(32).toString('hex'), ADMIN_API_KEY: randomBytes(32).toString('hex') };
 
-  /** Only the database and the proxy: what a scenario needs before its replicas start. */
+  /** Starts the database and the proxy; a scenario may prepare them before its replicas start. */
   static async withDatabase() {
     const world = new World();
     world.postgres = await Postgres.start();
     world.proxy = await new TcpProxy(world.postgres.port).open();
-    later(() => world.proxy.close());
+    defer(() => world.proxy.close());
     return world;
   }
 
-  /** As shipped, but for a cheap bcrypt, and a grace that is longer than any fault, so that a retry is always right. */
+  /** The defaults, except for a cheap bcrypt and a grace longer than any fault, so that a retried refresh succeeds. */
   variables(more = {}) {
     return {
       NODE_ENV: 'production',

@@ -1,7 +1,7 @@
 const PASSWORD = 'a passphrase of SECRETCANARY7F3A91';
-const TRIES = 20;
+const MAX_ATTEMPTS = 20;
 
-/** Which credential each symbol of a generated request belongs to. */
+/** The kind of credential that each symbol of a generated request belongs to. */
 const KINDS = {
   user_id: 'user',
   email: 'user',
@@ -20,8 +20,8 @@ const KINDS = {
 };
 
 /**
- * Real accounts and keys. Generated requests name them by symbols, `{{app_key}}`, so that they are the same
- * requests in every run; what a request has used up is minted anew for the next one.
+ * Real accounts and keys. Generated requests name them by symbols, `{{app_key}}`, so that a seed generates the same
+ * requests in every run. A credential that a request has ended is replaced for the next one.
  */
 export class Actors {
   #minted = new Map();
@@ -33,7 +33,7 @@ export class Actors {
     this.adminKey = adminKey;
   }
 
-  /** @returns a function that puts the live values into a text, once all that it needs is minted */
+  /** @returns a function that replaces the symbols in a text by live values, after minting all that it needs */
   async valuesFor(...texts) {
     const names = texts.flatMap((text) => [...text.matchAll(/\{\{(\w+)\}\}/g)].map(([, name]) => name));
     const kinds = new Set(names.map((name) => KINDS[name]).filter(Boolean));
@@ -45,7 +45,7 @@ export class Actors {
     };
   }
 
-  /** Forgets credentials: the next request that names them gets new ones. */
+  /** Discards credentials: the next request that names them gets new ones. */
   spend(kinds) {
     for (const kind of kinds) this.#minted.delete(kind);
     if (kinds.has('user')) this.#minted.delete('session');
@@ -85,33 +85,33 @@ export class Actors {
     }
   }
 
-  /** A generated request may disable or delete the user at any moment: then another one logs in. */
+  /** A generated request may disable or delete the user at any moment: then retries with a new user. */
   async #logIn() {
-    for (let left = TRIES; left > 0; left -= 1) {
+    for (let left = MAX_ATTEMPTS; left > 0; left -= 1) {
       const { email, password } = await this.#live('user');
-      const { status, json } = await this.#patiently('POST', '/api/v0/auth/login', { email, password });
+      const { status, json } = await this.#callWithRetry('POST', '/api/v0/auth/login', { email, password });
       if (status === 200) return json;
       this.#minted.delete('user');
     }
-    throw new Error('Nobody can log in');
+    throw new Error(`No login succeeded in ${MAX_ATTEMPTS} attempts`);
   }
 
   async #cursor() {
     for (const name of ['fuzz-a', 'fuzz-b']) {
-      await this.#patiently('POST', '/api/v0/admin/app-credentials', { caller: name, target: 'auth' });
+      await this.#callWithRetry('POST', '/api/v0/admin/app-credentials', { caller: name, target: 'auth' });
     }
     const { next_cursor } = await this.#ask('GET', '/api/v0/admin/app-credentials?limit=1');
     return { cursor: next_cursor };
   }
 
   async #ask(method, path, body) {
-    const { status, json } = await this.#patiently(method, path, body);
+    const { status, json } = await this.#callWithRetry(method, path, body);
     if (status >= 300) throw new Error(`${method} ${path} for a fresh credential answered ${status} ${json?.code}`);
     return json;
   }
 
-  async #patiently(method, path, body) {
-    for (let left = TRIES; ; left -= 1) {
+  async #callWithRetry(method, path, body) {
+    for (let left = MAX_ATTEMPTS; ; left -= 1) {
       const answer = await this.call(method, path, { headers: { 'X-Admin-Key': this.adminKey }, body });
       if (answer.status !== 503 || left === 0) return answer;
       await new Promise((resolve) => setTimeout(resolve, 50));

@@ -8,14 +8,14 @@ export const COMPRESS = { gzip: gzipSync, deflate: deflateSync, br: (bytes) => b
 const MEGABYTE = 1024 * 1024;
 const bombs = new Map();
 
-/** A small body that grows to megabytes. Made once: making them takes longer than sending them. */
+/** A small body that decompresses to megabytes. Cached, because compressing takes longer than sending. */
 export function bomb(encoding, megabytes) {
   const key = `${encoding} ${megabytes}`;
   if (!bombs.has(key)) bombs.set(key, COMPRESS[encoding](Buffer.alloc(megabytes * MEGABYTE, `{"email":"${SECRET}`)));
   return bombs.get(key);
 }
 
-/** Members in order, so that a name may come twice. */
+/** Writes members in order, so that a name may occur twice. */
 const write = (members) =>
   `{${members.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value) ?? 'null'}`).join(',')}}`;
 
@@ -27,14 +27,14 @@ function members({ properties = {}, required = [] }, symbolOf) {
   return fc.tuple(...all).map((list) => list.filter((member) => member !== undefined));
 }
 
-/** A body as the document asks for it; none where it asks for none. */
+/** A body that is valid by the document; none where the operation takes none. */
 export function validBody({ body, bodyRequired }, symbolOf) {
   if (!body) return fc.constant(undefined);
   const text = members(body, symbolOf).map((list) => ({ text: write(list) }));
   return bodyRequired ? text : fc.option(text, { nil: undefined, freq: 4 });
 }
 
-/** A body with exactly one thing wrong, or wrong altogether. */
+/** A body with exactly one error, or one that is not valid at all. */
 export function hostileBody(operation, symbolOf) {
   const names = Object.keys(operation.body?.properties ?? {});
   const arbitraries = [
@@ -100,7 +100,7 @@ function large() {
     .map((length) => ({ text: `{"email":"${SECRET}${'x'.repeat(length - 12 - SECRET.length)}"}` }));
 }
 
-/** More than any operation takes; a list of as many items, or the same name again and again. */
+/** More names than any operation takes, as many list items, or the same name repeatedly. */
 function manyNames() {
   const counts = fc.constantFrom(31, 32, 33, 1_000, 9_000);
   const shapes = fc.constantFrom(

@@ -1,15 +1,15 @@
-/** In whatever must stay secret or is refused: may show nowhere. */
+/** Part of every secret and of every invalid value: may appear in no response and in no log line. */
 export const SECRET = 'SECRETCANARY7F3A91';
-/** In e-mail addresses and labels: returned where they are read, never logged and in no error. */
+/** Part of e-mail addresses and labels: may appear where they are read, in no log line and in no error. */
 export const LABEL = 'LABELCANARY7F3A91';
 
 const RETURNED = new Set(['email', 'room', 'name']);
 /** Names of services are returned and logged by contract. */
 const PUBLIC = new Set(['caller', 'target']);
-/** How every refresh token, key and JWT begins that the service makes, and every bcrypt hash. */
+/** The prefixes of refresh tokens, keys, JWTs and bcrypt hashes. */
 const MINTED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
 
-/** @returns the canary that may stand in a field */
+/** @returns the canary that a field may hold */
 export function canaryOf(field) {
   if (PUBLIC.has(field)) return '';
   return RETURNED.has(field) ? LABEL : SECRET;
@@ -17,7 +17,7 @@ export function canaryOf(field) {
 
 const shows = (text, canary) => text.toUpperCase().includes(canary);
 
-/** @returns what an answer gives away, or undefined */
+/** @returns what a response leaks, or undefined */
 export function leakOfAnswer(status, text) {
   if (shows(text, SECRET)) return 'the answer shows a secret that was sent';
   if (status >= 300 && shows(text, LABEL)) return 'an error repeats what was sent';
@@ -25,13 +25,13 @@ export function leakOfAnswer(status, text) {
   return undefined;
 }
 
-/** Watches every line that the service writes. */
+/** Checks every line that the service writes. */
 export class LogWatch {
   lines = 0;
-  /** At most a few: one bug writes a hundred thousand lines. */
+  /** At most five: one bug may leak in a hundred thousand lines. */
   leaks = [];
 
-  /** @param secrets what the service was started with and must never show */
+  /** @param secrets of the service's configuration, which must never be logged */
   constructor(secrets = []) {
     this.secrets = secrets;
   }
@@ -48,7 +48,7 @@ export class LogWatch {
     if (this.secrets.some((secret) => line.includes(secret))) return 'a secret of the configuration is in the log';
     // eslint-disable-next-line no-control-regex
     if (/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(line)) return 'a control character is in the log';
-    return isJsonObject(line) ? undefined : 'a line of the log is no JSON object';
+    return isJsonObject(line) ? undefined : 'a line of the log is not a JSON object';
   }
 }
 

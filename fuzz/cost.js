@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { closed } from './send.js';
 
-/** About 5 ms are allowed (docs/fuzzing.md); the cores are shared. */
+/** Twice the documented limit of about 5 ms (docs/fuzzing.md), because the cores are shared. */
 const MAX_CPU_MS = 10;
 const MAX_ANSWER_BYTES = 20 * 1024;
 const ROUNDS = 20;
@@ -16,9 +16,9 @@ const parameters = Array.from({ length: 3_500 }, (_, i) => `q${i.toString(36)}`)
 const widest = { params: { [constants.BROTLI_PARAM_LGWIN]: 24 } };
 const megabytes = Buffer.alloc(20 * 1024 * 1024, 'x');
 
-/** What anyone can send: `[name, request line, headers, body]`. */
+/** Requests that need no credential: `[name, request line, headers, body]`. */
 const REQUESTS = [
-  ['the database’s health', 'GET /health', []],
+  ['the health of the database', 'GET /health', []],
   ['the document in YAML', 'GET /docs-yaml', []],
   ['11,000 names', LOGIN, [JSON_TYPE], names(11_000)],
   ['11,000 names one level down', LOGIN, [JSON_TYPE], `{"email":${names(11_000)}}`],
@@ -49,7 +49,7 @@ const REQUESTS = [
   ['many encodings', 'GET /docs-json', [`Accept-Encoding: ${'a,'.repeat(7_500)}`]],
 ];
 
-/** Sends each costly request by itself, several times. @returns which cost more than it may, or answer too much */
+/** Sends each costly request alone, several times. @returns which cost too much CPU, or have too large a response */
 export async function judgeCost(service) {
   const wrong = [];
   for (const [name, line, headers, body = ''] of REQUESTS) {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { SECRET } from './canaries.js';
 import { hostileText } from './values.js';
 
-/** A live credential for each security scheme of the document, as symbols. */
+/** A live credential for each security scheme of the document, by its symbols. */
 const LIVE = {
   user: ['Authorization', 'Bearer {{access_token}}'],
   app_id: ['X-Platform-App-Id', '{{app_id}}'],
@@ -15,8 +15,7 @@ const NONE = { verdict: 'none', headers: [], spoil: undefined };
 
 const live = (schemes) => Object.keys(schemes).map((scheme) => LIVE[scheme]);
 
-/** Header values hold no line breaks and no characters beyond Latin-1: the client would refuse to send them. */
-
+/** Replaces line breaks and characters beyond Latin-1, which the client would refuse to send. */
 export const asHeaderValue = (text) => text.replace(/[^\t\x20-\x7e\x80-\xff]/g, '~').slice(0, 10_000);
 
 /** Live credentials of one of the doors that lead to the operation. */
@@ -26,7 +25,7 @@ export function goodCredentials({ security }) {
   return fc.constantFrom(...alternatives).map((schemes) => ({ verdict: 'good', headers: live(schemes) }));
 }
 
-/** None, made up, spoiled by one character, of another door, twice, or of every door at once. */
+/** No credential, an invented one, one with a changed character, of another door, twice, or of every door at once. */
 export function badCredentials({ security }) {
   const fitting = security.filter((schemes) => Object.keys(schemes).length > 0);
   const schemes = fitting.length > 0 ? fc.constantFrom(...fitting) : fc.constantFrom({ user: [] }, { node: [] });
@@ -47,7 +46,7 @@ export function badCredentials({ security }) {
   );
 }
 
-/** Changes one character, so that what was a credential is none. */
+/** Changes one character, so that the credential is not valid any more. */
 export function spoiled(headers, { change, at }) {
   const [[name, value], ...others] = headers;
   const i = at % value.length;

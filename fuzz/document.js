@@ -38,13 +38,13 @@ export class ApiDocument {
     };
   }
 
-  /** @returns the schema itself where there is a reference to one */
+  /** @returns the schema that a reference names */
   resolve(schema) {
     const name = schema?.$ref?.split('/').at(-1);
     return name ? this.document.components.schemas[name] : schema;
   }
 
-  /** @returns the operation that a path leads to, as the router reads it: exactly, with or without the prefix */
+  /** @returns the operation of a path, matched as the router does: case-sensitive, with or without the prefix */
   operationAt(method, target) {
     const path = target.split(/[?#]/)[0];
     const full = /^\/(auth|users|admin)(\/|$)/.test(path) ? `/api/v0${path}` : path;
@@ -53,7 +53,7 @@ export class ApiDocument {
     return found.sort((a, b) => a.template.split('{').length - b.template.split('{').length)[0];
   }
 
-  /** @returns what differs from a schema, or undefined. With `coerce`, text may stand for a number, as in a query. */
+  /** @returns what violates a schema, or undefined. With `coerce`, a string may hold a number, as in a query. */
   difference(schema, value, coerce = false) {
     const ajv = coerce ? this.#coercing : this.#ajv;
     let validate = this.#validators.get(schema);

@@ -1,16 +1,16 @@
 import { leakOfAnswer } from './canaries.js';
 
 const PROBLEM = 'application/problem+json';
-/** Answers before any operation is reached: what the parser of HTTP refuses. */
+/** Statuses of requests that are refused before they reach an operation. */
 const BEFORE_ROUTING = new Set([400, 404, 413, 415, 417, 431]);
 const PROTOTYPE_NAMES = /^(__proto__|constructor|prototype)$/;
 
-/** No refusal is longer: at most 20 fields are named. */
+/** A problem names at most 20 fields. */
 const MAX_PROBLEM_LENGTH = 20 * 1024;
 
-/** Decides whether an answer is one that the document and the contract allow. */
+/** Decides whether the document and the contract allow a response. */
 export class Judge {
-  /** Answers by operation and status. */
+  /** Responses by operation and status. */
   counts = new Map();
   busy = 0;
 
@@ -35,7 +35,7 @@ export class Judge {
     );
   }
 
-  /** @returns which operations never succeeded: requests that all fail at the first hurdle test little */
+  /** @returns which operations never succeeded: if all requests fail early, an operation is not tested */
   unreached() {
     const succeeded = (id) => Object.keys(this.counts.get(id) ?? {}).some((status) => status < 300);
     const without = this.document.operations.filter(({ id }) => !succeeded(id)).map(({ id }) => id);
@@ -49,7 +49,7 @@ export class Judge {
     this.counts.set(id, ofOne);
   }
 
-  /** A full password queue is the one thing that may be a 5xx here. */
+  /** The only allowed 5xx is the 503 of a full hashing queue. */
   #failureOf(operation, { status, headers, body }) {
     if (status < 500) return undefined;
     if (status === 503 && operation?.hashes && body.includes('"hashing_busy"') && headers['retry-after']) {
@@ -60,7 +60,8 @@ export class Judge {
   }
 
   #differenceOfSuccess(operation, { method, target }, { status, headers, body }) {
-    if (!operation) return isDocumentation(target, status) ? undefined : `${status} where there is no operation`;
+    if (!operation)
+      return isDocumentation(target, status) ? undefined : `${status} where the document has no operation`;
     const documented = operation.responses[status];
     if (!documented) return `${operation.id} → ${status} is not documented`;
     if (method === 'HEAD') return body ? 'an answer to HEAD has a body' : undefined;
@@ -73,20 +74,20 @@ export class Judge {
   }
 
   #differenceOfProblem(operation, { method }, { status, headers, body }) {
-    if (typeOf(headers) !== PROBLEM) return `${status} is no ${PROBLEM} but ${typeOf(headers)}`;
+    if (typeOf(headers) !== PROBLEM) return `${status} is ${typeOf(headers)} and not ${PROBLEM}`;
     if (operation && !operation.responses[status] && !BEFORE_ROUTING.has(status))
       return `${operation.id} → ${status} is not documented`;
     if (status === 401 && !headers['www-authenticate']) return '401 without WWW-Authenticate';
     if (status === 429 && !headers['retry-after']) return '429 without Retry-After';
     if (method === 'HEAD') return body ? 'an answer to HEAD has a body' : undefined;
-    if (body.length > MAX_PROBLEM_LENGTH) return `${status} says ${body.length} characters`;
+    if (body.length > MAX_PROBLEM_LENGTH) return `${status} has a body of ${body.length} characters`;
     const problem = JSON.parse(body);
     if (problem.status !== status) return `the problem says ${problem.status} and the answer ${status}`;
     const difference = this.document.difference(this.document.problemSchema, problem);
     return difference && `${status} is not the documented problem: ${difference}`;
   }
 
-  /** What the document says cannot be accepted, and was. */
+  /** @returns why the document forbids a request that was accepted */
   #wronglyAccepted(operation, { credentials }, text, { target, body }) {
     const [, search = ''] = /\?([^]*)$/.exec(target) ?? [];
     const parameters = [...new URLSearchParams(search).entries()];
@@ -107,12 +108,12 @@ export class Judge {
     if (text === undefined || text === '') return operation.bodyRequired ? 'there is none' : undefined;
     let value;
     try {
-      value = JSON.parse(text.replace(/^\ufeff/, '')); // which a reader may ignore (RFC 8259 §8.1)
+      value = JSON.parse(text.replace(/^\ufeff/, '')); // A byte order mark may be ignored (RFC 8259 §8.1).
     } catch {
-      return 'it is no JSON';
+      return 'it is not JSON';
     }
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'it is no object';
-    if (!isSane(value)) return 'it reaches a prototype or is no Unicode';
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'it is not an object';
+    if (!isSane(value)) return 'it reaches a prototype or is not valid Unicode';
     if (!operation.body && operation.template.startsWith('/internal/') && Object.keys(value).length > 0)
       return 'it takes no fields';
     return operation.body && this.document.difference(operation.body, value);
@@ -131,7 +132,7 @@ export class Judge {
 
 const typeOf = (headers) => String(headers['content-type'] ?? 'none').split(';')[0];
 
-/** The pages for developers are not operations of the document that they show. */
+/** The documentation's pages are not operations of the document. */
 function isDocumentation(target, status) {
   return /^\/docs/.test(target) && [200, 206, 301, 302, 304].includes(status);
 }

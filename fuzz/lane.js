@@ -4,9 +4,9 @@ import { asCurl, onTheWire } from './send.js';
 const CHANGING = /^(POST|PATCH|DELETE|PUT)$/;
 
 /**
- * Sends generated requests one after the other until one is answered wrongly, and then looks for the smallest such.
- * @param lane `{ name, requests, attempt }`: `attempt` sends one and returns what was wrong with its answer, if anything
- * @returns undefined, or a report of what went wrong and how to see it again
+ * Sends generated requests one after the other until a response is wrong, and then shrinks that request.
+ * @param lane `{ name, requests, attempt }`: `attempt` sends one and returns what is wrong with its response, or undefined
+ * @returns undefined, or a report of what is wrong and how to reproduce it
  */
 export async function runLane({ name, requests, attempt }, { seed, runs, timeLimitMs }) {
   const property = fc.asyncProperty(requests, async (generated) => {
@@ -18,12 +18,12 @@ export async function runLane({ name, requests, attempt }, { seed, runs, timeLim
   if (!result.failed || result.errorInstance === null) return undefined;
   return [
     `${name}: ${result.errorInstance.message}`,
-    `found by request ${result.numRuns}, made smaller ${result.numShrinks} times; again with`,
+    `found by request ${result.numRuns}, shrunk ${result.numShrinks} times; reproduce it with`,
     `npm run fuzz -- --seed ${seed} --requests ${result.numRuns} --only '${name}'`,
   ].join('\n  ');
 }
 
-/** Each lane goes its own way, the same one for the same seed. */
+/** A different seed for each lane, derived from the run's seed. */
 const seedOf = (name, seed) => [...name].reduce((sum, character) => (sum * 31 + character.charCodeAt(0)) | 0, seed);
 
 /** @returns a lane that sends well-formed HTTP */
@@ -39,7 +39,7 @@ export function httpLane(name, requests, { client, actors, judge, progress }) {
   return { name, requests, attempt };
 }
 
-/** What changed something may have ended a credential, and a good one that was refused has been ended by another lane. */
+/** A successful change may have ended a credential; a valid one that is refused was ended by another lane. */
 function replaceUsedUp(actors, { wire, kinds }, { credentials }, { status }) {
   const changed = CHANGING.test(wire.method) && status < 300 && !wire.target.includes('/internal/');
   const wasEnded = credentials.verdict === 'good' && [401, 404, 409].includes(status);

@@ -5,7 +5,7 @@
  * (1947), 50-60; the correction for ties: W. J. Conover, "Practical Nonparametric Statistics" (1999), 5.1.
  * @param a more than about 20 numbers
  * @param b the same
- * @returns `{ u, z, p, larger }`: `larger` is how likely a random one of `a` is larger than a random one of `b`
+ * @returns `{ u, z, p, larger }`: `larger` is the probability that a random value of `a` exceeds one of `b`
  */
 export function mannWhitney(a, b) {
   const all = [...a.map((value) => ({ value, isA: true })), ...b.map((value) => ({ value, isA: false }))];

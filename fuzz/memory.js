@@ -1,19 +1,19 @@
-/** With a small heap the engine holds what it needs. A leak of half a KB in each of 100,000 requests is more than this. */
-export const MARGIN_MEGABYTES = 32;
-const SAMPLE_MS = 250;
-const REST_MS = 1_000;
-const MOST_RESTS = 15;
+/** With a small heap, V8 keeps little garbage. A leak of 0.5 KB in each of 100,000 requests exceeds this. */
+export const MAX_GROWTH_MEGABYTES = 32;
+const SAMPLE_INTERVAL_MS = 250;
+const REST_INTERVAL_MS = 1_000;
+const MAX_RESTS = 15;
 
-/** Watches how much memory the service holds. */
+/** Watches the resident memory of the service. */
 export class MemoryWatch {
-  /** The most that it held while it warmed up; undefined where the system does not say. */
+  /** The maximum during the warm-up; undefined without /proc. */
   before;
   after;
   #timer;
 
   constructor(service) {
     this.service = service;
-    this.#timer = setInterval(() => this.#sample(), SAMPLE_MS).unref();
+    this.#timer = setInterval(() => this.#sample(), SAMPLE_INTERVAL_MS).unref();
   }
 
   #sample() {
@@ -26,14 +26,14 @@ export class MemoryWatch {
     this.#sample();
   }
 
-  /** Lets the service rest until it holds no more than before. @returns what is wrong when it does not */
-  async judge(rests = MOST_RESTS) {
+  /** Waits until the service holds at most as much memory as before. @returns what is wrong when it does not */
+  async judge(rests = MAX_RESTS) {
     for (let rest = 0; rest < rests; rest += 1) {
-      await new Promise((resolve) => setTimeout(resolve, REST_MS));
+      await new Promise((resolve) => setTimeout(resolve, REST_INTERVAL_MS));
       this.after = this.service.residentMegabytes();
       if (this.after === undefined || this.after <= this.before) return undefined;
     }
-    if (this.after <= this.before + MARGIN_MEGABYTES) return undefined;
+    if (this.after <= this.before + MAX_GROWTH_MEGABYTES) return undefined;
     return `${this.before} MB at most while it warmed up, ${this.after} MB after the run and a rest`;
   }
 }

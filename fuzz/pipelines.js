@@ -4,14 +4,14 @@ import fc from 'fast-check';
 import { closed } from './send.js';
 
 const TIMEOUT_MS = 20_000;
-/** The service closes a connection whose answers are not read for 10 s; it looks once a second. */
-const UNREAD_MS = 20_000;
+/** The service closes a connection whose responses are not read for 10 s; it checks once a second. */
+const UNREAD_MS = 15_000;
 const UNREAD_REQUESTS = 2_000;
 const UNREAD_CONNECTIONS = 6;
-/** What those connections may make the service hold: 2.6 GB before it was bounded. */
-const UNREAD_MEGABYTES = 128;
+/** The memory that those connections may cost: it was 2.6 GB before the limit existed. */
+const MAX_UNREAD_MEGABYTES = 128;
 
-/** Requests whose answer is known, so that an answer in another's place shows. */
+/** Requests with a known status, so that a response out of order is noticed. */
 const KNOWN = [
   { text: 'GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n', status: 200 },
   { text: 'GET /docs HTTP/1.1\r\nHost: a\r\n\r\n', status: 200 },
@@ -28,7 +28,7 @@ const KNOWN = [
 ];
 const LAST = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
-/** @returns a lane that sends many requests at once on one connection; each is answered, in order */
+/** @returns a lane that pipelines requests on one connection; each must have a response, in order */
 export function pipelineLane(port, progress) {
   const request = fc.integer({ min: 0, max: KNOWN.length - 1 });
   const attempt = async (pipeline) => {
@@ -56,8 +56,8 @@ async function readAll(port, text) {
 }
 
 /**
- * Clients that pipeline requests for the largest page and do not read the answers, and one that reads a byte a second.
- * @returns what is wrong: the service must close them, and hold little memory for them
+ * Clients pipeline requests for the largest page and do not read the responses; one reads a byte a second.
+ * @returns what is wrong: the service must close them, and use little memory for them
  */
 export async function judgeUnread(service) {
   const before = service.residentMegabytes();
@@ -73,12 +73,12 @@ export async function judgeUnread(service) {
   }
   const answers = await Promise.all(clients.map((client) => restOf(client)));
   if (answers.some((count) => count >= UNREAD_REQUESTS)) return 'a connection that did not read was not closed';
-  if (before !== undefined && most > before + UNREAD_MEGABYTES)
-    return `${before} MB before, ${most} MB while ${UNREAD_CONNECTIONS} clients did not read their answers`;
+  if (before !== undefined && most > before + MAX_UNREAD_MEGABYTES)
+    return `${before} MB before, ${most} MB while ${UNREAD_CONNECTIONS} clients did not read their responses`;
   return undefined;
 }
 
-/** @returns how many answers had been sent, counted until the connection ends */
+/** @returns the number of responses received until the connection ends */
 async function restOf(client) {
   let answers = 0;
   const timer = setTimeout(() => {

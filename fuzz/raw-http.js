@@ -2,10 +2,10 @@ import { connect } from 'node:net';
 import fc from 'fast-check';
 import { leakOfAnswer, SECRET } from './canaries.js';
 
-const SILENCE_MS = 100;
+const SILENCE_TIMEOUT_MS = 100;
 const TIMEOUT_MS = 5_000;
 
-/** Bytes on a socket that are HTTP no longer, or that no client library would send. */
+/** Bytes that are not valid HTTP, or that no client library would send. */
 export function malformedHttp() {
   const line = fc.constantFrom(
     ...['GET /health/live HTTP/1.1', 'POST /api/v0/auth/login HTTP/1.1', 'POST /internal/validate-node HTTP/1.1'],
@@ -113,7 +113,7 @@ export function malformedHttp() {
   );
 }
 
-/** @returns a lane that sends malformed HTTP; each answer on the socket must be one, and none may be a failure */
+/** @returns a lane that sends malformed HTTP; each response must be valid HTTP, and none may be a 5xx */
 export function rawLane(port, progress) {
   const attempt = async (text) => {
     const answer = await exchange(port, text);
@@ -124,12 +124,12 @@ export function rawLane(port, progress) {
   return { name: 'malformed HTTP', requests: malformedHttp(), attempt };
 }
 
-/** Sends, and waits until the service hangs up or has nothing more to say. */
+/** Sends, and waits until the service closes the connection or sends nothing for a while. */
 function exchange(port, text) {
   return new Promise((resolve) => {
     let answer = '';
     const socket = connect(port, '127.0.0.1', () => socket.write(Buffer.from(text, 'latin1')));
-    socket.setTimeout(SILENCE_MS, () => socket.destroy());
+    socket.setTimeout(SILENCE_TIMEOUT_MS, () => socket.destroy());
     const timer = setTimeout(() => socket.destroy(), TIMEOUT_MS);
     socket.on('data', (chunk) => (answer += chunk.toString('latin1')));
     socket.on('error', () => undefined);
@@ -140,15 +140,15 @@ function exchange(port, text) {
   });
 }
 
-/** Closing without a word is allowed: some of it cannot be answered. */
+/** Closing without a response is allowed: some requests cannot be answered. */
 function wrongIn(answer) {
   const heads = [...answer.matchAll(/^HTTP\/1\.1 (\d{3}) [^]*?\r\n\r\n/gm)];
-  if (answer !== '' && !answer.startsWith('HTTP/1.1 ')) return `what came back is no HTTP: ${answer.slice(0, 100)}`;
+  if (answer !== '' && !answer.startsWith('HTTP/1.1 ')) return `the response is not HTTP: ${answer.slice(0, 100)}`;
   for (const [head, code] of heads) {
     const status = Number(code);
     if (status >= 500) return `the service failed: ${answer.slice(0, 300)}`;
     if (status >= 400 && !/^content-type: application\/problem\+json/im.test(head))
-      return `${status} is no problem: ${head.trim()}`;
+      return `${status} is not a problem document: ${head.trim()}`;
   }
   return leakOfAnswer(400, answer);
 }

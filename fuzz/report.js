@@ -1,18 +1,18 @@
-import { MARGIN_MEGABYTES } from './memory.js';
+import { MAX_GROWTH_MEGABYTES } from './memory.js';
 
-const INTERVAL_MS = 5_000;
+const PROGRESS_INTERVAL_MS = 5_000;
 
-/** Says on stderr how far it is. @returns a function that ends that */
+/** Prints the progress on stderr. @returns a function that stops it */
 export function showProgress(progress, total) {
   const startedAt = Date.now();
   const timer = setInterval(() => {
     const seconds = Math.round((Date.now() - startedAt) / 1000);
     process.stderr.write(`${progress.requests} of about ${total} requests after ${seconds} s\n`);
-  }, INTERVAL_MS).unref();
+  }, PROGRESS_INTERVAL_MS).unref();
   return () => clearInterval(timer);
 }
 
-/** A table of what came back, so that one can see what was reached. */
+/** Prints the number of responses by operation and status. */
 export function printCounts({ counts, busy }, { seed, requests, lines, memory }) {
   const statuses = [...new Set([...counts.values()].flatMap((ofOne) => Object.keys(ofOne)))].sort();
   console.log(`| operation | ${statuses.join(' | ')} |\n| --- |${' ---: |'.repeat(statuses.length)}`);
@@ -22,7 +22,7 @@ export function printCounts({ counts, busy }, { seed, requests, lines, memory })
   console.log(`\nseed ${seed}: ${requests} requests, ${lines} lines of log, ${busy} times 503 hashing_busy`);
   const { before = 'unknown', after = 'unknown' } = memory;
   console.log(
-    `resident memory: ${before} MB at most while warming up, ${after} MB after a rest (allowed: +${MARGIN_MEGABYTES} MB)\n`,
+    `resident memory: ${before} MB at most while warming up, ${after} MB after a rest (allowed: +${MAX_GROWTH_MEGABYTES} MB)\n`,
   );
 }
 

@@ -9,7 +9,7 @@ import { hostileText } from './values.js';
 const JSON_TYPE = { type: 'application/json', chunked: false };
 
 /**
- * Any request to an operation: as the document asks for it, with one part wrong, or with any number of them.
+ * Any request to an operation: valid by the document, with one invalid part, or with any number of them.
  * @returns an arbitrary of `{ method, path, query, credentials, body, media, extra }`, which is plain data
  */
 export function requestTo(operation) {
@@ -47,7 +47,7 @@ export function requestTo(operation) {
   );
 }
 
-/** A request to no operation: the documentation's files, and paths that lead out of it. */
+/** A request that reaches no operation: the documentation's files, and path traversal. */
 export function requestToNowhere(operations) {
   const roots = ['/docs', '/docs/', '/docs-json', '/docs-yaml', '/docs/swagger-ui.css', '/docs/swagger-ui-bundle.js'];
   const paths = fc.oneof(
@@ -97,7 +97,7 @@ function badMedia() {
     type: fc.oneof(fc.constant('application/json'), fc.constantFrom(undefined, ...types)),
     chunked: fc.boolean(),
     compress: fc.constantFrom(undefined, undefined, 'gzip', 'br', 'deflate'),
-    /** What the header claims, when that is not what was done. */
+    /** The Content-Encoding that the header claims, when it differs from the real one. */
     encoding: fc.option(fc.constantFrom('gzip', 'br', 'zstd', 'deflate', 'identity', 'zip', SECRET, 'gzip, gzip', ''), {
       nil: undefined,
     }),
@@ -151,7 +151,7 @@ function extraHeaders() {
     ),
   );
   const sane = fc.constantFrom(['X-Request-Id', 'caller-1.a_B'], ['Origin', 'null'], ['Accept', 'text/html']);
-  // A sane request id is logged beside the service's own: no canary may be one.
+  // A valid request id of the caller is logged, so that a canary must not be a valid one.
   const pair = fc.tuple(fc.constantFrom(...names), values);
   const hostile = pair.map(([name, value]) => [name, name === 'X-Request-Id' ? `${value}<` : value]);
   return fc.array(fc.oneof({ weight: 5, arbitrary: hostile }, sane), { minLength: 1, maxLength: 4 });

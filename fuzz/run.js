@@ -1,5 +1,5 @@
-// Requests generated from the service's own OpenAPI document: valid, nearly valid and hostile, over all doors. What must
-// hold and how to read a failure is in docs/fuzzing.md. Loopback only; stops by itself.
+// Sends requests generated from the service's own OpenAPI document: valid, nearly valid and hostile, at all doors.
+// docs/fuzzing.md has the invariants and how to read a failure. Loopback only; stops by itself.
 import { parseArgs } from 'node:util';
 import { Actors } from './actors.js';
 import { LogWatch } from './canaries.js';
@@ -17,21 +17,21 @@ import { startService } from './service.js';
 
 const USAGE = `Usage: npm run fuzz -- [--requests N] [--seed S] [--short] [--only TEXT]
 
-  --requests N  how many requests, over all operations (default 100000)
-  --seed S      a whole number; the same one generates the same requests (default: the time)
-  --short       a minute at most: 8000 requests, and whatever is not sent in time is not
-  --only TEXT   only lanes whose name holds this text, such as 'POST /api/v0/auth/login'
-  --help        this text`;
+  --requests N  number of requests over all operations (default 100000)
+  --seed S      an integer; the same seed generates the same requests (default: the time)
+  --short       at most a minute: 8000 requests, or fewer when the time is up
+  --only TEXT   only lanes whose name contains this text, such as 'POST /api/v0/auth/login'
+  --help        print this text`;
 
 const SHORT_REQUESTS = 8_000;
-const SHORT_SENDING_MS = 35_000;
+const SHORT_SENDING_MS = 25_000;
 const SHORT_RESTS = 5;
-/** After so many requests the service is warm: its code is compiled and its heap has the size that it needs. */
+/** After this number of requests the service is warm: its code is compiled and its heap has grown. */
 const WARM_UP_REQUESTS = 4_000;
 const WARM_UP_SHARE = 0.2;
-/** Malformed HTTP needs a connection each and waits for silence. */
+/** Each malformed request needs its own connection and waits for a silence. */
 const RAW_SHARE = 0.2;
-/** Each is a connection with up to 300 requests. */
+/** Each pipeline is a connection with up to 300 requests. */
 const PIPELINE_SHARE = 0.1;
 
 function options() {
@@ -47,9 +47,8 @@ function options() {
     });
     const requests = Number(values.requests ?? (values.short ? SHORT_REQUESTS : 100_000));
     const seed = Number(values.seed);
-    if (!Number.isSafeInteger(requests) || requests < 1) throw new Error('--requests must be a positive whole number');
-    if (!Number.isInteger(seed) || Math.abs(seed) >= 2 ** 31)
-      throw new Error('--seed must be a whole number of 32 bits');
+    if (!Number.isSafeInteger(requests) || requests < 1) throw new Error('--requests must be a positive integer');
+    if (!Number.isInteger(seed) || Math.abs(seed) >= 2 ** 31) throw new Error('--seed must be a 32-bit integer');
     return { ...values, requests, seed };
   } catch (error) {
     console.error(`${error.message}\n\n${USAGE}`);
@@ -65,8 +64,8 @@ if (help) {
 
 const watch = new LogWatch();
 const service = await startService(
-  // A cheap hash, so that requests and not bcrypt are what is tested; a short queue, so that it fills up; a small heap,
-  // so that the engine collects what is garbage and does not wait until the machine is short of memory.
+  // A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
+  // collects garbage early and a leak is visible.
   {
     NODE_OPTIONS: '--max-old-space-size=128',
     LOG_LEVEL: 'debug',
@@ -85,7 +84,7 @@ try {
   const judge = new Judge(document);
   const actors = new Actors((...call) => client.json(...call), service.adminKey);
   const lanes = lanesOf(document, { client, actors, judge, progress });
-  if (lanes.length === 0) throw new Error(`No lane is named ${only}`);
+  if (lanes.length === 0) throw new Error(`No lane has ${only} in its name`);
 
   const verdicts = new Map();
   const memory = new MemoryWatch(service);
@@ -93,17 +92,16 @@ try {
   const deadline = short ? Date.now() + SHORT_SENDING_MS : Infinity;
   if (warmUp > 0) await send(lanes, verdicts, { total: warmUp, seed: seed - 1, deadline });
   memory.warmedUp();
-  await Promise.all([
-    send(lanes, verdicts, { total: requests - warmUp, seed, deadline }),
-    warmUp > 0 && judgeUnread(service).then((wrong) => verdicts.set('answers that are not read', wrong)),
-  ]);
+  await send(lanes, verdicts, { total: requests - warmUp, seed, deadline });
   if (warmUp > 0) verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
 
+  // After the memory was judged, because these use bounded memory that is not a leak.
+  if (warmUp > 0) verdicts.set('answers that are not read', await judgeUnread(service));
   if (warmUp > 0) verdicts.set('the cost of one request', await judgeCost(service));
 
   hideProgress();
   verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
-  verdicts.set('the process', service.hasExited() ? `it died:\n${service.lastLines.join('\n')}` : undefined);
+  verdicts.set('the process', service.hasExited() ? `it exited:\n${service.lastLines.join('\n')}` : undefined);
   printCounts(judge, { seed, requests: progress.requests, lines: watch.lines, memory });
   if (only === '' && progress.requests >= SHORT_REQUESTS / 2) verdicts.set('coverage', judge.unreached());
   process.exitCode = printVerdicts(verdicts);

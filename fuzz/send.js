@@ -4,7 +4,7 @@ import { spoiled } from './credentials.js';
 
 const TIMEOUT_MS = 20_000;
 
-/** Sends over kept-alive connections, as many at once as there are callers. */
+/** Sends over keep-alive connections, one for each concurrent caller. */
 export class Client {
   #agent = new Agent({ keepAlive: true });
 
@@ -14,7 +14,7 @@ export class Client {
 
   /**
    * @param wire `{ method, target, headers: [name, value][], body: Buffer | undefined, chunked }`
-   * @returns `{ status, headers, body }`, or `{ failure }` when there was no answer
+   * @returns `{ status, headers, body }`, or `{ failure }` without a response
    */
   send({ method, target, headers, body, chunked }) {
     const framing = framingOf(method, body, chunked);
@@ -45,7 +45,7 @@ export class Client {
     });
   }
 
-  /** A well-behaved call, for minting credentials. */
+  /** A regular JSON call, for minting credentials. */
   async json(method, path, { headers, body }) {
     const type = body ? [['Content-Type', 'application/json']] : [];
     const bytes = body && Buffer.from(JSON.stringify(body));
@@ -70,7 +70,7 @@ function framingOf(method, body, chunked) {
   return /^(GET|HEAD)$/.test(method) ? [] : [['Content-Length', '0']];
 }
 
-/** @returns what a generated request is on the wire, its symbols replaced, and the kinds of credentials it names */
+/** @returns a generated request in wire form, with its symbols replaced, and the kinds of credentials that it names */
 export async function onTheWire(generated, actors) {
   const { method, path, query, credentials, body, media, extra } = generated;
   const target = query ? `${path}?${query}` : path;
@@ -86,7 +86,7 @@ export async function onTheWire(generated, actors) {
   const bytes = compress ? COMPRESS[compress](plain) : plain;
   return {
     wire: { method, target: fill(target), headers, body: bytes, chunked: media.chunked },
-    /** The body before compression, if the service can get to see it. */
+    /** The body before compression, when it is text. */
     text: body?.text === undefined ? undefined : plain?.toString(),
     kinds,
   };
@@ -101,7 +101,7 @@ function plainBytes(body, fill) {
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** @returns a request as a line for the shell */
+/** @returns a shell command that sends the request */
 export function asCurl(port, { method, target, headers, body, chunked }) {
   const parts = ['curl', '-i', '--path-as-is', '-X', method];
   for (const [name, value] of headers) parts.push('-H', quoted(value === '' ? `${name};` : `${name}: ${value}`));

@@ -8,9 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EmbeddedPostgres } from '../dist/src/embedded-postgres/embedded-postgres.js';
 import { freePort } from '../dist/src/embedded-postgres/free-port.js';
 
-const START_MS = 30_000;
+const START_TIMEOUT_MS = 30_000;
 const LAST_LINES = 20;
-/** Whoever sends a thousand wrong passwords from one address is otherwise soon told nothing but to wait. */
+/** Otherwise the fuzzer, which sends from one address, would soon be answered only 429. */
 const NO_THROTTLES = Object.fromEntries(
   [
     ...['LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS', 'LOGIN_LIMIT_PER_ACCOUNT', 'LOGIN_LIMIT_PER_ADDRESS'],
@@ -20,7 +20,7 @@ const NO_THROTTLES = Object.fromEntries(
 );
 
 /**
- * The built service as a process of its own, over a PostgreSQL of its own.
+ * Starts the built service in a separate process, with a separate PostgreSQL.
  * @param variables added to its environment
  * @param onLine called with each line of its stdout and stderr
  */
@@ -77,7 +77,7 @@ export async function startService(variables = {}, onLine = () => undefined) {
 }
 
 async function ready({ url, hasExited, lastLines }) {
-  for (const deadline = Date.now() + START_MS; Date.now() < deadline && !hasExited(); await sleep(50)) {
+  for (const deadline = Date.now() + START_TIMEOUT_MS; Date.now() < deadline && !hasExited(); await sleep(50)) {
     const health = await fetch(`${url}/health`).catch(() => undefined);
     await health?.body?.cancel();
     if (health?.ok) return;
@@ -85,7 +85,7 @@ async function ready({ url, hasExited, lastLines }) {
   throw new Error(`The service did not start:\n${lastLines.join('\n')}`);
 }
 
-/** @returns how much memory a process holds; undefined where the system does not say (no /proc) */
+/** @returns the resident memory of a process; undefined without /proc */
 function residentMegabytes(pid) {
   try {
     const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
@@ -95,7 +95,7 @@ function residentMegabytes(pid) {
   }
 }
 
-/** @returns the time that all threads of a process have computed; NaN where the system does not say (no /proc) */
+/** @returns the CPU time of all threads of a process; NaN without /proc */
 function cpuMilliseconds(pid) {
   try {
     const threads = readdirSync(`/proc/${pid}/task`);

@@ -4,7 +4,7 @@ import { FOREIGN_NAMES, hostileText, hostileValue, validValue } from './values.j
 
 const percent = (text) => encodeURIComponent(String(text).toWellFormed());
 
-/** Which live value fits a field or a path parameter of an operation. */
+/** Maps a field or a path parameter of an operation to the symbol of a live value. */
 export function symbols({ template }) {
   const plain = ['refresh_token', 'app_id', 'node_id', 'cursor', 'target', 'caller', 'household_id'];
   return (field) => {
@@ -14,7 +14,7 @@ export function symbols({ template }) {
   };
 }
 
-/** A path as the document describes it, to something that exists or might. */
+/** A valid path by the document, with an existing or a random id. */
 export function goodPath(operation) {
   const names = [...operation.template.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
   const values = names.map((name) => validValue(name, { format: 'uuid' }, symbols(operation)(name)));
@@ -22,7 +22,7 @@ export function goodPath(operation) {
   return fc.tuple(...values).map(named);
 }
 
-/** What does not belong in a path. */
+/** A segment that is not valid in a path. */
 export function junkSegment() {
   const classics = [
     ...[
@@ -58,7 +58,7 @@ export function junkSegment() {
   );
 }
 
-/** A path that means harm, or is written in another way. */
+/** A hostile path, or a variant spelling of a valid one. */
 export function badPath(operation) {
   const parts = fc.tuple(
     goodPath(operation),
@@ -94,7 +94,7 @@ function writeQuery(list) {
   return list.map(([name, value]) => `${percent(name)}=${symbolOr(write(value))}`).join('&');
 }
 
-/** A query with one thing wrong. */
+/** A query with one error. */
 export function badQuery({ query }, symbolOf) {
   const names = query.map(({ name }) => name);
   const own = names.length > 0 ? fc.constantFrom(...names) : fc.constantFrom('limit', 'cursor', 'q');

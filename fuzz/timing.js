@@ -1,5 +1,5 @@
-// Can a stranger tell by the time whether an account exists? Logs in with an unknown address, with a wrong password and to a
-// disabled account, in turn, and compares the times. The figures are printed and not asserted: a shared machine is too noisy.
+// Account enumeration by timing: logs in with an unknown address, with a wrong password and to a disabled account, in
+// turn, and compares the times. The figures are printed and not asserted, because a shared machine is too noisy.
 import { randomInt } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
@@ -9,10 +9,10 @@ import { startService } from './service.js';
 
 const USAGE = `Usage: npm run timing -- [--rounds N] [--cost C] [--short]
 
-  --rounds N  how many logins of each kind (default 1500)
+  --rounds N  number of logins of each kind (default 1500)
   --cost C    BCRYPT_COST of the service (default 8)
-  --short     1000 rounds at cost 4: a quarter of a minute
-  --help      this text`;
+  --short     1000 rounds at cost 4: about 15 seconds
+  --help      print this text`;
 
 const ACCOUNTS = 20;
 const WARM_UP_ROUNDS = 50;
@@ -60,7 +60,7 @@ try {
   await service.stop();
 }
 
-/** @returns what each kind of login sends: addresses of the same length, and the same password throughout */
+/** @returns the bodies of each kind of login: addresses and passwords of equal length */
 async function makeAttempts() {
   const serials = Array.from({ length: ACCOUNTS }, (_, i) => String(i).padStart(4, '0'));
   for (const serial of serials) {
@@ -71,9 +71,9 @@ async function makeAttempts() {
   const password = 'a perfectly wrong passphrase';
   const of = (round) => serials[round % ACCOUNTS];
   return {
-    unknown: (round) => ({ email: `nobody-${of(round)}@example.org`, password }),
+    unknown: (round) => ({ email: `absent-${of(round)}@example.org`, password }),
     wrong: (round) => ({ email: `active-${of(round)}@example.org`, password }),
-    // The right password: what a disabled account refuses is known only once it has been verified.
+    // The correct password: whether an account is disabled is only checked after the password was verified.
     disabled: (round) => ({ email: `closed-${of(round)}@example.org`, password: PASSWORD }),
   };
 }
@@ -88,7 +88,7 @@ async function admin(method, path, body) {
   return json;
 }
 
-/** One login of each kind, one after the other over one connection, so that whatever disturbs them disturbs all alike. */
+/** One login of each kind in random order, one after the other, so that noise affects all kinds alike. */
 async function inRandomOrder(attempts, round, record) {
   const kinds = Object.keys(attempts);
   for (let left = kinds.length; left > 0; left -= 1) {

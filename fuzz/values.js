@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { canaryOf, SECRET } from './canaries.js';
 
-/** Names that no request declares, and some that reach further than a name should. */
+/** Names that no request declares, including names that reach a prototype. */
 export const FOREIGN_NAMES = [
   ...['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', 'id', 'role', 'password_hash', 'is_admin'],
   ...['email.', 'email[]', 'expires_at[$gt]', '', ' ', '0', 'a\u0000b', '\ud800', SECRET, `x${SECRET}`.repeat(50)],
 ];
 
-/** Text that somebody sends who means harm, or who has a broken client. */
+/** Text of an attacker or of a broken client. */
 export function hostileText(canary) {
   const around = [
     ...['', ' ', '\u0000', '\ud800', '\udfff', '\u202e', '\u200b', '\ufeff', '\r\nSet-Cookie: a=b', '\n{"level":60}'],
@@ -23,7 +23,7 @@ export function hostileText(canary) {
   );
 }
 
-/** Any JSON value, of any type but the one that was asked for. */
+/** Any JSON value, mostly of a type that the field does not have. */
 export function hostileValue(field) {
   const canary = canaryOf(field);
   return fc.oneof(
@@ -37,11 +37,11 @@ export function hostileValue(field) {
 }
 
 /**
- * A value that the document accepts. What cannot be made up is named by a symbol of a live credential.
- * @param symbol of that credential, if there is one for this field
+ * A value that is valid by the document. A credential cannot be invented: it is named by the symbol of a live one.
+ * @param symbol of that credential, if this field has one
  */
 export function validValue(field, schema, symbol) {
-  // Opaque: nobody makes up a cursor.
+  // A cursor is opaque and cannot be invented.
   if (field === 'cursor') return fc.constant(symbol);
   const madeUp = schema.nullable ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
   return symbol ? fc.oneof({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp) : madeUp;

@@ -18,14 +18,14 @@ import { NodesModule } from './nodes/nodes.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
 
-/** The table of contents. */
+/** Imports every room, from the lowest floor to the highest. */
 @Module({})
 export class AppModule {
   static forRoot(environment: Environment, watch = new StartWatch()): DynamicModule {
     return {
       module: AppModule,
       imports: [
-        // What everything stands on
+        // Used by every room
         ConfigModule.forRoot(environment, watch),
         LoggingModule,
         CryptoModule,
@@ -34,13 +34,13 @@ export class AppModule {
         CredentialsModule,
         AuditModule,
         MetricsModule,
-        // The stores and their doors
+        // The data, and the doors that are checked against it
         UsersModule,
         TokensModule,
         AppCredentialsModule,
         NodesModule,
         HealthModule,
-        // The flows above them
+        // Use cases that combine them
         AuthModule,
         AdminModule,
         MaintenanceModule,

@@ -4,13 +4,15 @@ import { Environment } from './config/environment.js';
 import { ProblemFilter } from './http/problem.filter.js';
 import { parseJson, readBytes } from './http/json-body.js';
 import { guardHead } from './http/request-guards.js';
-import { requestLog } from './http/request-log.js';
-import { validationPipe } from './http/validation.js';
+import { createRequestLog } from './http/request-log.js';
+import { createValidationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
 import { SecurityEvents } from './logging/security-events.js';
 import { RequestMetrics } from './metrics/request-metrics.js';
 
-/** Everything that stands around the routes, in the order in which a request meets it. Used by main and by the tests. */
+/**
+ * Installs what surrounds the routes, in the order in which a request passes it. Used by the service and by the tests.
+ */
 export function configureApp(app: NestExpressApplication): void {
   const log = app.get(Log);
   const environment = app.get(Environment);
@@ -19,9 +21,9 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(requestLog(log, environment.logsValidations, count));
+  app.use(createRequestLog(log, environment.logsValidations, count));
   app.use(guardHead(environment), readBytes, parseJson);
-  app.useGlobalPipes(validationPipe());
+  app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
   serveDocs(app);
 }

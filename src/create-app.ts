@@ -6,11 +6,11 @@ import { StartWatch } from './common/start-watch.js';
 import type { Environment } from './config/environment.js';
 import { configureApp } from './configure-app.js';
 import { LinkedExpressAdapter } from './http/linked-express.adapter.js';
-import { Log } from './logging/log.js';
+import { NestLogger } from './logging/nest-logger.js';
 
-/** The application, configured and connected, not yet listening. */
+/** Creates the application: configured, connected to the database, not yet listening. */
 export async function createApp(environment: Environment, watch = new StartWatch()): Promise<NestExpressApplication> {
-  const options = { bodyParser: false, abortOnError: false, logger: new Log(environment) };
+  const options = { bodyParser: false, abortOnError: false, logger: new NestLogger(environment) };
   const app = await watch.during('the connections to the database', () =>
     NestFactory.create<NestExpressApplication>(
       AppModule.forRoot(environment, watch),
@@ -23,7 +23,7 @@ export async function createApp(environment: Environment, watch = new StartWatch
   return app;
 }
 
-/** The server of INTERNAL_PORT, with the same routes, not yet listening. */
-export function internalServerOf(app: NestExpressApplication): Server {
+/** Creates the server of INTERNAL_PORT, with the same routes, not yet listening. */
+export function createInternalServer(app: NestExpressApplication): Server {
   return (app.getHttpAdapter() as unknown as LinkedExpressAdapter).createInternalServer();
 }

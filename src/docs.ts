@@ -4,12 +4,12 @@ import type { INestApplication } from '@nestjs/common';
 import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
 import { stringify } from 'yaml';
 import { ProblemSchema } from './access/api-problems.js';
-import { staticPage } from './http/static-page.js';
+import { createPageHandler } from './http/static-page.js';
 
 const require = createRequire(import.meta.url);
 const HTML = 'text/html; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
-/** What the page needs of Swagger UI's distribution. */
+/** The files of Swagger UI's distribution that the page loads, with their media types. */
 const FILES = {
   'swagger-ui.css': 'text/css; charset=utf-8',
   'index.css': 'text/css; charset=utf-8',
@@ -17,22 +17,22 @@ const FILES = {
   'favicon-16x16.png': 'image/png',
   'favicon-32x32.png': 'image/png',
 } as const;
-/** Repeated, as in JSON, not referred to. */
+/** Repeats objects, as JSON does, instead of YAML aliases. */
 const YAML = { aliasDuplicateObjects: false } as const;
 
 const DESCRIPTION = `The central authority for authentication of a multi-service platform.
 
-**Two verdicts, never confused.** \`401\` means: I looked, and this credential is not good. \`503\` with \`Retry-After\`
-means: I could not look. Keep the credential and try again.
+**Two verdicts, never confused.** \`401\` means: the credential is not valid. \`503\` with \`Retry-After\` means: the
+credential could not be checked. Keep it and try again.
 
 Every error is an RFC 9457 problem (\`application/problem+json\`) with a stable \`code\` to branch on and the
 \`request_id\` under which the operator finds it in the logs.
 
-Paths match exactly, in case and in slashes. A path that exists but has not the method is \`405\`
-(\`method_not_allowed\`) with \`Allow\`.`;
+Paths match exactly, in case and in slashes. A path that exists but does not support the method is
+\`405\` (\`method_not_allowed\`) with \`Allow\`.`;
 
-/** The OpenAPI document of everything that is routed. */
-export function openApiDocument(app: INestApplication): OpenAPIObject {
+/** Creates the OpenAPI document of all routes. */
+export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
   const config = new DocumentBuilder()
     .setTitle('Authentication service')
     .setDescription(DESCRIPTION)
@@ -59,34 +59,34 @@ export function openApiDocument(app: INestApplication): OpenAPIObject {
 export function serveDocs(app: INestApplication): void {
   const http = app.getHttpAdapter();
   let built: OpenAPIObject | undefined;
-  const document = (): OpenAPIObject => (built ??= openApiDocument(app));
+  const document = (): OpenAPIObject => (built ??= createOpenApiDocument(app));
   http.get(
     '/docs-json',
-    staticPage('application/json; charset=utf-8', () => JSON.stringify(document())),
+    createPageHandler('application/json; charset=utf-8', () => JSON.stringify(document())),
   );
   http.get(
     '/docs-yaml',
-    staticPage('text/yaml; charset=utf-8', () => stringify(document(), YAML)),
+    createPageHandler('text/yaml; charset=utf-8', () => stringify(document(), YAML)),
   );
   http.get(
     '/docs/swagger-ui-init.js',
-    staticPage(SCRIPT, () => startScript(document())),
+    createPageHandler(SCRIPT, () => renderInitScript(document())),
   );
   for (const [name, type] of Object.entries(FILES)) {
     http.get(
       `/docs/${name}`,
-      staticPage(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
+      createPageHandler(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
     );
   }
-  const page = staticPage(HTML, () => htmlPage('./docs/'));
-  const pageInFolder = staticPage(HTML, () => htmlPage('./'));
+  const page = createPageHandler(HTML, () => renderHtml('./docs/'));
+  const pageInFolder = createPageHandler(HTML, () => renderHtml('./'));
   http.get('/docs', page);
   http.get('/docs/', pageInFolder);
   http.get('/docs/index.html', pageInFolder);
 }
 
-/** @param folder of the page's files, seen from the page: a proxy may have put a prefix before both */
-function htmlPage(folder: string): string {
+/** @param folder relative URL of the page's files, because a proxy may add a prefix to the path */
+function renderHtml(folder: string): string {
   return `<!doctype html>
 <html lang="en">
   <head>
@@ -107,8 +107,8 @@ function htmlPage(folder: string): string {
 `;
 }
 
-/** The content security policy allows no inline script. */
-function startScript(document: OpenAPIObject): string {
+/** A file of its own, because the content security policy does not allow inline scripts. */
+function renderInitScript(document: OpenAPIObject): string {
   const options = {
     dom_id: '#swagger-ui',
     deepLinking: true,

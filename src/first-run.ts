@@ -1,34 +1,34 @@
 import { EnvFile } from './config/env-file.js';
 import type { Environment, Variables } from './config/environment.js';
-import { randomSecret } from './crypto/secret.js';
+import { generateSecret } from './crypto/secret.js';
 import { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const DATA_FOLDER = '.data/postgres';
-const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY'] as const;
+const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 
 /**
- * Generates the secrets that are missing into the gitignored `.env` (mode 0600). Never called in production.
+ * Generates the missing secrets and writes them to the gitignored `.env` (mode 0600). Never called in production.
  * @returns the variables with the generated ones
  */
-export function withSecrets(variables: Variables): Variables {
+export function ensureSecrets(variables: Variables): Variables {
   const missing = GENERATED.filter((name) => !variables[name]);
   if (missing.length === 0) return variables;
-  const made = Object.fromEntries(missing.map((name) => [name, randomSecret()]));
+  const generated = Object.fromEntries(missing.map((name) => [name, generateSecret()]));
   const file = EnvFile.read(FILE);
-  for (const [name, value] of Object.entries(made)) file.set(name, value);
+  for (const [name, value] of Object.entries(generated)) file.set(name, value);
   file.write(HEADING);
-  return { ...variables, ...made };
+  return { ...variables, ...generated };
 }
 
 /** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
 export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
-  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => randomSecret() });
+  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => generateSecret() });
 }
 
-/** What a developer who has just started the service wants to know, and to type next. */
-export function welcome(environment: Environment, embeddedFolder: string | undefined): string {
+/** @returns the text that a developer sees after a start: URLs, and commands to try */
+export function formatWelcome(environment: Environment, embeddedFolder: string | undefined): string {
   const { host, port, internalPort, metricsPort } = environment;
   const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
   const url = `${origin}:${port}`;
@@ -53,7 +53,7 @@ export function welcome(environment: Environment, embeddedFolder: string | undef
     curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${json} -d '{"caller":"ocr","target":"recipes"}'
     curl ${internalUrl}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
 
-  A service validates what was presented to it:
+  A service validates a credential that a caller presented to it:
     curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${json} -d '{"target":"recipes"}'
     curl -X POST ${internalUrl}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
 `;

@@ -6,12 +6,13 @@ import { Readiness } from './health/readiness.js';
 import { Log } from './logging/log.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
-const SWEEP_MS = 50;
+const SWEEP_INTERVAL_MS = 50;
 
 /**
- * On SIGTERM or SIGINT: say "unready", wait until the load balancer has noticed, answer what is under way, close.
+ * On SIGTERM or SIGINT: becomes unready, waits until the load balancer has noticed, finishes the requests in flight,
+ * closes.
  * @param internal the server of INTERNAL_PORT, if there is one
- * @param afterClose what must stop once nothing uses it anymore
+ * @param afterClose stops what the application used
  */
 export function stopGracefully(
   app: NestExpressApplication,
@@ -32,14 +33,14 @@ async function drain(app: NestExpressApplication, servers: Server[], afterClose:
   const { shutdownDelayMs, shutdownDeadlineMs } = app.get(Environment);
   const log = app.get(Log);
   setTimeout(() => {
-    fail(log, 'stop_deadline_passed');
+    exitWithFailure(log, 'stop_deadline_passed');
   }, shutdownDeadlineMs).unref();
   try {
     log.info('stopping');
     app.get(Readiness).drain();
-    servers.forEach(hangUpAfterAnswers);
+    servers.forEach(closeConnectionsAfterResponse);
     await sleep(shutdownDelayMs);
-    // The logging service asks this one whether our delivery is genuine: ship while there is an answer.
+    // The logging service validates our app key with this service: deliver while it still answers.
     await log.flush();
     await closeServers(servers, (shutdownDeadlineMs - shutdownDelayMs) / 2);
     await app.close();
@@ -48,33 +49,33 @@ async function drain(app: NestExpressApplication, servers: Server[], afterClose:
     process.exit(0);
   } catch (error) {
     console.error(error);
-    fail(log, 'stop_failed');
+    exitWithFailure(log, 'stop_failed');
   }
 }
 
-function fail(log: Log, message: string): never {
+function exitWithFailure(log: Log, message: string): never {
   log.abandonDelivery();
-  log.failure(message);
+  log.error(message);
   process.exit(1);
 }
 
-/** Every keep-alive connection ends with the answer it waits for, so that its client turns to another replica. */
-function hangUpAfterAnswers(server: Server): void {
+/** Closes each keep-alive connection after its next response, so that the client moves to another replica. */
+function closeConnectionsAfterResponse(server: Server): void {
   server.prependListener('request', (_request, response) => {
     response.setHeader('Connection', 'close');
   });
 }
 
 /**
- * Accepts nothing new and waits for the answers that are under way.
- * @param timeoutMs after which a client that never finishes its request is cut off
+ * Stops accepting connections and waits for the requests in flight.
+ * @param timeoutMs after which the remaining connections are closed, whose clients do not finish their requests
  */
 async function closeServers(servers: Server[], timeoutMs: number): Promise<void> {
   const closed = Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  // Node.js ends the connections that are idle now, not those that become idle with their next answer.
-  const sweep = setInterval(() => servers.forEach((server) => server.closeIdleConnections()), SWEEP_MS);
-  const cut = setTimeout(() => servers.forEach((server) => server.closeAllConnections()), timeoutMs);
+  // `close` ends the connections that are idle now, and misses the ones that become idle later.
+  const sweep = setInterval(() => servers.forEach((server) => server.closeIdleConnections()), SWEEP_INTERVAL_MS);
+  const cutoff = setTimeout(() => servers.forEach((server) => server.closeAllConnections()), timeoutMs);
   await closed;
   clearInterval(sweep);
-  clearTimeout(cut);
+  clearTimeout(cutoff);
 }

@@ -1,6 +1,6 @@
-import { wantsTracing } from './config/environment.js';
+import { isTracingRequested } from './config/environment.js';
 
-// Tracing looks into other modules as they are loaded: the service itself may be imported only after it.
-const stopTracing = wantsTracing() ? (await import('./tracing.js')).startTracing() : undefined;
+// Tracing patches modules as they are loaded, so the service is imported after it.
+const stopTracing = isTracingRequested() ? (await import('./tracing.js')).startTracing() : undefined;
 const { serve } = await import('./serve.js');
 await serve(stopTracing);

@@ -1,17 +1,17 @@
 import { once } from 'node:events';
 import type { StartWatch } from './common/start-watch.js';
 import type { Environment } from './config/environment.js';
-import { createApp, internalServerOf } from './create-app.js';
+import { createApp, createInternalServer } from './create-app.js';
 import { stopGracefully } from './graceful-stop.js';
 import { Log } from './logging/log.js';
 import type { StopTracing } from './tracing.js';
 
-/** Most of the time between the stop's delay and its deadline belongs to requests; so much of it to their traces. */
-const TRACING_SHARE = 4;
+/** Part of the time between the delay and the deadline of a stop in which traces are delivered: a quarter. */
+const TRACING_DIVISOR = 4;
 
 /**
- * Serves in this process, until a signal ends it.
- * @param afterClose what must stop once nothing uses it anymore
+ * Serves requests in this process, until a signal ends it.
+ * @param afterClose stops what the application used
  */
 export async function serveApp(
   environment: Environment,
@@ -21,9 +21,9 @@ export async function serveApp(
 ): Promise<void> {
   const app = await createApp(environment, watch);
   const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
-  const internal = internalPort === undefined ? undefined : internalServerOf(app);
+  const internal = internalPort === undefined ? undefined : createInternalServer(app);
   stopGracefully(app, internal, async () => {
-    await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_SHARE);
+    await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_DIVISOR);
     await afterClose?.();
   });
   await watch.during('the port', async () => {

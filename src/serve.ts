@@ -1,18 +1,18 @@
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { parseEnvironment, readVariables, workerVariables, type Environment } from './config/environment.js';
+import { parseEnvironment, readVariables, selectWorkerVariables, type Environment } from './config/environment.js';
 import type { EmbeddedPostgres } from './embedded-postgres/embedded-postgres.js';
-import { startEmbeddedDatabase, welcome, withSecrets } from './first-run.js';
-import { explain } from './start-failure.js';
+import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
+import { describeStartFailure } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
 import { watchStart } from './watch-start.js';
 
-/** Starts the service, or says why it cannot and exits. */
+/** Starts the service, or prints why it cannot start and exits. */
 export async function serve(stopTracing?: StopTracing): Promise<void> {
   try {
     await start(stopTracing);
   } catch (error) {
-    console.error(explain(error));
+    console.error(describeStartFailure(error));
     process.exit(1);
   }
 }
@@ -20,9 +20,9 @@ export async function serve(stopTracing?: StopTracing): Promise<void> {
 async function start(stopTracing?: StopTracing): Promise<void> {
   const given = readVariables();
   const isProduction = given.NODE_ENV === 'production';
-  const variables = isProduction ? given : withSecrets(given);
+  const variables = isProduction ? given : ensureSecrets(given);
   const needsDatabase = !isProduction && !variables.DATABASE_URL;
-  // Checked before anything is started: a bad variable or a taken port must leave nothing behind.
+  // Checked before anything is started, so that an invalid variable or a taken port leaves nothing behind.
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
@@ -42,19 +42,19 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
     } else {
       const { servePrimary } = await import('./workers/primary.js');
-      const ofWorkers = workerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
+      const variablesOfWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       const servers = internalPort === undefined ? 1 : 2;
-      await watch.limit(servePrimary(environment, { file, servers, variables: ofWorkers }, watch, afterClose));
+      await watch.limit(servePrimary(environment, { file, servers, variables: variablesOfWorkers }, watch, afterClose));
     }
-    if (environment.nodeEnv === 'development') console.log(welcome(environment, embedded?.folder));
+    if (environment.nodeEnv === 'development') console.log(formatWelcome(environment, embedded?.folder));
   } catch (error) {
     await embedded?.stop();
     throw error;
   }
 }
 
-/** Node.js reports a taken port only once everything else is up. */
+/** Without this check Node.js would report a taken port only after everything else has started. */
 async function refuseTakenPort({ host }: Environment, variable: string, port: number): Promise<void> {
   const probe = createServer();
   await new Promise<void>((resolve, reject) => {

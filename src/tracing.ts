@@ -5,8 +5,11 @@ import { HttpInstrumentation, type HttpCustomAttributeFunction } from '@opentele
 import { PgInstrumentation } from '@opentelemetry/instrumentation-pg';
 import { NodeSDK, resources } from '@opentelemetry/sdk-node';
 
-/** Whatever a caller may write into a request and the instrumentation would copy: a path may hold anything. */
-const WRITTEN_BY_CALLERS = [
+/**
+ * Attributes that the instrumentation copies from requests. They are dropped: a caller may write a secret into any of
+ * them.
+ */
+const CALLER_ATTRIBUTES = [
   'client.address',
   'http.client_ip',
   'http.host',
@@ -21,47 +24,47 @@ const WRITTEN_BY_CALLERS = [
   'url.query',
   'user_agent.original',
 ];
-/** Asked every few seconds, and of no interest. */
+/** Polled every few seconds, and not worth a trace. */
 const UNTRACED = /^\/(metrics|health|health\/live)$/;
 
-/** Delivers what is left, for at most so long. */
-export type StopTracing = (mostMs: number) => Promise<void>;
+/** Delivers the remaining spans until the timeout. */
+export type StopTracing = (timeoutMs: number) => Promise<void>;
 
 /**
  * Starts OpenTelemetry traces of requests and of the statements that they run, configured by the standard `OTEL_*`
- * variables. It must be called before anything else is loaded. A collector that does not answer disturbs nothing.
+ * variables. It must be called before anything else is loaded. An unavailable collector does not affect requests.
  */
 export function startTracing(): StopTracing {
   const sdk = new NodeSDK({
     resource: resources.resourceFromAttributes({ 'service.name': 'platform-auth' }),
-    // Not the process's command line: it is nobody's business.
+    // Without the process detector: the command line may be confidential.
     resourceDetectors: [resources.envDetector, resources.hostDetector],
-    instrumentations: [http(), pg()],
+    instrumentations: [createHttpInstrumentation(), createPgInstrumentation()],
     metricReaders: [],
     logRecordProcessors: [],
   });
   sdk.start();
-  // Only `require` is watched. What is patched is shared with whoever imports these, so no loader hook is needed.
+  // Only `require` is hooked. It patches the objects that `import` returns too, so that no loader hook is needed.
   const require = createRequire(import.meta.url);
   require('node:http');
   require('pg');
-  return async (mostMs) => {
+  return async (timeoutMs) => {
     const shutdown = sdk.shutdown().catch(() => undefined);
-    await Promise.race([shutdown, sleep(mostMs)]);
+    await Promise.race([shutdown, sleep(timeoutMs)]);
   };
 }
 
-function http(): HttpInstrumentation {
-  const nothing: Attributes = Object.fromEntries(WRITTEN_BY_CALLERS.map((name) => [name, undefined]));
+function createHttpInstrumentation(): HttpInstrumentation {
+  const dropped: Attributes = Object.fromEntries(CALLER_ATTRIBUTES.map((name) => [name, undefined]));
   return new HttpInstrumentation({
     disableOutgoingRequestInstrumentation: true,
     ignoreIncomingRequestHook: ({ url = '' }) => UNTRACED.test(url),
-    startIncomingSpanHook: () => nothing,
+    startIncomingSpanHook: () => dropped,
     applyCustomAttributesOnSpan: nameByRoute,
   });
 }
 
-/** Express has found the route by the time of the answer. Its pattern is the name, never the path. */
+/** Names the span by the route's pattern, never by the path. Express knows the route when it responds. */
 const nameByRoute: HttpCustomAttributeFunction = (span, request) => {
   const path = (request as { route?: { path?: unknown } }).route?.path;
   if (typeof path !== 'string') return;
@@ -69,7 +72,7 @@ const nameByRoute: HttpCustomAttributeFunction = (span, request) => {
   span.updateName(`${request.method ?? ''} ${path}`);
 };
 
-/** Statements without their parameters. */
-function pg(): PgInstrumentation {
+/** Records statements without their parameters. */
+function createPgInstrumentation(): PgInstrumentation {
   return new PgInstrumentation({ requireParentSpan: true, ignoreConnectSpans: true, enhancedDatabaseReporting: false });
 }

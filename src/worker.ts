@@ -1,15 +1,15 @@
-import { wantsTracing, workerEnvironment } from './config/environment.js';
+import { isTracingRequested, readWorkerEnvironment } from './config/environment.js';
 
-// One of several processes on one port; src/workers/primary.ts forks it. Tracing comes first, as in main.ts.
-const stopTracing = wantsTracing() ? (await import('./tracing.js')).startTracing() : undefined;
+// One of several processes on one port, forked by src/workers/primary.ts. Tracing starts first, as in main.ts.
+const stopTracing = isTracingRequested() ? (await import('./tracing.js')).startTracing() : undefined;
 const { watchStart } = await import('./watch-start.js');
 try {
   const { serveApp } = await import('./serve-app.js');
-  const environment = workerEnvironment();
+  const environment = readWorkerEnvironment();
   const watch = watchStart(environment);
   await watch.limit(serveApp(environment, watch, stopTracing));
 } catch (error) {
-  const { explain } = await import('./start-failure.js');
-  console.error(explain(error));
+  const { describeStartFailure } = await import('./start-failure.js');
+  console.error(describeStartFailure(error));
   process.exit(1);
 }

@@ -1,10 +1,10 @@
-const MAX_CLOSE_MS = 20_000;
+const CLOSE_TIMEOUT_MS = 20_000;
 const EXIT_CODE_FAILED = 1;
 const EXIT_CODE_INTERRUPTED = 130;
 
 /**
  * Undoes what a run has started, in reverse order: at its end, after a failure, and when a signal interrupts it.
- * What is still starting at that moment is waited for and then undone, so that nothing keeps running.
+ * A start that is still in progress is awaited and then undone, so that no process keeps running.
  */
 export class Cleanup {
   private readonly pending: (() => unknown)[] = [];
@@ -17,7 +17,7 @@ export class Cleanup {
     const cleanup = new Cleanup();
     const exit = (code: number): void => {
       if (cleanup.isClosed) return;
-      setTimeout(() => process.exit(code), MAX_CLOSE_MS).unref();
+      setTimeout(() => process.exit(code), CLOSE_TIMEOUT_MS).unref();
       void cleanup.close().finally(() => process.exit(code));
     };
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => exit(EXIT_CODE_INTERRUPTED));
@@ -28,7 +28,7 @@ export class Cleanup {
     try {
       await task(cleanup);
     } catch (error) {
-      // Once everything is being stopped, what is under way fails.
+      // While everything is being stopped, tasks in progress fail.
       if (!cleanup.isClosed) throw error;
     } finally {
       await cleanup.run();
@@ -88,7 +88,7 @@ export class Cleanup {
   }
 }
 
-/** Everything is being stopped: what would start now would not be stopped any more. */
+/** The run is being stopped: a process that starts now would not be stopped. */
 export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
 

@@ -8,12 +8,12 @@ import type { Cleanup } from './cleanup.js';
 
 export interface PostgresOptions {
   readonly cleanup: Cleanup;
-  /** What it is for: part of the name of its temporary folder. */
+  /** Part of the name of its temporary folder. */
   readonly purpose: string;
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-/** A PostgreSQL server of its own in a temporary folder. The cleanup stops it and removes the folder. */
+/** Starts a separate PostgreSQL server in a temporary folder. The cleanup stops it and removes the folder. */
 export function startPostgres({ cleanup, purpose, settings }: PostgresOptions): Promise<EmbeddedPostgres> {
   const parent = mkdtempSync(join(tmpdir(), `platform-auth-${purpose}-`));
   // When root starts it, the server runs as another user, who must be able to enter.
@@ -28,7 +28,7 @@ export function startPostgres({ cleanup, purpose, settings }: PostgresOptions): 
   return cleanup.acquire(start, (server) => server.remove());
 }
 
-/** Runs a task with one connection of its own. A connection that the server ends fails the next query, not the process. */
+/** Runs a task with one connection. If the server ends it, the next query fails instead of the process. */
 export async function withClient<Result>(url: string, task: (client: pg.Client) => Promise<Result>): Promise<Result> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);

@@ -15,14 +15,14 @@ export interface ServerOptions {
   readonly words?: readonly string[];
   /** Flags of Node.js. */
   readonly flags?: readonly string[];
-  /** The whole environment: only PATH is inherited, and PORT is added. */
+  /** The whole environment, except for PATH, which is inherited, and PORT. */
   readonly variables?: Variables;
   readonly cwd?: string;
-  /** Whether the server is ready to be used; by default, when it answers at all. */
+  /** Whether the server is ready; by default, whether it responds at all. */
   readonly isReady?: (url: string) => Promise<boolean>;
 }
 
-/** A Node.js program that listens on a port of loopback, as a process of its own. It can be started again on its port. */
+/** A Node.js program in a separate process that listens on a port of loopback. It can be restarted on its port. */
 export class ServerProcess {
   readonly url: string;
   private child: ChildProcess | undefined;
@@ -42,7 +42,7 @@ export class ServerProcess {
     const child = spawn(process.execPath, [...flags, script, ...words], {
       cwd,
       env: { PATH: process.env.PATH, ...variables, PORT: String(this.port) },
-      // The log goes into a pipe that is read, as it would be in production.
+      // The log goes into a pipe that is read, as in production.
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     child.stdout.resume();
@@ -80,7 +80,7 @@ export class ServerProcess {
   }
 }
 
-/** Whether a server answers, whatever it answers. */
+/** Whether a server responds, with any status. */
 export async function answers(url: string): Promise<boolean> {
   return (await statusOf(url)) !== undefined;
 }
@@ -90,7 +90,7 @@ export async function isHealthy(url: string): Promise<boolean> {
   return (await statusOf(`${url}/health`)) === 200;
 }
 
-/** @returns the status of an answer on a connection of its own; undefined when there is none */
+/** @returns the status of a response on a new connection; undefined when there is none */
 async function statusOf(url: string): Promise<number | undefined> {
   try {
     const response = await fetch(url, { headers: { Connection: 'close' } });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-/** What differs between the keys of nodes and of apps. */
+/** The differences between node keys and app keys. */
 export const kinds = {
   node: {
     name: 'node',

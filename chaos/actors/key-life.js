@@ -3,7 +3,7 @@ import { Life, NEVER } from '../ledger.js';
 
 const OVERLAP_HOURS = 200;
 
-/** A credential is minted, used, rotated with or without an overlap, used everywhere, revoked, and dead everywhere. */
+/** Mints a credential, uses it, rotates it with or without overlap, revokes it, and checks each step on every replica. */
 export async function keyLife(load, kind) {
   const credential = await mint(load, kind);
   if (!credential) return load.think(100);
@@ -15,7 +15,7 @@ export async function keyLife(load, kind) {
   await revoke(load, credential);
 }
 
-/** @returns undefined when it was not acknowledged */
+/** @returns undefined when the request was not acknowledged */
 export async function mint(load, kind) {
   const answer = await load.admin('POST', kind.path, kind.mint());
   if (!load.done('admin', `minting a ${kind.name}`, answer, 201)) return undefined;
@@ -43,7 +43,7 @@ export async function revoke(load, credential) {
   if (!(await load.insist('admin', `revoking ${key.name}`, attempt, 204))) return;
   key.life.ended();
   credential.isRevoked = true;
-  load.ledger.graves.push(credential);
+  load.ledger.revoked.push(credential);
   await validateEverywhere(load, credential, key);
 }
 
@@ -62,7 +62,7 @@ async function rotate(load, credential, from) {
   const overlap = Math.random() < 0.5 ? OVERLAP_HOURS : 0;
   if (overlap === 0) old.life.ending();
   const answer = await load.admin('POST', `${kind.path}/${id}/rotate`, { overlap_hours: overlap });
-  // A rotation whose answer is lost may be done later: only the revocation is left for such a credential.
+  // A rotation without a response may still be done later: such a credential can only be revoked.
   if (!load.done('admin', `rotating ${old.name}`, answer, 200)) return void (credential.keyIsDoubtful = true);
   if (overlap === 0) old.life.ended();
   credential.key = newKey(credential, kind.keyOf(answer.body));

@@ -1,7 +1,7 @@
 import { Life } from '../ledger.js';
 import { bearer, logIn, login, meEverywhere, refreshOf } from './sessions.js';
 
-/** The ways in which a session ends. After the acknowledgement it is over on every replica, for both of its tokens. */
+/** The ways to end a session. From the acknowledgement on, every replica refuses both of its tokens. */
 export const endings = [logOut, logOutByBearer, endByAdmin, disable];
 
 async function logOut(load, user, session) {
@@ -21,7 +21,7 @@ async function endByAdmin(load, user) {
     return load.admin('DELETE', `/users/${user.id}/sessions`);
   };
   await end(load, load.ledger.sessionsOf(user), 'admin', attempt);
-  // An attempt whose answer was lost may be done later, and end what begins meanwhile: this user begins nothing more.
+  // An attempt without a response may still be done later, and end a session that starts meanwhile: this user starts none.
   if (attempts > 1) user.isDoubtful = true;
 }
 
@@ -38,7 +38,7 @@ async function disable(load, user) {
   user.life.ended();
   user.isActive = false;
   for (const answer of await load.everywhere(login(user))) load.judge('login', user.email, user.life, answer);
-  // An attempt whose answer was lost may be done later: who was asked about more than once stays disabled.
+  // An attempt without a response may still be done later: after more than one attempt the user stays disabled.
   if (attempts.length > 1) return;
   const enabled = await load.admin('PATCH', `/users/${user.id}`, { is_active: true });
   if (!load.done('admin', `enabling ${user.email}`, enabled, 200)) return;

@@ -1,7 +1,7 @@
 import { mayStillHappen, sleep } from '../client.js';
 import { Life } from '../ledger.js';
 
-const RETRY_MS = 100;
+const RETRY_INTERVAL_MS = 100;
 
 export function login(user, password = user.password) {
   return { path: '/api/v0/auth/login', body: { email: user.email, password }, from: user.from };
@@ -11,7 +11,7 @@ export function bearer({ accessToken }) {
   return { Authorization: `Bearer ${accessToken}` };
 }
 
-/** @returns undefined when there was no session to be had */
+/** @returns undefined when the login did not succeed */
 export async function logIn(load, user) {
   const answer = await load.ask(login(user));
   if (!load.judge('login', user.email, user.life, answer)) return undefined;
@@ -44,8 +44,8 @@ export function refreshOf(session) {
 }
 
 /**
- * One step of the chain, sometimes asked for on every replica at once, and asked for again until there is an answer:
- * every answer carries the same successor.
+ * One rotation, sometimes requested on every replica at once, and retried until there is a response. It is idempotent
+ * within the grace: every response carries the same successor.
  */
 export async function refresh(load, session) {
   const request = refreshOf(session);
@@ -53,13 +53,13 @@ export async function refresh(load, session) {
   const answers = repeats ? await load.everywhere(request) : [await load.ask(request)];
   let successor = judgeAll(load, session, answers, undefined);
   while (successor === undefined && !load.isOver && !session.isDoubtful) {
-    await sleep(RETRY_MS);
+    await sleep(RETRY_INTERVAL_MS);
     const answer = await load.ask(request);
     answers.push(answer);
     successor = judgeAll(load, session, [answer], successor);
   }
   if (successor === undefined) return;
-  // An attempt that may still arrive would be a reuse once the successor was used: this session goes no further.
+  // An attempt that arrives after the successor was used counts as reuse: this session is not refreshed any more.
   if (answers.some(mayStillHappen)) return void (session.isDoubtful = true);
   const { accessToken, refreshToken } = successor;
   Object.assign(session, { accessToken, refreshToken, generation: session.generation + 1 });
@@ -68,7 +68,7 @@ export async function refresh(load, session) {
 function judgeAll(load, session, answers, successor) {
   for (const answer of answers) {
     const accepted = load.judge('refresh', `session ${session.id}`, session.life, answer);
-    // Refused, and that was wrong or a doubt: nothing further can be said about this session.
+    // A refusal is either wrong or the end of a session in doubt: this session cannot be judged any more.
     if (accepted === false) session.isDoubtful = true;
     if (!accepted) continue;
     const { access_token: accessToken, refresh_token: refreshToken } = answer.body;

@@ -6,7 +6,7 @@ import { logIn, login, me, meEverywhere, refresh } from './sessions.js';
 
 const REFRESHES = 4;
 
-/** A user registers, and more than once logs in, lives on refreshed tokens, and is logged out, ended or disabled. */
+/** Registers a user who repeatedly logs in, refreshes, and is logged out, ended by the admin or disabled. */
 export async function userLife(load) {
   const user = await register(load);
   if (!user) return load.think(100);
@@ -27,7 +27,7 @@ export async function userLife(load) {
   }
 }
 
-/** @returns undefined when it was not acknowledged */
+/** @returns undefined when the request was not acknowledged */
 export async function register(load) {
   const user = { email: `${randomUUID()}@example.org`, password: 'a passphrase of chaos', from: someAddress() };
   const { email, password, from } = user;

@@ -7,7 +7,7 @@ import { register } from './user-life.js';
 
 const KEPT = 3;
 
-/** Credentials that nobody ends: whoever refuses one of them is wrong. Made before anything breaks. */
+/** Credentials that no actor ends: any refusal of them is a wrong verdict. Made before the fault. */
 export async function makeKept(load) {
   const kept = { credentials: [], sessions: [] };
   for (let made = 0; made < KEPT; made += 1) {
@@ -25,7 +25,7 @@ export async function watchSessions(load) {
   for (const session of load.kept.sessions) await me(load, session);
 }
 
-/** Logins and refreshes without a pause, so that a silence of theirs is one. */
+/** Logs in and refreshes without a pause, so that a gap between correct responses is the service's. */
 export async function watchLogins(load) {
   for (const { user } of load.kept.sessions) {
     const session = await logIn(load, user);
@@ -33,10 +33,10 @@ export async function watchLogins(load) {
   }
 }
 
-/** The dead stay dead: also on a promoted standby, and on a replica that has slept. */
-export async function watchGraves(load) {
-  const { graves } = load.ledger;
-  if (graves.length === 0) return;
-  const credential = graves[randomInt(graves.length)];
+/** Revoked credentials stay refused, also on a promoted standby and on a replica that was paused. */
+export async function watchRevoked(load) {
+  const { revoked } = load.ledger;
+  if (revoked.length === 0) return;
+  const credential = revoked[randomInt(revoked.length)];
   await validate(load, credential, credential.key, someAddress());
 }

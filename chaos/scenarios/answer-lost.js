@@ -4,10 +4,10 @@ import { sleep } from '../client.js';
 
 const SESSIONS = 12;
 const HELD_MS = 400;
-const COMMIT_MS = 3_000;
-const POLL_MS = 20;
+const COMMIT_TIMEOUT_MS = 3_000;
+const POLL_INTERVAL_MS = 20;
 
-/** The database commits, its answer is held back, and the replica that waits for it is killed: acceptance 15. */
+/** The database commits, the response is delayed, and the replica that waits for it is killed: acceptance 15. */
 export default {
   name: 'answer-lost',
   title: 'a replica: kill -9 between the commits of refreshes and their answers',
@@ -21,13 +21,14 @@ export default {
     const ids = sessions.map(({ id }) => id);
     const committed = () =>
       postgres.query('SELECT 1 FROM sessions WHERE id = ANY($1) AND generation = 1', [ids]).then((rows) => rows.length);
-    for (let waitedMs = 0; waitedMs < COMMIT_MS && (await committed()) === 0; waitedMs += POLL_MS) await sleep(POLL_MS);
+    for (let waitedMs = 0; waitedMs < COMMIT_TIMEOUT_MS && (await committed()) === 0; waitedMs += POLL_INTERVAL_MS)
+      await sleep(POLL_INTERVAL_MS);
     await replicas[0].kill();
     const statuses = (await Promise.all(lost)).map(({ status }) => status);
     proxy.delayMs = { toDatabase: 0, toService: 0 };
     expect(
       (await committed()) > 0 && statuses.every((status) => status === 'network'),
-      'no refresh was committed and unanswered',
+      'no refresh was committed without a response',
     );
     for (const session of sessions) {
       const [first, second] = [await retry(load, session, replicas[1]), await retry(load, session, replicas[2])];

@@ -2,7 +2,7 @@ import { sleep } from '../client.js';
 
 const HOLE_MS = 10_000;
 
-/** Nobody hangs up, nothing arrives: only the service's own limits end the waiting. */
+/** Connections stay open and no byte arrives: only the service's own timeouts end the wait. */
 export default {
   name: 'black-hole',
   title: 'the database swallows everything for 10 s',

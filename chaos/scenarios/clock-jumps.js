@@ -1,33 +1,33 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kinds } from '../actors/key-kinds.js';
 import { mint, newKey, validateEverywhere } from '../actors/key-life.js';
-import { later } from '../cleanup.js';
+import { defer } from '../cleanup.js';
 import { now, sleep } from '../client.js';
+import { FAKETIME, whyNoFaketime } from '../faketime.js';
 
-const LIBRARY = findLibrary();
 const DAY_MS = 24 * 3_600_000;
-const NOTICED_MS = 10_000;
+const JUMP_TIMEOUT_MS = 10_000;
 
-/** Longer than the jumps: what lives shorter than a jump ends with it, rightly. */
+/** Longer than the jumps: a token with a shorter lifetime would expire by the jump, which is correct. */
 const LONG_LIVES = { ACCESS_TOKEN_EXPIRE_MINUTES: String(14 * 24 * 60) };
 
 export default {
   name: 'clock-jumps',
   title: 'the clock of all replicas jumps by +2 days, then to −2 days, then back',
   bounds: { errors: [], silenceMs: 3_000, slowestMs: 3_000 },
-  // A repetition on two replicas around a jump would be days apart, far over the grace.
+  // A refresh repeated on another replica around a jump would be days apart, far beyond the grace.
   load: { repeatsRefreshes: false },
-  whyNot: () => (LIBRARY ? undefined : 'libfaketime is not installed'),
+  whyNot: whyNoFaketime,
   async prepare(stage) {
     const folder = mkdtempSync(join(tmpdir(), 'platform-auth-clock-'));
-    later(() => rmSync(folder, { recursive: true, force: true }));
+    defer(() => rmSync(folder, { recursive: true, force: true }));
     stage.setClock = (offset) => writeFileSync(join(folder, 'offset'), offset);
     stage.setClock('+0d');
     await stage.world.startReplicas({
       ...LONG_LIVES,
-      LD_PRELOAD: LIBRARY,
+      LD_PRELOAD: FAKETIME,
       FAKETIME_TIMESTAMP_FILE: join(folder, 'offset'),
       FAKETIME_CACHE_DURATION: '1',
       DONT_FAKE_MONOTONIC: '1',
@@ -52,9 +52,9 @@ export default {
   },
 };
 
-/** Waits until a replica's own answers show the time that they should. */
+/** Waits until the Date header of a replica's responses shows the changed clock. */
 async function hasJumped({ url }, days) {
-  for (const deadline = now() + NOTICED_MS; now() < deadline; await sleep(100)) {
+  for (const deadline = now() + JUMP_TIMEOUT_MS; now() < deadline; await sleep(100)) {
     const { headers } = await fetch(`${url}/health/live`);
     const ahead = Date.parse(headers.get('date')) - Date.now();
     if (Math.abs(ahead - days * DAY_MS) < DAY_MS / 24) return true;
@@ -62,7 +62,7 @@ async function hasJumped({ url }, days) {
   return false;
 }
 
-/** Ends a key without ever using its successor. @returns the key that is over */
+/** Rotates a key without overlap and does not use its successor. @returns the ended key */
 async function rotateAtOnce(load, credential) {
   const { kind, id, key: old } = credential;
   old.life.ending();
@@ -71,9 +71,4 @@ async function rotateAtOnce(load, credential) {
   old.life.ended();
   credential.key = newKey(credential, kind.keyOf(answer.body));
   return old;
-}
-
-function findLibrary() {
-  const roots = existsSync('/usr/lib') ? readdirSync('/usr/lib').map((name) => join('/usr/lib', name)) : [];
-  return roots.map((root) => join(root, 'faketime', 'libfaketime.so.1')).find((file) => existsSync(file));
 }

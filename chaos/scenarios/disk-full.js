@@ -6,10 +6,10 @@ import { sleep } from '../client.js';
 
 const DISK_MB = 96;
 const FULL_MS = 4_000;
-const MOST_ROWS = 1_000;
+const MAX_ROWS = 1_000;
 const READING = ['validate-node', 'validate-app', 'users/me'];
 
-/** The tables have no room to grow. What only reads goes on. */
+/** The tables cannot grow. Routes that only read continue to work. */
 export default {
   name: 'disk-full',
   title: 'the disk of the tables is full for 4 s',
@@ -33,9 +33,9 @@ export default {
   },
 };
 
-/** Rows that fit into pages that are there are still written, and must be there afterwards. */
+/** Rows that fit into existing pages are still written, and must not be lost. */
 async function growUntilRefused(load) {
-  for (let made = 0; made < MOST_ROWS && (await mint(load, kinds.node)); made += 1);
+  for (let made = 0; made < MAX_ROWS && (await mint(load, kinds.node)); made += 1);
 }
 
 function fill(folder, file) {

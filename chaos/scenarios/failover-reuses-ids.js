@@ -1,17 +1,17 @@
 import { kinds } from '../actors/key-kinds.js';
 import { mint, validate, validateEverywhere } from '../actors/key-life.js';
-import { later } from '../cleanup.js';
+import { defer } from '../cleanup.js';
 import { sleep } from '../client.js';
 import { TcpProxy } from '../tcp-proxy.js';
 
 const IDS = 2_000;
-/** So that each replica asks what has changed on the old primary, and later on the new one (it pauses for at most 1.5 s). */
+/** Long enough for each replica to poll the old primary, and later the new one (backoff of at most 1.5 s). */
 const HEARD_MS = 1_000;
 const BACK_MS = 3_000;
 
 /**
- * The old primary assigns ids that its standby never hears of, every replica reads on past them, and the promoted standby
- * assigns them to revocations. The load rests meanwhile: each of its writes would wait for the standby.
+ * The old primary assigns transaction ids that are not replicated, every replica's cursor moves past them, and the promoted
+ * standby assigns the same ids to revocations. The load is paused meanwhile: its writes would wait for the standby.
  */
 function failover(name, words, variables) {
   return {
@@ -22,7 +22,7 @@ function failover(name, words, variables) {
     async prepare({ world }) {
       world.standby = await world.postgres.withStandby(async (port) => {
         world.replication = await new TcpProxy(port).open();
-        later(() => world.replication.close());
+        defer(() => world.replication.close());
         return world.replication.server.address().port;
       });
     },
@@ -38,12 +38,12 @@ function failover(name, words, variables) {
       const seen = await nextId(postgres);
       await postgres.kill();
       await standby.control('promote', '--wait');
-      expect((await nextId(standby)) < seen, 'the promoted standby assigned no id anew');
+      expect((await nextId(standby)) < seen, 'the promoted standby did not assign an id a second time');
       for (const { kind, id, key } of remembered) {
         key.life.ending();
         await standby.query(`UPDATE ${kind.table} SET revoked_at = now() WHERE id = $1`, [id]);
       }
-      // A replica that compares only how far the ids have come finds nothing amiss.
+      // A replica that compares only the newest id would not notice the failover.
       await assignIds(standby, 2 * IDS);
       world.postgres = standby;
       world.proxy.targetPort = standby.port;
@@ -61,7 +61,7 @@ async function expectDead({ load, ledger, replicas }, credential, expect) {
   const { key } = credential;
   key.life.ended();
   credential.isRevoked = true;
-  ledger.graves.push(credential);
+  ledger.revoked.push(credential);
   for (const { url } of replicas) {
     const accepted = await validate(load, credential, key, undefined, url);
     expect(accepted === false, `${key.name} was not refused after the failover`);

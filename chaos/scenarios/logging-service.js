@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { later } from '../cleanup.js';
+import { defer } from '../cleanup.js';
 
 const MISBEHAVIOURS = {
   hang: () => undefined,
@@ -9,7 +9,7 @@ const MISBEHAVIOURS = {
   'hang up': (request) => request.socket.destroy(),
 };
 
-/** Nobody who asks notices anything. */
+/** Callers are not affected. */
 export default {
   name: 'logging-service',
   title: 'the logging service hangs, then answers 500, redirects, hangs up',
@@ -23,7 +23,7 @@ export default {
       stage.misbehave(request, response);
     }).listen(0, '127.0.0.1');
     await once(server, 'listening');
-    later(() => {
+    defer(() => {
       server.close();
       server.closeAllConnections();
     });
@@ -33,7 +33,7 @@ export default {
     const { quiet, expect, paths } = stage;
     const { replicas } = stage.world;
     await quiet();
-    expect(paths.has('/logs'), 'nothing was delivered before');
+    expect(paths.has('/logs'), 'no log line was delivered before the fault');
     for (const misbehave of Object.values(MISBEHAVIOURS)) {
       stage.misbehave = misbehave;
       await quiet();
@@ -41,7 +41,7 @@ export default {
     expect(paths.size === 1, `a redirect was followed: ${[...paths].join(', ')}`);
     for (const [index, { output }] of replicas.entries()) {
       const warnings = output.split('logging_service_unusable').length - 1;
-      expect(warnings === 1, `replica ${index + 1} warned ${warnings} times of one outage`);
+      expect(warnings === 1, `replica ${index + 1} warned ${warnings} times for one outage`);
     }
   },
 };

@@ -6,11 +6,11 @@ const FLOODER = '198.51.100.66';
 const IN_FLIGHT = 154;
 const CLIENTS = 4;
 const SLICES = 4;
-const FEWEST_KEPT = 0.8;
+const MIN_KEPT = 0.8;
 
 /**
- * One address keeps 154 logins in flight, with right and with wrong passwords, and sends the next one with each answer.
- * Slices with and without the flood take turns, so that a slow machine is slow in both.
+ * One address keeps 154 logins in flight, with correct and with wrong passwords, and sends the next one after each response.
+ * Slices with and without the flood alternate, so that a slow machine slows both.
  */
 export default {
   name: 'login-flood',
@@ -20,25 +20,25 @@ export default {
   async run({ world: { load, replicas }, seconds, expect }) {
     const users = [];
     while (users.length < CLIENTS) users.push(await register(load));
-    const mallory = await register(load);
+    const flooder = await register(load);
     const counts = { calm: 0, flooded: 0 };
     const statuses = new Map();
     for (let slice = 0; slice < SLICES; slice += 1) {
       counts.calm += await loginsOf(load, users, seconds);
-      const flood = startFlood(replicas[0].url, mallory, statuses);
+      const flood = startFlood(replicas[0].url, flooder, statuses);
       counts.flooded += await loginsOf(load, users, seconds);
       await flood.stop();
     }
     const kept = counts.flooded / counts.calm;
     const told = `${counts.calm} logins without, ${counts.flooded} with the flood: ${kept.toFixed(2)}`;
-    expect(kept >= FEWEST_KEPT, `clients at other addresses kept too few of their logins. ${told}`);
+    expect(kept >= MIN_KEPT, `clients at other addresses completed too few logins. ${told}`);
     const seen = [...statuses].map(([status, count]) => `${count} × ${status}`).join(', ');
     console.error(`login-flood: ${told}; the flooder got ${seen}`);
-    expect(statuses.has(429), `the flooder never met 429: ${seen}`);
+    expect(statuses.has(429), `the flooder was never answered 429: ${seen}`);
   },
 };
 
-/** @returns how many logins the users got done, each one after another, in so many seconds */
+/** @returns the number of logins that the users completed, each one at a time, in a number of seconds */
 async function loginsOf(load, users, seconds) {
   let done = 0;
   const end = Date.now() + seconds * 1_000;
@@ -49,10 +49,10 @@ async function loginsOf(load, users, seconds) {
   return done;
 }
 
-function startFlood(url, mallory, statuses) {
+function startFlood(url, flooder, statuses) {
   let isOver = false;
-  const bodies = [mallory.password, mallory.password, 'a wrong one'].map((password) => ({
-    email: mallory.email,
+  const bodies = [flooder.password, flooder.password, 'a wrong one'].map((password) => ({
+    email: flooder.email,
     password,
   }));
   const keepOne = async (index) => {

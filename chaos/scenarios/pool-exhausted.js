@@ -2,10 +2,10 @@ import pg from 'pg';
 import { ask, sleep } from '../client.js';
 
 const LOCKED_MS = 5_000;
-const PROBE_MS = 100;
-const LIVE_WITHIN_MS = 500;
+const PROBE_INTERVAL_MS = 100;
+const MAX_LIVE_MS = 500;
 
-/** Someone holds a lock that all tables wait for: soon every connection of every pool waits with them. */
+/** A transaction locks all tables, until every connection of every pool waits for it. */
 export default {
   name: 'pool-exhausted',
   title: 'all tables locked for 5 s: every connection of the pools waits',
@@ -19,20 +19,20 @@ export default {
     const slowest = await probe(replicas, LOCKED_MS);
     await locker.end();
     healed();
-    expect(slowest <= LIVE_WITHIN_MS, `/health/live: ${Math.round(slowest)} ms, over ${LIVE_WITHIN_MS}`);
+    expect(slowest <= MAX_LIVE_MS, `/health/live: ${Math.round(slowest)} ms, over ${MAX_LIVE_MS}`);
     await quiet();
   },
 };
 
-/** @returns milliseconds of the slowest answer of /health/live; Infinity when one was not 200 */
+/** @returns milliseconds of the slowest response of /health/live; Infinity when one was not 200 */
 async function probe(replicas, lengthMs) {
   let slowest = 0;
-  for (let probed = 0; probed < lengthMs; probed += PROBE_MS) {
-    const asked = replicas.map(({ url }) => ask(url, { method: 'GET', path: '/health/live', giveUpMs: 2_000 }));
+  for (let probed = 0; probed < lengthMs; probed += PROBE_INTERVAL_MS) {
+    const asked = replicas.map(({ url }) => ask(url, { method: 'GET', path: '/health/live', timeoutMs: 2_000 }));
     for (const { status, startedAt, endedAt } of await Promise.all(asked)) {
       slowest = status === 200 ? Math.max(slowest, endedAt - startedAt) : Infinity;
     }
-    await sleep(PROBE_MS);
+    await sleep(PROBE_INTERVAL_MS);
   }
   return slowest;
 }

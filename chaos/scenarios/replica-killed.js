@@ -2,7 +2,7 @@ import { sleep } from '../client.js';
 
 const DOWN_MS = 2_000;
 
-/** Who asked that replica asks another one; the load balancer finds out within two checks. */
+/** Its callers retry on another replica; the load balancer notices within two health checks. */
 export default {
   name: 'replica-killed',
   title: 'a replica: kill -9, started again after 2 s',

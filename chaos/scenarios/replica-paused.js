@@ -5,7 +5,7 @@ import { sleep } from '../client.js';
 const PAUSED_MS = 10_000;
 const ARRIVES_MS = 50;
 
-/** What it remembered when it fell asleep was revoked meanwhile; a validation of that is its first act. */
+/** Keys in its cache are revoked during the pause; the first requests after it validate them. */
 export default {
   name: 'replica-paused',
   title: 'a replica: SIGSTOP for 10 s; its first act is to validate what was revoked meanwhile',
@@ -15,7 +15,7 @@ export default {
     slowestMs: PAUSED_MS + 5_000,
     backMs: 3_000,
   },
-  load: { giveUpMs: 1_000 },
+  load: { timeoutMs: 1_000 },
   async run({ world: { replicas, load }, quiet, healed, expect }) {
     const [paused, other] = replicas;
     await quiet();
@@ -32,7 +32,7 @@ export default {
     }
     await sleep(PAUSED_MS);
     const first = remembered.map(({ kind, id, key }) =>
-      load.ask({ ...kind.request(id, key.text), giveUpMs: PAUSED_MS }, paused.url),
+      load.ask({ ...kind.request(id, key.text), timeoutMs: PAUSED_MS }, paused.url),
     );
     await sleep(ARRIVES_MS);
     paused.signal('SIGCONT');

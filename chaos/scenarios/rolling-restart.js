@@ -1,9 +1,9 @@
 import { hasBalancer } from '../balancer.js';
 import { now } from '../client.js';
 
-const DEADLINE_MS = 15_000;
+const STOP_TIMEOUT_MS = 15_000;
 
-/** Behind the load balancer nobody notices. */
+/** Callers behind the load balancer are not affected. */
 export default {
   name: 'rolling-restart',
   title: 'each replica in turn: SIGTERM, exit 0, started again',
@@ -17,7 +17,7 @@ export default {
       replica.signal('SIGTERM');
       const code = await replica.exited();
       expect(code === 0, `replica ${index + 1} exited with ${code}`);
-      expect(now() - askedAt < DEADLINE_MS, `replica ${index + 1} took more than ${DEADLINE_MS} ms to stop`);
+      expect(now() - askedAt < STOP_TIMEOUT_MS, `replica ${index + 1} took more than ${STOP_TIMEOUT_MS} ms to stop`);
       await replica.start();
     }
     await quiet();

@@ -1,4 +1,4 @@
-/** Slow is no outage: everything is answered, and right. */
+/** Slowness is not an outage: every request has a correct response. */
 export default {
   name: 'slow-network',
   title: 'every packet to and from the database 200 ms late',

@@ -1,4 +1,4 @@
-/** The primary acknowledges only what the standby has applied: nothing acknowledged is lost with it. */
+/** A commit is acknowledged only after the standby has applied it, so that no acknowledged write is lost. */
 export default {
   name: 'standby-promoted',
   title: 'primary: kill -9, its streaming standby is promoted',
@@ -9,7 +9,7 @@ export default {
   async run({ world, quiet, healed, expect }) {
     await quiet();
     const [replication] = await world.postgres.query('SELECT sync_state FROM pg_stat_replication');
-    expect(replication?.sync_state === 'sync', 'the standby was no synchronous one');
+    expect(replication?.sync_state === 'sync', 'the standby was not synchronous');
     await world.postgres.kill();
     await world.standby.control('promote', '--wait');
     world.postgres = world.standby;

@@ -1,6 +1,6 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, getSchemaPath } from '@nestjs/swagger';
-import { problemBody } from '../common/problem-body.js';
+import { toProblemBody } from '../common/problem-body.js';
 import type { Problem } from '../common/problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
@@ -14,7 +14,7 @@ const THROTTLE_HEADERS = {
     example: '"refresh";q=600;w=60',
   },
   RateLimit: {
-    description: 'what is left of it: r tries, for t seconds',
+    description: 'the remaining quota: r tries in the next t seconds',
     schema: { type: 'string' as const },
     example: '"refresh";r=0;t=42',
   },
@@ -42,10 +42,10 @@ export class ProblemSchema {
   @ApiProperty()
   detail!: string;
 
-  @ApiProperty({ type: String, format: 'uri-reference', description: 'names this one occurrence' })
+  @ApiProperty({ type: String, format: 'uri-reference', description: 'identifies this occurrence' })
   instance!: string;
 
-  @ApiProperty({ description: 'stable word to branch on', pattern: '^[a-z_]+$' })
+  @ApiProperty({ description: 'stable identifier to branch on', pattern: '^[a-z_]+$' })
   code!: string;
 
   @ApiProperty({ description: 'as in the X-Request-Id header and in the logs' })
@@ -58,7 +58,7 @@ export class ProblemSchema {
   valid?: false;
 }
 
-/** Documents the problems that a route may answer with, one example each. Repeated use adds to what is there. */
+/** Documents the problems that a route may answer with, one example each. Repeated use adds problems. */
 export function ApiProblems(...added: Problem[]): MethodDecorator {
   return (target, key, descriptor) => {
     const handler = descriptor.value as object;
@@ -66,7 +66,7 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
     const all = [...new Set([...known, ...added])];
     Reflect.defineMetadata(PROBLEMS_OF_ROUTE, all, handler);
     const statuses = [...new Set(all.map(({ status }) => status))];
-    applyDecorators(...statuses.map((status) => responseOf(all.filter((problem) => problem.status === status))))(
+    applyDecorators(...statuses.map((status) => describeResponse(all.filter((problem) => problem.status === status))))(
       target,
       key,
       descriptor,
@@ -74,7 +74,7 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
-function responseOf(ofOneStatus: Problem[]): MethodDecorator {
+function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
   const [first] = ofOneStatus;
   if (!first) throw new Error('A response without a problem');
   return ApiResponse({
@@ -84,14 +84,14 @@ function responseOf(ofOneStatus: Problem[]): MethodDecorator {
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },
-        examples: Object.fromEntries(ofOneStatus.map((problem) => [problem.code, { value: exampleOf(problem) }])),
+        examples: Object.fromEntries(ofOneStatus.map((problem) => [problem.code, { value: createExample(problem) }])),
       },
     },
   });
 }
 
-function exampleOf(problem: Problem): object {
+function createExample(problem: Problem): object {
   const errors =
     problem.code === 'validation_failed' ? [{ pointer: '/email', detail: 'must be an e-mail address' }] : [];
-  return problemBody(problem, EXAMPLE_REQUEST_ID, errors);
+  return toProblemBody(problem, EXAMPLE_REQUEST_ID, errors);
 }

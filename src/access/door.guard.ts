@@ -2,18 +2,18 @@ import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable }
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import { refuseUnknownFields } from '../common/unknown-fields.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
-import { presentedTarget } from './presented-target.js';
-import type { AppPrincipal, Door } from './principals.js';
+import { readPresentedTarget } from './presented-target.js';
+import type { Door } from './principals.js';
 
 /**
- * A guard that lets in whoever one of the doors recognises. With several, the first one that the request knocks
- * at decides: a bad credential is not made good by another one.
+ * Creates a guard that admits requests with a valid credential for one of the doors. With several doors, the first one
+ * that the request presents a credential for decides: another credential does not make up for an invalid one.
  */
-export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivate> {
+export function createDoorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivate> {
   @Injectable()
   class DoorGuard implements CanActivate {
     constructor(private readonly doors: Doors) {}
@@ -22,32 +22,39 @@ export function doorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivat
       const http = context.switchToHttp();
       const request = http.getRequest<Request>();
       const door =
-        accepted.length === 1 ? accepted[0] : accepted.find((candidate) => this.doors.isKnockedAt(candidate, request));
+        accepted.length === 1
+          ? accepted[0]
+          : accepted.find((candidate) => this.doors.presentsCredential(candidate, request));
       if (!door) throw new ProblemException(problems.unauthenticated);
-      request.user = await this.doors.open(door, request);
+      request.user = await this.doors.authenticate(door, request);
       return true;
     }
   }
   return mixin(DoorGuard);
 }
 
-export const UserGuard = doorGuard(['user']);
-export const NodeGuard = doorGuard(['node']);
-export const AdminGuard = doorGuard(['admin']);
+export const UserGuard = createDoorGuard(['user']);
+export const NodeGuard = createDoorGuard(['node']);
+export const AdminGuard = createDoorGuard(['admin']);
 
-/** For the route on which a service has a key validated that was presented to it: the key is good at that service only. */
+/**
+ * For the route on which a service validates a key that a caller presented to it: the key is valid at that service
+ * only.
+ */
 @Injectable()
-export class PresentedAppGuard extends doorGuard(['app']) {
+export class PresentedAppGuard extends createDoorGuard(['app']) {
   override canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const http = context.switchToHttp();
-    (http.getResponse<Response>().locals as RequestOutcome).presentedTo = presentedTarget(http.getRequest<Request>());
+    (http.getResponse<Response>().locals as ResponseLocals).presentedTo = readPresentedTarget(
+      http.getRequest<Request>(),
+    );
     return super.canActivate(context) as Promise<boolean>;
   }
 }
 
 /**
- * For routes that a service calls for another caller: its own credential must hold too, if it sent one or must. They take
- * no fields: a target that the service put there would not be looked at.
+ * For routes that a service calls with another caller's credential: the service's own credential must be valid too, if
+ * it is sent or required. Fields are refused, because a target in the body would be ignored.
  */
 @Injectable()
 export class ForwardingAppGuard implements CanActivate {
@@ -59,13 +66,13 @@ export class ForwardingAppGuard implements CanActivate {
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
-    const isNeeded = this.environment.validateNodeRequiresApp || this.doors.isKnockedAt('app', request);
-    return isNeeded ? this.letIn(request, context.switchToHttp().getResponse()) : true;
+    const isNeeded = this.environment.validateNodeRequiresApp || this.doors.presentsCredential('app', request);
+    return isNeeded ? this.authenticateService(request) : true;
   }
 
-  private async letIn(request: Request, response: Response): Promise<boolean> {
-    const { caller } = (await this.doors.open('app', request)) as AppPrincipal;
-    (response.locals as RequestOutcome).forwardedBy = caller;
+  /** The app is the principal until the next guard authenticates the node, whose principal names the app. */
+  private async authenticateService(request: Request): Promise<boolean> {
+    request.user = await this.doors.authenticate('app', request);
     return true;
   }
 }

@@ -4,8 +4,8 @@ import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
 type Done = (error: Error | null, principal?: object, info?: object) => void;
 
 /**
- * passport-headerapikey hands the request over after the callback; Nest expects the callback last. This class
- * turns them round, and is what every door with a key in a header is built on.
+ * passport-headerapikey passes the request after the callback; Nest expects the callback last. This class swaps them,
+ * and is the base of every door with a key in a header.
  */
 export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
   constructor(header: string, verify: (request: Request, key: string, done: Done) => void) {

@@ -7,23 +7,25 @@ import { refuseUnknownFields } from '../common/unknown-fields.js';
 export const TARGET_HEADER = 'x-platform-target';
 
 /**
- * The service that a forwarded app key was presented to, as that service names itself: in the body's `target` or in
+ * Reads the name of the service that forwards an app key for validation: from the body's `target`, or from
  * `X-Platform-Target`.
- * @returns null when it does not name itself
- * @throws {ProblemException} validation_failed when one is not a service's name, when both were sent and differ, and for
- *   any other field: a misspelt target must not pass as none
+ * @returns null when the service does not name itself
+ * @throws {ProblemException} validation_failed when one is not a service's name, when both were sent and differ, and
+ *   for any other field: a misspelt target must not count as absent
  */
-export function presentedTarget({ headers, body }: Request): string | null {
+export function readPresentedTarget({ headers, body }: Request): string | null {
   refuseUnknownFields(body, 'target');
   const inHeader = headers[TARGET_HEADER];
   const inBody = (body as { target?: unknown } | undefined)?.target;
-  if (inHeader !== undefined && !isServiceName(inHeader)) throw refused('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
+  if (inHeader !== undefined && !isServiceName(inHeader))
+    throw createTargetProblem('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
   if (inBody === undefined) return inHeader ?? null;
-  if (!isServiceName(inBody)) throw refused('/target', SERVICE_NAME_DETAIL);
-  if (inHeader !== undefined && inHeader !== inBody) throw refused('/target', 'must agree with X-Platform-Target');
+  if (!isServiceName(inBody)) throw createTargetProblem('/target', SERVICE_NAME_DETAIL);
+  if (inHeader !== undefined && inHeader !== inBody)
+    throw createTargetProblem('/target', 'must agree with X-Platform-Target');
   return inBody;
 }
 
-function refused(pointer: string, detail: string): ProblemException {
+function createTargetProblem(pointer: string, detail: string): ProblemException {
   return new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
 }

@@ -3,14 +3,21 @@ import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
 import { problems, type Problem } from '../common/problems.js';
 import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from './api-problems.js';
-import { AdminGuard, doorGuard, ForwardingAppGuard, NodeGuard, PresentedAppGuard, UserGuard } from './door.guard.js';
+import {
+  AdminGuard,
+  createDoorGuard,
+  ForwardingAppGuard,
+  NodeGuard,
+  PresentedAppGuard,
+  UserGuard,
+} from './door.guard.js';
 import { DOORS } from './doors.js';
 import type { Door } from './principals.js';
 
-/** Metadata that tells which doors lead to a route: every route has exactly one such declaration. */
+/** Metadata key of the doors that a route accepts. Every route declares them exactly once. */
 export const DOORS_OF_ROUTE = 'doors';
 
-/** How each door is named in the OpenAPI document's security requirements. */
+/** The security requirements of each door in the OpenAPI document. */
 const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
   user: { user: [] },
   app: { app_id: [], app_key: [] },
@@ -18,8 +25,8 @@ const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
   admin: { admin: [] },
 };
 
-/** Problems that any route may answer with, whatever it does. */
-const ANYWHERE: Problem[] = [
+/** Problems that every route may answer with. */
+const COMMON_PROBLEMS: Problem[] = [
   problems.validationFailed,
   problems.malformedRequest,
   problems.bodyTooDeep,
@@ -30,19 +37,19 @@ const ANYWHERE: Problem[] = [
   problems.unavailable,
 ];
 
-/** Open to everyone. */
-export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), ApiProblems(...ANYWHERE));
+/** Requires no credential. */
+export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), ApiProblems(...COMMON_PROBLEMS));
 
 /** A user's access token: `Authorization: Bearer`. */
-export const RequireUser = () => through(UserGuard, 'user');
+export const RequireUser = () => requireDoors(UserGuard, 'user');
 
 /**
- * A service's key that was presented to another service, which asks: `X-Platform-App-Id` and `X-Platform-App-Key`. On
- * every other route of the app door the key must be one for this service.
+ * An app key that a caller presented to another service, which forwards it: `X-Platform-App-Id` and
+ * `X-Platform-App-Key`. On every other route of the app door the key's target must be this service.
  */
 export const RequirePresentedApp = () =>
   applyDecorators(
-    through(PresentedAppGuard, 'app'),
+    requireDoors(PresentedAppGuard, 'app'),
     ApiHeader({
       name: 'X-Platform-Target',
       required: false,
@@ -51,23 +58,26 @@ export const RequirePresentedApp = () =>
     }),
   );
 
-/** A node's key: `X-API-Key: node_id:api_key`. The forwarding service's key must hold too, if it is sent or demanded. */
+/**
+ * A node's key: `X-API-Key: node_id:api_key`. The forwarding service's key must be valid too, if it is sent or
+ * required.
+ */
 export const RequireNode = () =>
   applyDecorators(
     SetMetadata(DOORS_OF_ROUTE, ['node']),
     UseGuards(ForwardingAppGuard, NodeGuard),
     ApiSecurity(REQUIREMENTS.node),
     ApiSecurity({ ...REQUIREMENTS.node, ...REQUIREMENTS.app }),
-    ApiProblems(...ANYWHERE, DOORS.node.problem, DOORS.app.problem),
+    ApiProblems(...COMMON_PROBLEMS, DOORS.node.problem, DOORS.app.problem),
   );
 
 /** The operator's key: `X-Admin-Key`. */
-export const RequireAdmin = () => through(AdminGuard, 'admin');
+export const RequireAdmin = () => requireDoors(AdminGuard, 'admin');
 
-/** Any one of several doors. */
-export const RequireAnyOf = (...doors: [Door, ...Door[]]) => through(doorGuard(doors), ...doors);
+/** A credential of one of several doors. */
+export const RequireAnyOf = (...doors: [Door, ...Door[]]) => requireDoors(createDoorGuard(doors), ...doors);
 
-function through(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
+function requireDoors(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
   const refusals = doors.flatMap((door) =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );
@@ -77,6 +87,6 @@ function through(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodD
     SetMetadata(DOORS_OF_ROUTE, doors),
     UseGuards(guard),
     ...doors.map((door) => ApiSecurity(REQUIREMENTS[door])),
-    ApiProblems(...ANYWHERE, ...refusals),
+    ApiProblems(...COMMON_PROBLEMS, ...refusals),
   );
 }

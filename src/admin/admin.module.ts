@@ -1,3 +1,7 @@
+/**
+ * The operators' API: every route with `X-Admin-Key`, and that door. Controllers translate between the wire (`*.dto.ts`)
+ * and the services below; they hold no rules. Every change is an audit event with the operator as its actor.
+ */
 import { Module } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';

@@ -1,21 +1,21 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, refusal } from '../access/doors.js';
+import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AdminPrincipal } from '../access/principals.js';
 import { actorOf } from '../audit/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { addressOf } from '../common/client-address.js';
-import { networkOf } from '../common/network.js';
+import { getClientAddress } from '../common/client-address.js';
+import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import { sameSecret } from '../crypto/secret.js';
+import { isSameSecret } from '../crypto/secret.js';
 import { AddressThrottle } from '../throttling/address-throttle.js';
 
 /**
- * The admin door: `X-Admin-Key` is ADMIN_API_KEY. Without one configured, the door is closed. Wrong keys are throttled by
- * network and counted in the audit log. The right key always passes: it has 256 bits, so the limit protects the log, the
- * audit log and the processor, and must not shut the operator out (decision 30).
+ * The admin door: `X-Admin-Key` must be ADMIN_API_KEY. Without that variable every key is refused. Wrong keys are throttled
+ * by network and counted in the audit log. The right key is never throttled: it has 256 bits, so the limit protects the
+ * logs and the CPU, and must not shut the operator out (docs/decisions/0030).
  */
 @Injectable()
 export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') {
@@ -31,14 +31,14 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
 
   async validate(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
-    if (adminApiKey !== undefined && sameSecret(key, adminApiKey)) return { door: 'admin' };
+    if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return { door: 'admin' };
     const reason = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
-    const network = networkOf(addressOf(request));
-    await this.throttle.spend('admin-key', addressOf(request));
+    const network = toNetwork(getClientAddress(request));
+    await this.throttle.spend('admin-key', getClientAddress(request));
     await this.refusals.count(
       { event: 'admin.key.refused', reason, counted: network, subject: network },
       actorOf(request),
     );
-    throw refusal('admin', reason);
+    throw createRefusal('admin', reason);
   }
 }

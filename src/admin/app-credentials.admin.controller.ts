@@ -13,13 +13,13 @@ import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { pageRequest } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
+import { toPageRequest } from '../common/page.js';
+import { parseMoment } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
-import * as messages from './app-credential.messages.js';
-import { RotateRequest } from './key.messages.js';
+import * as dto from './app-credential.dto.js';
+import { RotateRequest } from './key.dto.js';
 
 @ApiTags('admin: app credentials')
 @Controller('api/v0/admin/app-credentials')
@@ -33,40 +33,42 @@ export class AppCredentialsAdminController {
   @Post()
   @RequireAdmin()
   @ApiProblems(problems.appCredentialExists)
-  @ApiOperation({ summary: 'Mint a credential for a pair of services', description: 'The app_key is shown this once.' })
-  @ApiCreatedResponse({ type: messages.IssuedAppCredentialResponse })
+  @ApiOperation({
+    summary: 'Mint a credential for a pair of services',
+    description: 'The app_key is shown only in this response.',
+  })
+  @ApiCreatedResponse({ type: dto.IssuedAppCredentialResponse })
   async mint(
     @Req() request: Request,
-    @Body() body: messages.MintAppCredentialRequest,
-  ): Promise<messages.IssuedAppCredentialResponse> {
-    const { caller, target, expires_at } = body;
-    const expiresAt = momentOf(expires_at ?? null);
-    const { credential, key } = await this.credentials.mint(caller, target, expiresAt, actorOf(request));
+    @Body() body: dto.MintAppCredentialRequest,
+  ): Promise<dto.IssuedAppCredentialResponse> {
+    const { caller, target, expires_at = null } = body;
+    const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), actorOf(request));
     this.events.record('admin.app_credential.minted', request, {
       app_id: credential.id,
       calling_service: caller,
       called_service: target,
     });
-    return messages.IssuedAppCredentialResponse.issued(credential, key);
+    return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 
   @Get()
   @RequireAdmin()
-  @ApiOperation({ summary: 'List app credentials', description: 'Revoked ones too: see revoked_at.' })
-  @ApiOkResponse({ type: messages.AppCredentialPageResponse })
-  async list(@Query() query: messages.AppCredentialsQuery): Promise<messages.AppCredentialPageResponse> {
+  @ApiOperation({ summary: 'List app credentials', description: 'Includes revoked credentials: see revoked_at.' })
+  @ApiOkResponse({ type: dto.AppCredentialPageResponse })
+  async list(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
-    return messages.AppCredentialPageResponse.from(await this.credentials.list(pageRequest(query), filter));
+    return dto.AppCredentialPageResponse.from(await this.credentials.list(toPageRequest(query), filter));
   }
 
   @Get(':app_id')
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'app_id', format: 'uuid' })
-  @ApiOperation({ summary: 'One app credential' })
-  @ApiOkResponse({ type: messages.AppCredentialResponse })
-  async one(@Param('app_id') id: string): Promise<messages.AppCredentialResponse> {
-    return messages.AppCredentialResponse.from(await this.credentials.find(id));
+  @ApiOperation({ summary: 'Get an app credential' })
+  @ApiOkResponse({ type: dto.AppCredentialResponse })
+  async one(@Param('app_id') id: string): Promise<dto.AppCredentialResponse> {
+    return dto.AppCredentialResponse.from(await this.credentials.find(id));
   }
 
   @Delete(':app_id')
@@ -76,11 +78,11 @@ export class AppCredentialsAdminController {
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({
     summary: 'Revoke an app credential',
-    description: 'Its key is refused from the next call on. The row stays for the record.',
+    description: 'Its key is refused from the next call on. The credential stays in lists until it is purged.',
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    const { id: appId, caller, target } = await this.credentials.keys.revoke(id, actorOf(request));
+    const { id: appId, caller, target } = await this.credentials.revoke(id, actorOf(request));
     this.events.record('admin.app_credential.revoked', request, {
       app_id: appId,
       calling_service: caller,
@@ -95,23 +97,22 @@ export class AppCredentialsAdminController {
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })
   @ApiOperation({
-    summary: 'Give a pair a new key',
-    description: 'The old key works until the new one is first used or the overlap ends.',
+    summary: 'Rotate the key of an app credential',
+    description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
-  @ApiOkResponse({ type: messages.IssuedAppCredentialResponse })
+  @ApiOkResponse({ type: dto.IssuedAppCredentialResponse })
   async rotate(
     @Req() request: Request,
     @Param('app_id') id: string,
     @Body() body: RotateRequest,
-  ): Promise<messages.IssuedAppCredentialResponse> {
+  ): Promise<dto.IssuedAppCredentialResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.credentials.keys.rotate(id, overlapHours, actorOf(request));
-    const credential = await this.credentials.find(id);
+    const { credential, key } = await this.credentials.rotate(id, overlapHours, actorOf(request));
     this.events.record('admin.app_credential.rotated', request, {
       app_id: credential.id,
       calling_service: credential.caller,
       called_service: credential.target,
     });
-    return messages.IssuedAppCredentialResponse.issued(credential, key);
+    return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 }

@@ -2,9 +2,9 @@ import { Controller, Get, Query } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AuditEvents } from '../audit/audit-events.js';
-import { limitOf } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
-import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.messages.js';
+import { getPageLimit } from '../common/page.js';
+import { parseMoment } from '../common/fields.js';
+import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
 
 @ApiTags('admin: audit events')
 @Controller('api/v0/admin/audit-events')
@@ -14,7 +14,7 @@ export class AuditEventsAdminController {
   @Get()
   @RequireAdmin()
   @ApiOperation({
-    summary: 'Who did what',
+    summary: 'List audit events',
     description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
   })
   @ApiOkResponse({ type: AuditEventPageResponse })
@@ -23,9 +23,9 @@ export class AuditEventsAdminController {
       actor: query.actor?.toLowerCase(),
       subject: query.subject?.toLowerCase(),
       event: query.event,
-      since: momentOf(query.since),
-      until: momentOf(query.until),
+      since: parseMoment(query.since),
+      until: parseMoment(query.until),
     };
-    return AuditEventPageResponse.from(await this.events.list(filter, limitOf(query), query.cursor));
+    return AuditEventPageResponse.from(await this.events.list(filter, getPageLimit(query), query.cursor));
   }
 }

@@ -3,12 +3,12 @@ import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger'
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { ExplainAppQuery, ExplanationResponse } from './explanation.messages.js';
+import { ExplainAppQuery, ExplanationResponse } from './explanation.dto.js';
 
 const DESCRIPTION =
-  'The doors answer every refusal alike; this tells the operator why. An id that nobody knows is an answer too (unknown), not a 404.';
+  'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';
 
-/** Why would it be refused now? For operators only. */
+/** The private reasons behind the uniform 401 of the doors. */
 @ApiTags('admin: explanations')
 @Controller('api/v0/admin')
 export class ExplanationsAdminController {

@@ -12,14 +12,13 @@ import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
-import { pageRequest } from '../common/page.js';
-import { momentOf } from '../common/fields.js';
+import { toPageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { RotateRequest } from './key.messages.js';
-import * as messages from './node.messages.js';
+import { RotateRequest } from './key.dto.js';
+import * as dto from './node.dto.js';
 
 @ApiTags('admin: nodes')
 @Controller('api/v0/admin/nodes')
@@ -34,58 +33,47 @@ export class NodesAdminController {
   @RequireAdmin()
   @ApiOperation({
     summary: 'Register a node',
-    description: 'The api_key is shown this once. The node sends X-API-Key: node_id:api_key.',
+    description: 'The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key.',
   })
-  @ApiCreatedResponse({ type: messages.IssuedNodeResponse })
-  async register(
-    @Req() request: Request,
-    @Body() body: messages.RegisterNodeRequest,
-  ): Promise<messages.IssuedNodeResponse> {
-    const { household_id, room, name, expires_at } = body;
-    const expiresAt = momentOf(expires_at ?? null);
-    const registration = { householdId: household_id.toLowerCase(), room, name, expiresAt };
-    const { node, key } = await this.nodes.register(registration, actorOf(request));
+  @ApiCreatedResponse({ type: dto.IssuedNodeResponse })
+  async register(@Req() request: Request, @Body() body: dto.RegisterNodeRequest): Promise<dto.IssuedNodeResponse> {
+    const { node, key } = await this.nodes.register(dto.toRegistration(body), actorOf(request));
     this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
-    return messages.IssuedNodeResponse.issued(node, key);
+    return dto.IssuedNodeResponse.fromIssued(node, key);
   }
 
   @Get()
   @RequireAdmin()
-  @ApiOperation({ summary: 'List nodes', description: 'Revoked ones too: see revoked_at.' })
-  @ApiOkResponse({ type: messages.NodePageResponse })
-  async list(@Query() query: messages.NodesQuery): Promise<messages.NodePageResponse> {
-    return messages.NodePageResponse.from(await this.nodes.list(pageRequest(query), query.household_id));
+  @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
+  @ApiOkResponse({ type: dto.NodePageResponse })
+  async list(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
+    return dto.NodePageResponse.from(await this.nodes.list(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({ summary: 'One node' })
-  @ApiOkResponse({ type: messages.NodeResponse })
-  async one(@Param('node_id') id: string): Promise<messages.NodeResponse> {
-    return messages.NodeResponse.from(await this.nodes.find(id));
+  @ApiOperation({ summary: 'Get a node' })
+  @ApiOkResponse({ type: dto.NodeResponse })
+  async one(@Param('node_id') id: string): Promise<dto.NodeResponse> {
+    return dto.NodeResponse.from(await this.nodes.find(id));
   }
 
   @Patch(':node_id')
   @RequireAdmin()
   @ApiProblems(problems.notFound, problems.credentialRevoked)
   @ApiParam({ name: 'node_id', format: 'uuid' })
-  @ApiOperation({ summary: 'Rename, move or limit a node' })
-  @ApiOkResponse({ type: messages.NodeResponse })
+  @ApiOperation({ summary: 'Change the room, the name or the expiry of a node' })
+  @ApiOkResponse({ type: dto.NodeResponse })
   async update(
     @Req() request: Request,
     @Param('node_id') id: string,
-    @Body() { room, name, expires_at }: messages.UpdateNodeRequest,
-  ): Promise<messages.NodeResponse> {
-    const change = {
-      ...(room !== undefined && { room }),
-      ...(name !== undefined && { name }),
-      ...(expires_at !== undefined && { expiresAt: momentOf(expires_at) }),
-    };
-    const node = await this.nodes.update(id, change, actorOf(request));
+    @Body() body: dto.UpdateNodeRequest,
+  ): Promise<dto.NodeResponse> {
+    const node = await this.nodes.update(id, dto.toChange(body), actorOf(request));
     this.events.record('admin.node.updated', request, { node_id: node.id });
-    return messages.NodeResponse.from(node);
+    return dto.NodeResponse.from(node);
   }
 
   @Delete(':node_id')
@@ -95,11 +83,11 @@ export class NodesAdminController {
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({
     summary: 'Revoke a node',
-    description: 'Its key is refused from the next call on. The row stays for the record.',
+    description: 'Its key is refused from the next call on. The node stays in lists until it is purged.',
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    const node = await this.nodes.keys.revoke(id, actorOf(request));
+    const node = await this.nodes.revoke(id, actorOf(request));
     this.events.record('admin.node.revoked', request, { node_id: node.id });
   }
 
@@ -110,19 +98,18 @@ export class NodesAdminController {
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })
   @ApiOperation({
-    summary: 'Give a node a new key',
-    description: 'The old key works until the new one is first used or the overlap ends.',
+    summary: 'Rotate the key of a node',
+    description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
-  @ApiOkResponse({ type: messages.IssuedNodeResponse })
+  @ApiOkResponse({ type: dto.IssuedNodeResponse })
   async rotate(
     @Req() request: Request,
     @Param('node_id') id: string,
     @Body() body: RotateRequest,
-  ): Promise<messages.IssuedNodeResponse> {
+  ): Promise<dto.IssuedNodeResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const key = await this.nodes.keys.rotate(id, overlapHours, actorOf(request));
-    const node = await this.nodes.find(id);
+    const { node, key } = await this.nodes.rotate(id, overlapHours, actorOf(request));
     this.events.record('admin.node.rotated', request, { node_id: node.id });
-    return messages.IssuedNodeResponse.issued(node, key);
+    return dto.IssuedNodeResponse.fromIssued(node, key);
   }
 }

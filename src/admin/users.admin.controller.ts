@@ -12,14 +12,14 @@ import type { EntityManager } from 'typeorm';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { actorOf } from '../audit/actor.js';
-import { PageQuery, pageRequest } from '../common/page.js';
+import { PageQuery, toPageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { SecurityEvents } from '../logging/security-events.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.request.js';
 import { UserPageResponse, UserResponse } from '../users/user.response.js';
 import { UsersService } from '../users/users.service.js';
-import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.messages.js';
+import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
 
 @ApiTags('admin: users')
 @Controller('api/v0/admin/users')
@@ -33,7 +33,7 @@ export class UsersAdminController {
   @Post()
   @RequireAdmin()
   @ApiProblems(problems.emailTaken, problems.hashingBusy)
-  @ApiOperation({ summary: 'Create a user', description: 'Also while registration is closed.' })
+  @ApiOperation({ summary: 'Create a user', description: 'Works while registration is closed, too.' })
   @ApiCreatedResponse({ type: UserResponse })
   async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
     const user = await this.users.register(email, password, actorOf(request), 'admin.user.created');
@@ -46,14 +46,14 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
   async list(@Query() query: UsersQuery): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.list(pageRequest(query), query.email));
+    return UserPageResponse.from(await this.users.list(toPageRequest(query), query.email));
   }
 
   @Get(':id')
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'One user' })
+  @ApiOperation({ summary: 'Get a user' })
   @ApiOkResponse({ type: UserResponse })
   async one(@Param('id') id: string): Promise<UserResponse> {
     return UserResponse.from(await this.users.find(id));
@@ -70,7 +70,7 @@ export class UsersAdminController {
     @Param('id') id: string,
     @Body() { is_active }: UpdateUserRequest,
   ): Promise<UserResponse> {
-    // After the user is disabled no session can start: this ends the last one.
+    // In the transaction that disables the user: no session can start after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
       this.sessions.endAll(transaction, userId, 'disabled');
     const { user, endedSessions } = await this.users.setActive(id, is_active, actorOf(request), endSessions);
@@ -87,7 +87,7 @@ export class UsersAdminController {
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'Delete a user', description: 'And all of their sessions, for good.' })
+  @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
   @ApiNoContentResponse()
   async delete(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { id: userId } = await this.users.find(id);
@@ -99,11 +99,14 @@ export class UsersAdminController {
   @RequireAdmin()
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
-  @ApiOperation({ summary: 'List the sessions of a user', description: 'Ended ones too, until they are purged.' })
+  @ApiOperation({
+    summary: 'List the sessions of a user',
+    description: 'Includes ended sessions until they are purged.',
+  })
   @ApiOkResponse({ type: SessionPageResponse })
   async listSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.find(id);
-    return SessionPageResponse.from(await this.sessions.list(userId, pageRequest(query)));
+    return SessionPageResponse.from(await this.sessions.list(userId, toPageRequest(query)));
   }
 
   @Delete(':id/sessions')

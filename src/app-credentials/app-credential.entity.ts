@@ -1,7 +1,7 @@
 import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
 import { KeyColumns } from '../credentials/key-columns.js';
 
-/** The key that one service presents to one other. */
+/** The credential that one service, the caller, presents to another, the target. */
 @Entity('app_credentials')
 @Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
 @Index('app_credentials_dead_at_idx', { synchronize: false })

@@ -1,17 +1,21 @@
+/**
+ * App credentials: which service (caller) may call which (target). A pair has at most one that is neither revoked nor
+ * expired. The life of their keys is in credentials/key-store.ts. A revoked credential stays as a row until it is purged.
+ */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
 import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
-import { isId, newId } from '../common/ids.js';
-import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { isId, createId } from '../common/ids.js';
+import { toPage, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { KeyTable } from '../credentials/key-statements.js';
-import { explain, explainUnknown, type Explanation } from '../credentials/explanation.js';
+import { explainKey, explainUnknownKey, type Explanation } from '../credentials/explanation.js';
 import { KeyStore } from '../credentials/key-store.js';
-import { violatedConstraint } from '../database/database-failure.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
 
 export interface AppIdentity {
@@ -19,42 +23,42 @@ export interface AppIdentity {
   readonly target: string;
 }
 
-/** Injection token of the apps' keys. */
+/** Injection token of the key store of app credentials. */
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
 export const APP_KEY_TABLE: KeyTable = {
   name: 'app_credentials',
   door: 'app',
-  auditedAs: 'admin.app_credential',
+  auditPrefix: 'admin.app_credential',
   identityColumns: ['caller', 'target'],
   keyPrefix: 'pa_app_',
 };
+
+export interface IssuedAppCredential {
+  readonly credential: AppCredential;
+  /** In plain text: the only time. */
+  readonly key: string;
+}
 
 export interface AppFilter {
   readonly caller: string | undefined;
   readonly target: string | undefined;
 }
 
-/** Which service may call which. What happens to the keys is in {@link KeyStore}. */
 @Injectable()
 export class AppCredentialsService {
   constructor(
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
-    @Inject(APP_KEYS) readonly keys: AppKeys,
+    @Inject(APP_KEYS) private readonly keys: AppKeys,
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} app_credential_exists while the pair has a live one */
-  async mint(
-    caller: string,
-    target: string,
-    expiresAt: Date | null,
-    actor: Actor,
-  ): Promise<{ credential: AppCredential; key: string }> {
+  /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
+  async mint(caller: string, target: string, expiresAt: Date | null, actor: Actor): Promise<IssuedAppCredential> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
     const credential = this.credentials.create({
-      id: newId(),
+      id: createId(),
       caller,
       target,
       expiresAt,
@@ -70,14 +74,14 @@ export class AppCredentialsService {
         await recordIn(transaction, { ...entry, details: { after: { caller, target, expires_at: expiresAt } } });
       });
     } catch (error) {
-      if (violatedConstraint(error) === 'app_credentials_live_pair_key')
+      if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
         throw new ProblemException(problems.appCredentialExists);
       throw error;
     }
     return { credential, key };
   }
 
-  /** @throws {ProblemException} not_found, also for an id that is no UUID */
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
   async find(id: string): Promise<AppCredential> {
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
     if (!credential) throw new ProblemException(problems.notFound);
@@ -85,15 +89,15 @@ export class AppCredentialsService {
   }
 
   /**
-   * Why its keys would be refused now; an unknown id is answered too.
-   * @param target the service that it is presented to, if one is in question
+   * Why its keys would be refused now. An unknown id is explained too, not a 404.
+   * @param target the service to which the key is presented
    */
   async explain(id: string, target?: string): Promise<Explanation> {
     await this.keys.flushLastUsed();
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
-    if (!credential) return explainUnknown();
+    if (!credential) return explainUnknownKey();
     const isForAnother = target !== undefined && target !== credential.target;
-    return explain(credential, this.clock.now(), isForAnother ? credential.target : undefined);
+    return explainKey(credential, this.clock.now(), isForAnother ? credential.target : undefined);
   }
 
   async list(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
@@ -102,18 +106,40 @@ export class AppCredentialsService {
       ...(target !== undefined && { target }),
       ...(page.after !== undefined && { id: MoreThan(page.after) }),
     };
-    return pageOf(await this.credentials.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return toPage(await this.credentials.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
-  /** @returns what is neither revoked nor expired: at most one for each pair of services */
-  async live(): Promise<AppCredential[]> {
+  /** @returns credentials that are neither revoked nor expired: at most one for each pair */
+  async listLive(): Promise<AppCredential[]> {
     const expiry = [IsNull(), MoreThan(this.clock.now())];
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
   }
+
+  /**
+   * {@link KeyStore.rotate}
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   */
+  async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
+    const key = await this.keys.rotate(id, overlapHours, actor);
+    return { credential: await this.find(id), key };
+  }
+
+  /**
+   * {@link KeyStore.revoke}
+   * @throws {ProblemException} not_found
+   */
+  async revoke(id: string, actor: Actor): Promise<AppCredential> {
+    return this.keys.revoke(id, actor);
+  }
+
+  /** Deletes credentials that were revoked or expired before a moment. */
+  async purge(deadBefore: Date, lock: number): Promise<number> {
+    return this.keys.purge(deadBefore, lock);
+  }
 }
 
-/** An expired credential is dead, but still holds the pair's place. */
+/** Without this, the unique index would keep an expired credential in the place of its pair. */
 async function revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
   const revoked = await transaction
     .createQueryBuilder()

@@ -1,17 +1,17 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, refusal } from '../access/doors.js';
+import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
 import type { ProblemException } from '../common/problem.exception.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import { Environment } from '../config/environment.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 
 /**
- * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is good at its target only: at this service, or at
- * the one that asks on behalf of itself.
+ * The app door: `X-Platform-App-Id` and `X-Platform-App-Key`. A key is valid at its target only: at this service, or at
+ * the service that has it validated.
  */
 @Injectable()
 export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
@@ -26,19 +26,19 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
 
   async validate(request: Request, key: string): Promise<AppPrincipal> {
     const sentId = request.headers['x-platform-app-id'];
-    if (typeof sentId !== 'string') throw refusal('app', 'no_id');
+    if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
     const appId = sentId.toLowerCase();
     const verdict = await this.keys.verify(appId, key);
-    if (!verdict.valid) throw refused(verdict.reason, appId, verdict.identity);
+    if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
     const { caller, target } = verdict.identity;
-    const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as RequestOutcome;
-    if (presentedTo !== null && presentedTo !== target) throw refused('other_target', appId, verdict.identity);
-    this.keys.accepted(appId, presentedTo);
+    const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;
+    if (presentedTo !== null && presentedTo !== target) throw toRefusal('other_target', appId, verdict.identity);
+    this.keys.recordUse(appId, presentedTo);
     return { door: 'app', appId, caller, target };
   }
 }
 
-function refused(reason: string, appId: string, identity: AppIdentity | undefined): ProblemException {
+function toRefusal(reason: string, appId: string, identity: AppIdentity | undefined): ProblemException {
   const { caller, target } = identity ?? {};
-  return refusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
+  return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
 }

@@ -1,11 +1,11 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { principalOf } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
 import { ServiceNameField } from '../common/fields.js';
 
-/** As documented. `presentedTarget` reads it, before the key is looked at. */
+/** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
 export class ValidateAppRequest {
   @ServiceNameField('speech-to-text', true)
   target?: string;
@@ -32,7 +32,7 @@ export class ValidateAppController {
   @HttpCode(200)
   @RequirePresentedApp()
   @ApiOperation({
-    summary: 'Is this service who it says it is?',
+    summary: 'Validate the key of a service',
     description:
       'Forward the headers that a service sent you, and name yourself as target, in the body or in X-Platform-Target: ' +
       'a key for another service is refused.',
@@ -40,7 +40,7 @@ export class ValidateAppController {
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
   validate(@Req() request: Request): ValidAppResponse {
-    const { appId, caller, target } = principalOf(request, 'app');
+    const { appId, caller, target } = getPrincipal(request, 'app');
     return { valid: true, app_id: appId, caller, target };
   }
 }

@@ -1,7 +1,7 @@
 import type { Request } from 'express';
 import type { Door, Principal } from '../access/principals.js';
-import { addressOf } from '../common/client-address.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
+import { getClientAddress } from '../common/client-address.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 
 /** Who does something, and from where. `open`: the caller came through no door. `cli`: the command line. */
 export interface Actor {
@@ -22,9 +22,9 @@ export function actorOf(request: Request): Actor {
   return {
     door: principal?.door ?? 'open',
     id: principal ? idOf(principal) : null,
-    requestId: requestIdOf(request),
-    callerRequestId: callerRequestIdOf(request),
-    address: addressOf(request) ?? null,
+    requestId: getRequestId(request),
+    callerRequestId: getCallerRequestId(request),
+    address: getClientAddress(request) ?? null,
   };
 }
 

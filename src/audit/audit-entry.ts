@@ -1,5 +1,5 @@
 import type { EntityManager } from 'typeorm';
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import type { Statement } from '../database/database.js';
 import type { Actor } from './actor.js';
@@ -66,7 +66,7 @@ export function audited(act: Statement, details?: string): Statement {
 export function entryValues({ event, actor, time, subject, details = {} }: Omit<AuditEntry, 'count'>): unknown[] {
   const { door, id, requestId, callerRequestId, address } = actor;
   const all = callerRequestId === undefined ? details : { ...details, caller_request_id: callerRequestId };
-  return [newId(), time, event, door, id, subject, requestId, address, JSON.stringify(all)];
+  return [createId(), time, event, door, id, subject, requestId, address, JSON.stringify(all)];
 }
 
 /** Records an act in the transaction that does it. */

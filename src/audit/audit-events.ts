@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { isId } from '../common/ids.js';
-import { badCursor, type Page } from '../common/page.js';
+import { createCursorProblem, type Page } from '../common/page.js';
 import type { AuditedEvent } from './audit-entry.js';
 import { OPEN_WINDOWS } from './counted-refusals.js';
 
@@ -91,5 +91,5 @@ function positionOf(cursor: unknown): Position {
   const text = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
   const [, milliseconds, id = ''] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
   if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
-  throw badCursor();
+  throw createCursorProblem();
 }

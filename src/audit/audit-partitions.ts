@@ -1,92 +1,75 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { addDays, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { LOCKS } from '../database/locks.js';
+import { AuditSeals } from './audit-seals.js';
 
 const LOCK_TIMEOUT_MS = 500;
 const MONTHS_AHEAD = 3;
-const MONTH_NAME = /^audit_events_(\d{4,})_(\d\d)$/;
-const DEFAULT = 'audit_events_default';
+const PRUNE_BATCH_SIZE = 1_000;
+const PREFIX = 'audit_events_';
 
-/** A month of UTC by its first moment, as PostgreSQL reads a timestamp. */
-type Month = string;
-
-/** The months that the record is kept in: made ahead of their time, and dropped as a whole when they are too old. */
+/**
+ * The months of the audit log: made ahead of their time, and dropped as a whole when they are too old. Both are done by
+ * functions of the database (migration 1763684050000), because the role of the service need not own the table.
+ */
 @Injectable()
 export class AuditPartitions {
   constructor(
     private readonly dataSource: DataSource,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly seals: AuditSeals,
   ) {}
 
-  /** @returns the names of the partitions that were made and dropped; none when another replica is at it */
-  async keep(): Promise<{ made: string[]; dropped: string[] }> {
-    const now = this.clock.now();
+  /** @returns the names of the partitions that were made; none when another replica is at it */
+  async makeMonths(): Promise<string[]> {
+    const made = await this.alone(async (transaction) => {
+      const [row] = await transaction.query<{ made: string[] }[]>('SELECT audit_events_make_months($1) AS made', [
+        MONTHS_AHEAD,
+      ]);
+      return row?.made;
+    });
+    return made ?? [];
+  }
+
+  /**
+   * Drops one month at most. The seal that says so is committed with it, so that a month dropped by anyone else shows.
+   * @returns the month, as in `2025-10`; undefined when none is old enough, or another replica is at it
+   */
+  async dropMonth(): Promise<string | undefined> {
+    return this.alone(async (transaction) => {
+      if (!(await this.seals.lock(transaction))) return undefined;
+      const [row] = await transaction.query<{ name: string | null }[]>('SELECT audit_events_drop_month($1) AS name', [
+        this.environment.auditRetentionDays,
+      ]);
+      if (!row?.name) return undefined;
+      const month = row.name.slice(PREFIX.length).replace('_', '-');
+      await this.seals.recordDrop(transaction, month);
+      return month;
+    });
+  }
+
+  /** Deletes, in small batches, what the seals hold about rows that were dropped with their months. */
+  async pruneSealEntries(): Promise<void> {
+    for (let pruned = PRUNE_BATCH_SIZE; pruned === PRUNE_BATCH_SIZE;) {
+      const [row] = await this.dataSource.query<{ pruned: number }[]>('SELECT audit_seal_entries_prune($1) AS pruned', [
+        PRUNE_BATCH_SIZE,
+      ]);
+      pruned = row?.pruned ?? 0;
+    }
+  }
+
+  private async alone<Result>(
+    work: (transaction: EntityManager) => Promise<Result | undefined>,
+  ): Promise<Result | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       const [lock] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
         LOCKS.auditPartitions,
       ]);
-      if (!lock?.mine) return { made: [], dropped: [] };
-      // Whatever records an act waits while a partition is added or dropped: rather try again next time.
+      if (!lock?.mine) return undefined;
+      // Inserts wait while a partition is added or dropped: give up soon, and try again in the next run.
       await transaction.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
-      const existing = await partitions(transaction);
-      const made = await this.make(transaction, existing, now);
-      return { made, dropped: await this.drop(transaction, [...existing, ...made], now) };
+      return work(transaction);
     });
   }
-
-  /**
-   * Rows of a month that was not made in time are in the default partition, which forbids to make it: they are taken
-   * out, with their table, and put back once it is there.
-   */
-  private async make(transaction: EntityManager, existing: string[], now: Date): Promise<string[]> {
-    const strays = await transaction.query<{ month: Month }[]>(
-      `SELECT DISTINCT to_char(date_trunc('month', time AT TIME ZONE 'UTC'), 'YYYY-MM-DD') AS month FROM ${DEFAULT}`,
-    );
-    const ahead = Array.from({ length: MONTHS_AHEAD + 1 }, (_, index) => monthAfter(now, index));
-    const wanted = new Set([...ahead, ...strays.map(({ month }) => month)]);
-    const missing = [...wanted].filter((month) => !existing.includes(nameOf(month)));
-    if (strays.length > 0) {
-      await transaction.query(`ALTER TABLE audit_events DETACH PARTITION ${DEFAULT}`);
-      await transaction.query(`ALTER TABLE ${DEFAULT} RENAME TO audit_events_strays`);
-    }
-    for (const month of missing) await transaction.query('SELECT audit_events_add_month($1)', [month]);
-    if (strays.length > 0) {
-      await transaction.query('INSERT INTO audit_events SELECT * FROM audit_events_strays');
-      await transaction.query('DROP TABLE audit_events_strays');
-      await transaction.query(`SELECT audit_events_add_partition('${DEFAULT}', 'DEFAULT')`);
-    }
-    return missing.map(nameOf);
-  }
-
-  private async drop(transaction: EntityManager, names: string[], now: Date): Promise<string[]> {
-    const keptFrom = addDays(now, -this.environment.auditRetentionDays);
-    const old = names.filter((name) => endOf(name) <= keptFrom);
-    for (const name of old) await transaction.query(`DROP TABLE ${name}`);
-    return old;
-  }
-}
-
-async function partitions(transaction: EntityManager): Promise<string[]> {
-  const rows = await transaction.query<{ name: string }[]>(
-    `SELECT relname AS name FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-     WHERE inhparent = 'audit_events'::regclass ORDER BY relname`,
-  );
-  return rows.map(({ name }) => name).filter((name) => MONTH_NAME.test(name));
-}
-
-function monthAfter(moment: Date, months: number): Month {
-  return new Date(Date.UTC(moment.getUTCFullYear(), moment.getUTCMonth() + months)).toISOString().slice(0, 10);
-}
-
-function nameOf(month: Month): string {
-  const [year, number] = month.split('-');
-  return `audit_events_${year}_${number}`;
-}
-
-function endOf(name: string): Date {
-  const [, year, month] = MONTH_NAME.exec(name) ?? [];
-  return new Date(Date.UTC(Number(year), Number(month)));
 }

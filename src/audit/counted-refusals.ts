@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import { deriveKey, mac } from '../crypto/secret.js';
+import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from './actor.js';
 
@@ -76,20 +76,21 @@ export class CountedRefusals {
   /** One write, whether the e-mail address has an account or not. */
   async count({ event, reason, counted, subject }: Refusal, actor: Actor): Promise<void> {
     const { requestId, callerRequestId, address } = actor;
-    const account = mac(this.key, counted);
+    const account = computeMac(this.key, counted);
     const now = this.clock.now();
     const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
-    const values = [account, windowStart, newId(), now, about, requestId, address, reason, callerRequestId ?? null];
+    const values = [account, windowStart, createId(), now, about, requestId, address, reason, callerRequestId ?? null];
     await this.database.rows(countIn(TABLES[event]), values);
   }
 
   /**
    * Makes the windows that are over part of the audit log, in small batches. Several replicas may do it at once.
+   * @param now by the clock of PostgreSQL
    * @returns how many
    */
-  async moveClosed(): Promise<number> {
-    const latestStart = new Date(this.clock.now().getTime() - WINDOW_MS - SLACK_MS);
+  async moveClosed(now: Date): Promise<number> {
+    const latestStart = new Date(now.getTime() - WINDOW_MS - SLACK_MS);
     let total = 0;
     for (const event of COUNTED_EVENTS) {
       for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { refusal } from '../access/doors.js';
+import { createRefusal } from '../access/doors.js';
 import { asUser, type Actor } from '../audit/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
@@ -86,7 +86,7 @@ export class AuthService {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
     const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
     // A good refresh token is not spoilt by what else was sent: its session must end.
-    if (refreshToken === undefined && !claims) throw refusal('user', 'foreign_token');
+    if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     const ended = [
       refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken, actor),
       claims && (await this.sessions.end({ sessionId: claims.sid, userId: claims.sub }, 'logout', actor)),

@@ -1,57 +1,62 @@
 #!/usr/bin/env node
+// The operators' program. Commands of `platform/` work on the database and on files; commands of `remote/` call the
+// service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
+// else. Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage.
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { StartTimeoutError } from '../common/start-watch.js';
-import { InvalidEnvironment } from '../config/environment.js';
-import { appsCommand } from './remote/apps.command.js';
-import { auditCommand } from './remote/audit.command.js';
-import { doctorCommand } from './platform/doctor.command.js';
-import { explainCommand } from './remote/explain.command.js';
-import { initCommand } from './platform/init.command.js';
-import { migrateCommand } from './migrate.command.js';
-import { nodesCommand } from './remote/nodes.command.js';
-import { CommandFailed, say } from './terminal.js';
-import { usersCommand } from './remote/users.command.js';
+import { InvalidEnvironmentError } from '../config/environment.js';
+import { createAppsCommand } from './remote/apps.command.js';
+import { createAuditCommand } from './remote/audit.command.js';
+import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
+import { createDoctorCommand } from './platform/doctor.command.js';
+import { createExplainCommand } from './remote/explain.command.js';
+import { createInitCommand } from './platform/init.command.js';
+import { createMigrateCommand } from './migrate.command.js';
+import { createNodesCommand } from './remote/nodes.command.js';
+import { CommandFailedError, say } from './terminal.js';
+import { createUsersCommand } from './remote/users.command.js';
 
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
   readonly version: string;
 };
-const FAILED = 1;
-const WRONG_USAGE = 2;
+const EXIT_FAILED = 1;
+const EXIT_USAGE = 2;
 
-function program(): Command {
+function createProgram(): Command {
   const root = new Command('platform-auth')
-    .description("The operator's side of the authentication service.")
+    .description('Operate the authentication service.')
     .version(version, '--version', 'print the version')
     .option('--json', 'print the result as JSON, for scripts')
     .configureHelp({ showGlobalOptions: true })
-    .showHelpAfterError('(--help tells more)')
+    .showHelpAfterError('(see --help)')
     .exitOverride();
-  // What these do is loaded when they run: it takes a second that a node, asking over HTTP, need not wait.
-  const onTheDatabase = [initCommand(), doctorCommand(), migrateCommand()];
-  const overHttp = [nodesCommand(), appsCommand(), usersCommand(), explainCommand(), auditCommand()];
-  for (const command of [...onTheDatabase, ...overHttp]) adopt(root, command);
+  // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
+  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand()];
+  const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
+  const overHttp = [createNodesCommand(), createAppsCommand(), createUsersCommand(), createExplainCommand(), audit];
+  for (const command of [...onDatabase, ...overHttp]) addWithSettings(root, command);
   return root;
 }
 
-/** Lets a command, and those below it, behave as its parent does. */
-function adopt(parent: Command, child: Command): void {
+/** Commander copies settings to a subcommand only when the parent creates it; these are created on their own. */
+function addWithSettings(parent: Command, child: Command): void {
   if (child.parent === null) parent.addCommand(child);
   child.copyInheritedSettings(parent);
-  for (const grandchild of child.commands) adopt(child, grandchild);
+  for (const grandchild of child.commands) addWithSettings(child, grandchild);
 }
 
 async function main(): Promise<number> {
   try {
-    await program().parseAsync();
+    await createProgram().parseAsync();
     return 0;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE;
-    if (error instanceof CommandFailed || error instanceof InvalidEnvironment) say(error.message);
-    else say(`It failed: ${error instanceof Error ? error.message : String(error)}`);
-    // What it waited for would keep the process alive.
-    if (error instanceof StartTimeoutError) process.exit(FAILED);
-    return FAILED;
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
+    if (error instanceof CommandFailedError || error instanceof InvalidEnvironmentError) say(error.message);
+    else say(`Unexpected error: ${error instanceof Error ? error.message : String(error)}`);
+    // The connection that it still waits for would keep the process alive.
+    if (error instanceof StartTimeoutError) process.exit(EXIT_FAILED);
+    return EXIT_FAILED;
   }
 }
 

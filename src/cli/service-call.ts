@@ -1,14 +1,25 @@
-import { CommandFailed, say } from './terminal.js';
+// The CLI's HTTP client. `sendRequest` is the only place that opens an HTTP connection: bounded in time, and redirects
+// are returned instead of followed, so that a credential reaches only the address it was meant for. `callService` adds
+// the body and the errors that an operator reads. A change without a response may have been made: NoAnswerError.
+import { announceIfSlow, CommandFailedError } from './terminal.js';
 
-const TIMEOUT_MS = 15_000;
-const PATIENCE_MS = 1_000;
-const DISTRUST = /CERT|SIGNED|SSL|TLS/;
-const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${DISTRUST.source}`);
+const DEFAULT_TIMEOUT_MS = 15_000;
+const UNTRUSTED_CERTIFICATE = /CERT|SIGNED|SSL|TLS/;
+/** Errors after which the service cannot have received the request. */
+const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${UNTRUSTED_CERTIFICATE.source}`);
 
-/** What may stand in a header; fetch would quote anything else in its error. */
+/** What is valid in a header; fetch would quote any other value in its error, and the value is a secret. */
 export const HEADER_VALUE = /^[\x21-\x7e]+$/;
 
-/** A problem document, as every refusal of the service is one. */
+export interface HttpRequest {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON. */
+  readonly body?: object | undefined;
+  readonly timeoutMs?: number;
+}
+
+/** A problem document (RFC 9457): the body of every error response of the service. */
 interface ProblemBody {
   readonly code: string;
   readonly title: string;
@@ -23,8 +34,10 @@ export interface Answer {
   readonly body: unknown;
 }
 
-/** The service said no, in its own words; with its stable code to branch on. */
-export class Refused extends CommandFailed {
+/** The service answered with a problem. Carries its stable code to branch on. */
+export class RefusedError extends CommandFailedError {
+  override readonly name = 'RefusedError';
+
   constructor(
     message: string,
     readonly code: string,
@@ -33,94 +46,100 @@ export class Refused extends CommandFailed {
   }
 }
 
-/** What was asked for may have been done, and nobody will say. */
-export class NoAnswer extends CommandFailed {}
+/** A change was sent and not answered: the service may or may not have made it. */
+export class NoAnswerError extends CommandFailedError {
+  override readonly name = 'NoAnswerError';
+}
 
 /**
- * Says what to do when a call may have been done and was not answered.
- * @param advice what is right in both cases
+ * Adds what to do next when a change was not answered.
+ * @param advice valid whether or not the change was made
  */
-export async function orAdvise<Result>(call: Promise<Result>, advice: string): Promise<Result> {
+export async function withAdvice<Result>(call: Promise<Result>, advice: string): Promise<Result> {
   try {
     return await call;
   } catch (error) {
-    throw error instanceof NoAnswer ? new CommandFailed(`${error.message}\n  ${advice}`) : error;
+    throw error instanceof NoAnswerError ? new CommandFailedError(`${error.message}\n  ${advice}`) : error;
   }
+}
+
+/** Sends one HTTP request and resolves with the response, of any status; the caller reads or cancels its body. */
+export async function sendRequest(
+  url: string,
+  { method = 'GET', headers, body, timeoutMs = DEFAULT_TIMEOUT_MS }: HttpRequest = {},
+): Promise<Response> {
+  return fetch(url, {
+    method,
+    headers: { Accept: 'application/json', ...headers, ...(body && { 'Content-Type': 'application/json' }) },
+    ...(body && { body: JSON.stringify(body) }),
+    redirect: 'manual',
+    signal: AbortSignal.timeout(timeoutMs),
+  });
 }
 
 /**
- * One HTTP call that ends in time.
- * @returns whatever was answered, also when it is a refusal
- * @throws {CommandFailed} when nothing was; {@link NoAnswer} when it may have changed something all the same
+ * Calls the service, and says on standard error when the response is slow.
+ * @returns the answer, of any status
+ * @throws {CommandFailedError} when there is none; {@link NoAnswerError} when the request may have changed something
  */
-export async function callService(
-  url: string,
-  method: string,
-  path: string,
-  headers: Readonly<Record<string, string>>,
-  body?: object,
-): Promise<Answer> {
-  const patience = setTimeout(() => say(`Waiting for ${url} …`), PATIENCE_MS);
+export async function callService(url: string, path: string, request: HttpRequest): Promise<Answer> {
   try {
-    const response = await fetch(url + path, {
-      method,
-      headers: { Accept: 'application/json', ...headers, ...(body && { 'Content-Type': 'application/json' }) },
-      ...(body && { body: JSON.stringify(body) }),
-      // A key goes to the address that it was meant for and nowhere else.
-      redirect: 'manual',
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    const isJson = /\bjson\b/.test(response.headers.get('content-type') ?? '');
-    const text = await response.text();
-    const retryAfter = response.headers.get('retry-after');
-    return { status: response.status, retryAfter, body: isJson ? JSON.parse(text) : undefined };
+    return await announceIfSlow(`Waiting for ${url}`, sendRequest(url + path, request).then(readAnswer));
   } catch (error) {
-    const why = whyNoAnswer(url, error);
-    if (method === 'GET' || NEVER_SENT.test(codeOf(error))) throw new CommandFailed(why);
-    throw new NoAnswer(`${why} Whether it was done is not known.`);
-  } finally {
-    clearTimeout(patience);
+    const why = describeFailure(url, error);
+    if (request.method === 'GET' || NEVER_SENT.test(readErrorCode(error))) throw new CommandFailedError(why);
+    throw new NoAnswerError(`${why} Whether it was done is not known.`);
   }
 }
 
-function codeOf(error: unknown): string {
+async function readAnswer(response: Response): Promise<Answer> {
+  const isJson = /\bjson\b/.test(response.headers.get('content-type') ?? '');
+  const text = await response.text();
+  const retryAfter = response.headers.get('retry-after');
+  return { status: response.status, retryAfter, body: isJson ? JSON.parse(text) : undefined };
+}
+
+/** @returns the code of a failed connection, which fetch hides behind "fetch failed"; empty when there is none */
+export function readErrorCode(error: unknown): string {
   return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code ?? '';
 }
 
-function whyNoAnswer(url: string, error: unknown): string {
+function describeFailure(url: string, error: unknown): string {
   const { name } = error as Error;
-  const code = codeOf(error);
-  if (name === 'TimeoutError') return `${url} did not answer within ${TIMEOUT_MS / 1_000} seconds.`;
-  if (name === 'SyntaxError') return `${url} answered with something that is no JSON.`;
+  const code = readErrorCode(error);
+  if (name === 'TimeoutError') return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds.`;
+  if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
   if (code === 'ECONNREFUSED')
-    return `Nobody listens at ${url} (connection refused). Is the service up, and is --url or AUTH_URL right?`;
+    return `Connection to ${url} refused. Is the service running, and is --url or AUTH_URL right?`;
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `The host of ${url} has no address. Is it spelt right?`;
-  if (DISTRUST.test(code)) return `The certificate of ${url} is not trusted (${code}).`;
+  if (UNTRUSTED_CERTIFICATE.test(code)) return `The certificate of ${url} is not trusted (${code}).`;
   return `The connection to ${url} failed${code && ` (${code})`}.`;
 }
 
-/** What an answer that is no success means, and what to do about it. */
-export function refusalOf(url: string, answer: Answer): CommandFailed {
-  const problem = problemIn(answer);
+/** @returns the error for an answer that is not a success, with what to do about it */
+export function toRefusal(url: string, answer: Answer): CommandFailedError {
+  const problem = readProblem(answer);
   if (answer.status >= 300 && answer.status < 400)
-    return new CommandFailed(`${url} redirects, and a key must not follow. Give the final address with --url.`);
+    return new CommandFailedError(
+      `${url} redirects, and keys are not sent to another address. Give the final one with --url.`,
+    );
   if (!problem) {
-    return new CommandFailed(
-      `${url} answered ${answer.status}, but not as this service does. Is something else there, or a proxy before it?`,
+    return new CommandFailedError(
+      `${url} answered ${answer.status}, but not as this service does. Does the address belong to another service or to a proxy?`,
     );
   }
   const fields = (problem.errors ?? []).map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
   const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
   const said = `${problem.title} (${problem.code}, ${answer.status}). ${problem.detail}`;
-  return new Refused(said + fields + adviceOn(answer, problem.code) + id, problem.code);
+  return new RefusedError(said + fields + adviseOn(answer, problem.code) + id, problem.code);
 }
 
-export function problemIn({ body }: Answer): ProblemBody | undefined {
+export function readProblem({ body }: Answer): ProblemBody | undefined {
   const isProblem = typeof body === 'object' && body !== null && 'code' in body && 'title' in body;
   return isProblem ? (body as ProblemBody) : undefined;
 }
 
-function adviceOn({ status, retryAfter }: Answer, code: string): string {
+function adviseOn({ status, retryAfter }: Answer, code: string): string {
   if (code === 'invalid_admin_key')
     return '\n  ADMIN_API_KEY is not the key that the service runs with, or the service runs without one.';
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
@@ -130,11 +149,11 @@ function adviceOn({ status, retryAfter }: Answer, code: string): string {
   return '';
 }
 
-/** @throws {CommandFailed} when a text is no URL that a path can follow */
-export function baseUrl(text: string): string {
+/** @throws {CommandFailedError} when a text is not a URL to which a path can be appended */
+export function parseBaseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
-    throw new CommandFailed(
+    throw new CommandFailedError(
       '--url or AUTH_URL must be an http(s) URL without user, query or fragment, as in https://auth.home',
     );
   }

@@ -4,14 +4,14 @@ import type { Request } from 'express';
 const ADDRESS = Symbol('address');
 
 /**
- * Where a request comes from. What a proxy writes into X-Forwarded-For may carry a port, or be anything: whatever is no
- * address counts for nothing, and the peer's own address stands in.
+ * @returns the IP address of the client. A proxy may write a port or any text into X-Forwarded-For: text that is not an
+ * address is ignored, and the address of the peer is used
  */
-export function addressOf(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
-  return (request[ADDRESS] ??= bareAddress(request.ip ?? '') ?? request.socket.remoteAddress);
+export function getClientAddress(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
+  return (request[ADDRESS] ??= stripPort(request.ip ?? '') ?? request.socket.remoteAddress);
 }
 
-function bareAddress(ip: string): string | undefined {
+function stripPort(ip: string): string | undefined {
   const bare = /^\[(.+)\](?::\d+)?$/.exec(ip)?.[1] ?? /^([\d.]+):\d+$/.exec(ip)?.[1] ?? ip;
   return isIP(bare) === 0 ? undefined : bare;
 }

@@ -14,44 +14,48 @@ import {
   type Stats,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { randomId } from './ids.js';
+import { createRandomId } from './ids.js';
 
-// The folder may belong to somebody less trusted than who runs this: a device user's, and root. Whatever that user puts
-// in the place of a file at whatever moment, nothing but what was opened is read, and nothing but what was made is given
-// away. Hence no function here that looks at a file by its path and trusts the path afterwards.
+// Files that are replaced atomically and survive a power cut. The folder may belong to a user with fewer rights than
+// this process (root), who can put another file in their place at any moment (TOCTOU). So only a file that was opened
+// here is read, and only a file that was created here changes its owner; no function checks a path and trusts it
+// afterwards.
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 const PRIVATE_MODE = 0o600;
 
-/** A file as it was when it was opened: the bytes and the owner are those of the same thing. */
+/** A file as it was when it was opened. The bytes and the owner belong to the same file. */
 export interface FoundFile {
   readonly bytes: Buffer;
   readonly stats: Stats;
 }
 
-/** What a file's content becomes. */
+/** Computes the new content of a file. */
 export type Change = (found: FoundFile | undefined) => Buffer;
 
-/** Something stands where a file belongs, and is none. */
-export class NoRegularFile extends Error {
+/** The path leads to something other than a regular file. */
+export class NotRegularFileError extends Error {
+  override readonly name = 'NotRegularFileError';
+
   constructor(
     path: string,
-    readonly kind: 'a symbolic link' | 'a directory' | 'no regular file',
+    readonly kind: 'a symbolic link' | 'a directory' | 'not a regular file',
   ) {
     super(`${path} is ${kind}`);
   }
 }
 
 /**
- * @returns undefined when there is nothing
- * @throws {NoRegularFile} for a symbolic link, a directory, a pipe …
+ * @returns undefined when the path does not exist
+ * @throws {NotRegularFileError} for a symbolic link, a directory, a pipe …
  */
 export function readRegular(path: string): FoundFile | undefined {
   const descriptor = openExisting(path);
   if (descriptor === undefined) return undefined;
   try {
     const stats = fstatSync(descriptor);
-    if (!stats.isFile()) throw new NoRegularFile(path, stats.isDirectory() ? 'a directory' : 'no regular file');
+    if (!stats.isFile())
+      throw new NotRegularFileError(path, stats.isDirectory() ? 'a directory' : 'not a regular file');
     return { bytes: readFileSync(descriptor), stats };
   } finally {
     closeSync(descriptor);
@@ -59,10 +63,10 @@ export function readRegular(path: string): FoundFile | undefined {
 }
 
 /**
- * Replaces a file as a whole: whoever reads it, also after a power cut, finds the old content or the new one. It is
- * readable by its owner alone and stays its owner's; a new one is the caller's.
- * @param change is given the file as it is now
- * @throws {NoRegularFile} as {@link readRegular}
+ * Replaces a file atomically: a reader finds the old or the new content, also after a power cut. Only the owner may
+ * read the file. It keeps its owner; a new file belongs to the user of this process.
+ * @param change receives the file as it is now
+ * @throws {NotRegularFileError} as {@link readRegular}
  */
 export function replaceFile(path: string, change: Change): void {
   removeLeftovers(path);
@@ -76,32 +80,32 @@ export function replaceFile(path: string, change: Change): void {
   syncFolder(dirname(path));
 }
 
-/** Does all that {@link replaceFile} does, save for the replacement: throws what that would throw. */
+/** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
 export function rehearseReplacement(path: string, change: Change): void {
   rmSync(writeBeside(path, change), { force: true });
 }
 
-/** O_NONBLOCK: a pipe that nobody writes to must not hold the command up. */
+/** O_NONBLOCK: opening a pipe without a writer must not block the command. */
 function openExisting(path: string): number | undefined {
   try {
     return openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
-    if (code === 'ELOOP') throw new NoRegularFile(path, 'a symbolic link');
-    if (code === 'ENXIO') throw new NoRegularFile(path, 'no regular file');
+    if (code === 'ELOOP') throw new NotRegularFileError(path, 'a symbolic link');
+    if (code === 'ENXIO') throw new NotRegularFileError(path, 'not a regular file');
     throw error;
   }
 }
 
-/** @returns the path of the new content, which is on the disk, in the same folder and its owner's */
+/** @returns the path of the new content: on the disk, in the same folder, with the same owner */
 function writeBeside(path: string, change: Change): string {
   const found = readRegular(path);
   const bytes = change(found);
-  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${randomId()}.new`);
+  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${createRandomId()}.new`);
   const descriptor = openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, PRIVATE_MODE);
   try {
-    if (found) giveTo(descriptor, found.stats);
+    if (found) setOwner(descriptor, found.stats);
     fchmodSync(descriptor, PRIVATE_MODE);
     writeFileSync(descriptor, bytes);
     fsyncSync(descriptor);
@@ -114,12 +118,12 @@ function writeBeside(path: string, change: Change): string {
   return temporary;
 }
 
-function giveTo(descriptor: number, { uid, gid }: Stats): void {
-  const made = fstatSync(descriptor);
-  if (made.uid !== uid || made.gid !== gid) fchownSync(descriptor, uid, gid);
+function setOwner(descriptor: number, { uid, gid }: Stats): void {
+  const current = fstatSync(descriptor);
+  if (current.uid !== uid || current.gid !== gid) fchownSync(descriptor, uid, gid);
 }
 
-/** Without this the new name may be lost with the power, though the file's content is not. */
+/** Without this a power cut may lose the new name, although the file's content is on the disk. */
 function syncFolder(folder: string): void {
   if (process.platform === 'win32') return;
   const descriptor = openSync(folder, O_RDONLY);
@@ -130,7 +134,7 @@ function syncFolder(folder: string): void {
   }
 }
 
-/** What a process that was killed half-way left beside the file holds a key too. */
+/** Removes the temporary files of killed processes, because they contain keys too. */
 function removeLeftovers(path: string): void {
   const folder = dirname(path);
   const start = `.${basename(path)}.`;

@@ -3,21 +3,21 @@ import { ApiProperty } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsEmail, Matches } from 'class-validator';
 
-/** The one form an address is stored and looked up in. */
-export function canonicalEmail(email: string): string {
+/** @returns the form in which an address is stored and looked up */
+export function toCanonicalEmail(email: string): string {
   return email.toLowerCase();
 }
 
 /**
- * An e-mail field. Only printable ASCII is accepted: that alone refuses every address that merely looks like
- * another one (full-width letters, zero-width and bidi characters, the KELVIN SIGN).
+ * An e-mail field. It accepts printable ASCII only, which excludes addresses that look like another one (full-width
+ * letters, zero-width and bidi characters, the KELVIN SIGN).
  */
 export function EmailField(): PropertyDecorator {
   return applyDecorators(
     ApiProperty({ type: String, format: 'email', maxLength: 254, example: 'alice@example.org' }),
     // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
     Transform(({ value }: { value: unknown }) =>
-      typeof value === 'string' && /^[\x21-\x7e]{3,254}$/.test(value) ? canonicalEmail(value) : value,
+      typeof value === 'string' && /^[\x21-\x7e]{3,254}$/.test(value) ? toCanonicalEmail(value) : value,
     ),
     Matches(/^[\x21-\x7e]{3,254}$/, { message: 'must be 3 to 254 printable ASCII characters' }),
     IsEmail({ allow_utf8_local_part: false }, { message: 'must be an e-mail address' }),

@@ -3,7 +3,7 @@ import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nest
 import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
 import { isServiceName, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
 
-/** A property check that says in words what it accepts. */
+/** A validation rule whose message says what it accepts. */
 function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
   return (target, propertyName) => {
     registerDecorator({
@@ -24,7 +24,7 @@ export function CharactersBetween(from: number, to: number): PropertyDecorator {
   });
 }
 
-/** Whether the checks beside it are made: of a field that was sent. `null` was sent. */
+/** Skips the other rules for a field that was not sent. `null` counts as sent. */
 export function IfSent(): PropertyDecorator {
   return ValidateIf((_, value) => value !== undefined);
 }
@@ -33,7 +33,7 @@ function Field(schema: ApiPropertyOptions, optional: boolean): PropertyDecorator
   return optional ? applyDecorators(ApiPropertyOptional(schema), IfSent()) : ApiProperty(schema);
 }
 
-/** What people call a thing: one line, no control or format characters, not blank. */
+/** A label for people: one line, no control or format characters, not blank. */
 export function LabelField(example: string, optional = false): PropertyDecorator {
   return applyDecorators(
     Field({ minLength: 1, maxLength: 100, example }, optional),
@@ -66,7 +66,7 @@ export function ExpiresAtField(): PropertyDecorator {
   );
 }
 
-/** A moment to search from or to. */
+/** A bound of a search by time. */
 export function MomentField(description: string): PropertyDecorator {
   return applyDecorators(
     ApiPropertyOptional({ type: String, format: 'date-time', description, example: '2026-11-21T09:00:00Z' }),
@@ -86,7 +86,7 @@ function IsMoment(): PropertyDecorator {
   );
 }
 
-/** An ISO 8601 moment from the wire; null and undefined stay what they are. */
-export function momentOf<T extends null | undefined>(text: string | T): Date | T {
+/** Parses an ISO 8601 moment that was validated; keeps null and undefined. */
+export function parseMoment<T extends null | undefined>(text: string | T): Date | T {
   return typeof text === 'string' ? new Date(text) : text;
 }

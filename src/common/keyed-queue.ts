@@ -1,92 +1,91 @@
-/**
- * A bounded queue that is fair between networks: each network that waits has a turn, and then the next one. An IPv6 /48
- * counts as one network, and shares its turns among its networks of /64.
- * While others wait, one network holds at most an eighth of the places. A full queue takes the newest place of the
- * network that holds most, and gives it to one that holds fewer.
- */
-const SHARE = 8;
+// A bounded queue that is fair between networks (round robin). An IPv6 /48 counts as one network, which shares its
+// turns among its networks of /64. While other networks wait, one network holds at most an eighth of the entries. A
+// full queue evicts the newest entry of the network that holds most, in favour of a network that holds fewer.
 
-/** For which client something waits. */
+const FAIR_SHARE = 8;
+
+/** The client that an entry belongs to. */
 export interface Turn {
-  /** The narrowest first, as `networksOf` returns them. */
+  /** The narrowest first, as `toNetworks` returns them. */
   readonly networks: readonly string[];
-  /** The address is known to the account. It goes first as long as nothing of its network waits or runs. */
+  /** The address is known to the account. It has priority while no entry of its network waits or runs. */
   readonly isKnown: boolean;
 }
 
-interface Place<T> {
+interface Entry<T> {
   readonly item: T;
   readonly turn: Turn;
 }
 
 export class KeyedQueue<T> {
-  private readonly first = new Ring<Place<T>>();
-  private readonly others = new Ring<Place<T>>();
+  private readonly preferred = new Ring<Entry<T>>();
+  private readonly regular = new Ring<Entry<T>>();
   private readonly counts = new Map<string, number>();
-  private takenFirst = 0;
+  private preferredInRow = 0;
 
-  /** @param limit the most that may wait */
+  /** @param limit maximum number of entries */
   constructor(readonly limit: number) {}
 
   get size(): number {
-    return this.first.size + this.others.size;
+    return this.preferred.size + this.regular.size;
   }
 
   /**
-   * @param isIdle nothing of this network is being worked on
-   * @returns the item that has no place: this one, or another one that lost its place to it; undefined when all have one
+   * @param isIdle no item of this network is being processed
+   * @returns the item that was refused, or the one that was evicted for it; undefined when the queue had room
    */
   push(item: T, turn: Turn, isIdle = false): T | undefined {
-    const network = widestOf(turn);
+    const network = getWidestNetwork(turn);
     const held = this.counts.get(network) ?? 0;
-    const goesFirst = turn.isKnown && isIdle && held === 0;
-    const isOverShare = held >= Math.max(1, this.limit / SHARE) && this.size > held;
+    const isPreferred = turn.isKnown && isIdle && held === 0;
+    const isOverShare = held >= Math.max(1, this.limit / FAIR_SHARE) && this.size > held;
     if (isOverShare) return item;
-    const evicted = this.size < this.limit ? undefined : this.evict(held, goesFirst);
+    const evicted = this.size < this.limit ? undefined : this.evict(held, isPreferred);
     if (this.size >= this.limit) return item;
     this.counts.set(network, held + 1);
-    // Within a network, known and unknown clients take turns too: a shared address does not shut its owner out.
+    // Within a network, known and unknown clients take turns too, so that an attacker at a shared address does not lock
+    // out its owner.
     const path = [...[...turn.networks].reverse(), turn.isKnown ? 'known' : 'unknown'];
-    (goesFirst ? this.first : this.others).push({ item, turn }, path);
+    (isPreferred ? this.preferred : this.regular).push({ item, turn }, path);
     return evicted;
   }
 
-  /** Every eighth turn is for those that do not go first, so that they do not starve. */
+  /** Every eighth turn is for regular entries, so that they do not starve. */
   shift(): T | undefined {
-    const isTurnOfOthers = this.takenFirst >= SHARE - 1 && this.others.size > 0;
-    const goesFirst = this.first.size > 0 && !isTurnOfOthers;
-    this.takenFirst = goesFirst ? this.takenFirst + 1 : 0;
-    return this.release((goesFirst ? this.first : this.others).shift());
+    const isRegularTurn = this.preferredInRow >= FAIR_SHARE - 1 && this.regular.size > 0;
+    const isPreferred = this.preferred.size > 0 && !isRegularTurn;
+    this.preferredInRow = isPreferred ? this.preferredInRow + 1 : 0;
+    return this.release((isPreferred ? this.preferred : this.regular).shift());
   }
 
-  /** @returns at most `count` items, in turn */
+  /** @returns at most `count` items, in the order of their turns */
   take(count: number): T[] {
     const taken: T[] = [];
     while (taken.length < count && this.size > 0) taken.push(this.shift() as T);
     return taken;
   }
 
-  private evict(held: number, goesFirst: boolean): T | undefined {
+  private evict(held: number, isPreferred: boolean): T | undefined {
     const [most, count] = [...this.counts].reduce((left, right) => (right[1] > left[1] ? right : left));
-    if (count > held + 1) return this.release(this.others.pop(most) ?? this.first.pop(most));
-    return goesFirst ? this.release(this.others.pop(this.others.newest)) : undefined;
+    if (count > held + 1) return this.release(this.regular.pop(most) ?? this.preferred.pop(most));
+    return isPreferred ? this.release(this.regular.pop(this.regular.newest)) : undefined;
   }
 
-  private release(place: Place<T> | undefined): T | undefined {
-    if (!place) return undefined;
-    const network = widestOf(place.turn);
+  private release(entry: Entry<T> | undefined): T | undefined {
+    if (!entry) return undefined;
+    const network = getWidestNetwork(entry.turn);
     const left = (this.counts.get(network) ?? 0) - 1;
     if (left > 0) this.counts.set(network, left);
     else this.counts.delete(network);
-    return place.item;
+    return entry.item;
   }
 }
 
-export function widestOf({ networks }: Turn): string {
+export function getWidestNetwork({ networks }: Turn): string {
   return networks[networks.length - 1] ?? 'unknown';
 }
 
-/** Keys take turns; below a key, the keys of the next level do. */
+/** Round robin over keys; the items of a key are a ring over the keys of the next level. */
 class Ring<T> {
   size = 0;
   private readonly items: T[] = [];
@@ -115,7 +114,7 @@ class Ring<T> {
     return this.take(item);
   }
 
-  /** The newest item of a key; without one, of the part that holds most. */
+  /** The newest item of a key; without a key, of the largest part. */
   pop(key?: string): T | undefined {
     const largest = key ?? [...this.parts].sort(([, left], [, right]) => right.size - left.size)[0]?.[0];
     const part = largest === undefined ? undefined : this.parts.get(largest);

@@ -9,7 +9,7 @@ import { problems } from './problems.js';
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;
 
-/** Query of every list: how many, and from where to go on. */
+/** The query of every list: page size and cursor. */
 export class PageQuery {
   @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
   @IsOptional()
@@ -21,7 +21,7 @@ export class PageQuery {
   @Max(MAX_LIMIT, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
   limit?: number;
 
-  @ApiPropertyOptional({ type: String, description: 'next_cursor of the page before' })
+  @ApiPropertyOptional({ type: String, description: 'next_cursor of the previous page' })
   @IsOptional()
   cursor?: string;
 }
@@ -37,36 +37,36 @@ export interface PageRequest {
   readonly after: string | undefined;
 }
 
-export function limitOf({ limit = DEFAULT_LIMIT }: PageQuery): number {
+export function getPageLimit({ limit = DEFAULT_LIMIT }: PageQuery): number {
   return limit;
 }
 
-/** @throws {ProblemException} validation_failed for a cursor that no list handed out */
-export function pageRequest(query: PageQuery): PageRequest {
-  return { limit: limitOf(query), after: query.cursor === undefined ? undefined : idOf(query.cursor) };
+/** @throws {ProblemException} validation_failed for a cursor that this service did not create */
+export function toPageRequest(query: PageQuery): PageRequest {
+  return { limit: getPageLimit(query), after: query.cursor === undefined ? undefined : decodeCursor(query.cursor) };
 }
 
-/** @param rows up to `limit + 1` rows in order of their ids: the extra one tells that there is more */
-export function pageOf<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
+/** @param rows up to `limit + 1` rows, ordered by id: the extra row shows that there is another page */
+export function toPage<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
   return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
 }
 
-function idOf(cursor: unknown): string {
+function decodeCursor(cursor: unknown): string {
   const id = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
   if (isId(id)) return id;
-  throw badCursor();
+  throw createCursorProblem();
 }
 
-/** For a cursor that the list did not hand out. */
-export function badCursor(): ProblemException {
+/** For a cursor that the list did not create. */
+export function createCursorProblem(): ProblemException {
   const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
   return new ProblemException(problems.validationFailed, { errors });
 }
 
-/** The class of a list's answer, from the class of its items. */
-export function pageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
+/** Creates the response class of a list from the class of its items. */
+export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
   abstract class PageResponse {
     @ApiProperty({ type: [itemClass] })
     items!: Item[];

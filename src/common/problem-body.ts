@@ -1,9 +1,12 @@
 import { MAX_ERRORS, type FieldError, type Problem } from './problems.js';
 
-/** The body that a caller gets (RFC 9457 §3). `instance` names the occurrence, never the path: a path may hold anything. */
-export function problemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
+/**
+ * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may
+ * contain anything.
+ */
+export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
   return {
-    type: problemType(problem),
+    type: toProblemType(problem),
     title: problem.title,
     status: problem.status,
     detail: problem.detail,
@@ -15,7 +18,7 @@ export function problemBody(problem: Problem, requestId: string, errors: readonl
   };
 }
 
-/** The URI reference that names a problem's kind, as the README lists it. */
-export function problemType(problem: Problem): string {
+/** @returns the URI reference of a problem type, as the README lists it */
+export function toProblemType(problem: Problem): string {
   return `/problems/${problem.code.replaceAll('_', '-')}`;
 }

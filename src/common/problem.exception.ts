@@ -1,22 +1,22 @@
 import type { FieldError, Problem } from './problems.js';
 import type { SecurityEvent } from './security-event.js';
 
-/** The private side of a refusal: logged as a security event (ASVS 16.3), never sent. */
+/** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
 export interface RefusalEvent {
   readonly event: SecurityEvent;
   readonly reason: string;
   readonly fields?: Readonly<Record<string, string | undefined>>;
-  /** How many refusals this one stands for, when not each is logged. */
+  /** Number of refusals that this event stands for, when not every one is logged. */
   readonly count?: number;
 }
 
-/** Ends a request with a problem of the catalogue. */
+/** Ends a request with a problem of the catalogue. The name follows Nest's exceptions. */
 export class ProblemException extends Error {
   readonly errors: readonly FieldError[] | undefined;
   readonly refusal: RefusalEvent | undefined;
-  /** False for most of a flood, which must not fill the log. It is counted in the metrics all the same. */
+  /** False for most refusals of a flood, so that they do not fill the log. The metrics count every one. */
   readonly isLogged: boolean;
-  /** Sent with the answer. */
+  /** Further headers of the response. */
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(

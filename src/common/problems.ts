@@ -1,4 +1,6 @@
-/** One kind of error answer: a constant public message, the same for every caller (RFC 9457). */
+// The problems that every door, route and guard answers with; src/http/problem.filter.ts turns errors into responses.
+
+/** One kind of error response: a constant public message, the same for every caller (RFC 9457). */
 export interface Problem {
   readonly status: number;
   /** Stable snake_case word that callers may branch on. */
@@ -9,14 +11,14 @@ export interface Problem {
   readonly retryAfterSeconds?: number;
   /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
   readonly challenge?: string;
-  /** Members beside the standard ones. */
+  /** Members of the body in addition to the standard ones. */
   readonly extension?: Readonly<Record<string, unknown>>;
 }
 
 const REALM = 'realm="platform-auth"';
 const NOT_VALID = { valid: false } as const;
 
-/** The whole catalogue. Nothing answers with an error that is not listed here. */
+/** The catalogue: every error response of this service is one of these. */
 export const problems = {
   validationFailed: {
     status: 400,
@@ -116,7 +118,7 @@ export const problems = {
     status: 404,
     code: 'not_found',
     title: 'Not found',
-    detail: 'There is nothing here, or nothing that you may see.',
+    detail: 'The resource does not exist, or the caller may not see it.',
   },
   methodNotAllowed: {
     status: 405,
@@ -164,7 +166,7 @@ export const problems = {
     status: 429,
     code: 'too_many_requests',
     title: 'Too many tries',
-    detail: 'Wait for as long as Retry-After says. This says nothing about the credential: it was not looked at.',
+    detail: 'Wait for as long as Retry-After says. This is not a verdict on the credential, which was not checked.',
   },
   headersTooLarge: {
     status: 431,
@@ -175,21 +177,22 @@ export const problems = {
   internalError: {
     status: 500,
     code: 'internal_error',
-    title: 'Something went wrong here',
+    title: 'Internal error',
     detail: 'The service failed to answer. The request id finds the cause in its logs.',
   },
   unavailable: {
     status: 503,
     code: 'unavailable',
-    title: 'The answer could not be looked up',
-    detail: 'The database cannot be used at the moment. This says nothing about the credential: keep it and try again.',
+    title: 'The service is unavailable',
+    detail:
+      'The database cannot be used at the moment. This is not a verdict on the credential: keep it and try again.',
     retryAfterSeconds: 2,
   },
   hashingBusy: {
     status: 503,
     code: 'hashing_busy',
     title: 'Too many passwords are being verified',
-    detail: 'Too many passwords wait for their turn. This says nothing about the password: try again shortly.',
+    detail: 'The queue of passwords to verify is full. This is not a verdict on the password: try again shortly.',
     retryAfterSeconds: 2,
   },
 } as const satisfies Record<string, Problem>;
@@ -200,5 +203,5 @@ export interface FieldError {
   readonly detail: string;
 }
 
-/** An answer names this many rejected fields at most: a request may have any number. */
+/** Rejected fields that a response names at most. */
 export const MAX_ERRORS = 20;

@@ -1,4 +1,4 @@
-/** Names of everything worth a security record (ASVS 16.3). They are stable: alerts are written against them. */
+/** Names of the security events (ASVS 16.3). They are stable, because alerts refer to them. */
 export type SecurityEvent =
   | 'user.registered'
   | 'user.login.succeeded'

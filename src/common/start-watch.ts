@@ -1,4 +1,4 @@
-/** A start says what it waits for every so often, and a few times before its limit. */
+/** How often a start that waits logs its step; more often when the limit is short, to give `MIN_REPORTS` lines. */
 const REPORT_INTERVAL_MS = 5_000;
 const MIN_REPORTS = 3;
 export const DEFAULT_START_TIMEOUT_SECONDS = 60;
@@ -17,7 +17,7 @@ export class StartTimeoutError extends Error {
 
   constructor({ step, seconds, reason }: Wait) {
     const why = reason === undefined ? '' : ` (${reason})`;
-    super(`nothing came of ${seconds} s of waiting for ${step}${why}`);
+    super(`waited ${seconds} s for ${step}, without progress${why}`);
   }
 }
 
@@ -27,14 +27,14 @@ interface Step {
 }
 
 /**
- * Watches everything that happens before a process listens: names the step that it waits for, and fails the start at
- * its limit. Steps nest; the innermost is the one that is named.
+ * Watches a start until the process listens: reports the step that it waits for, and ends the start at a time limit.
+ * Steps nest; the innermost one is reported.
  */
 export class StartWatch {
   private steps: readonly Step[] = [];
-  /** Intervals without progress, not time: a process that slept, or was busy with loading itself, counts none. */
+  /** Intervals and not time, so that time counts for nothing while the process is suspended or busy loading modules. */
   private idleIntervals = 0;
-  /** How often it looks, and says what it waits for. */
+  /** How often it checks the limit, and reports the step. */
   readonly intervalMs: number;
 
   constructor(
@@ -44,7 +44,7 @@ export class StartWatch {
     this.intervalMs = Math.min(REPORT_INTERVAL_MS, limitMs / MIN_REPORTS);
   }
 
-  /** Names what the start waits for until the work has ended. */
+  /** Runs one step of the start. */
   async during<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
     const outer = this.steps;
     this.steps = [...outer, { name }];
@@ -55,21 +55,21 @@ export class StartWatch {
     }
   }
 
-  /** Keeps why an attempt failed that will be repeated, and reports it when it is news. */
-  failed(reason: string): void {
+  /** Keeps the reason of a failed attempt that will be repeated, and reports it when it has changed. */
+  reportFailure(reason: string): void {
     const step = this.steps.at(-1);
     if (!step || step.reason === reason) return;
     step.reason = reason;
     this.report(this.wait);
   }
 
-  /** Counts the limit anew, as PostgreSQL says that it works for this start. */
+  /** Restarts the time limit, for example while PostgreSQL is still running a migration. */
   extend(): void {
     this.idleIntervals = 0;
   }
 
   /**
-   * Ends a start that has reached its limit. The work itself goes on until the process exits.
+   * Rejects when the start has reached its time limit. The work itself continues until the process exits.
    * @throws {StartTimeoutError}
    */
   async limit<Result>(work: Promise<Result>): Promise<Result> {

@@ -1,9 +1,12 @@
+// The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
+// variable and never shows its value; an empty variable counts as unset; production reads no file.
+
 import { type DynamicModule, Global, Module } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from './environment.js';
 
-/** What every room may ask for: the validated environment, the time, and the watch over the start. */
+/** Provides the validated environment, the clock, and the watch over the start to every room. */
 @Global()
 @Module({ providers: [Clock], exports: [Clock] })
 export class ConfigModule {

@@ -4,23 +4,23 @@ import { parse } from 'dotenv';
 import { readRegular, replaceFile, type FoundFile } from '../common/durable-file.js';
 
 const PRIVATE_MODE = 0o600;
-const OF_OTHERS = 0o077;
+const OTHER_USERS_MASK = 0o077;
 /** Group 1 is the name, group 2 the value with its quotes. A quoted value may span lines. */
 const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
 /** A variable cannot be written into the file, or another process changed the file meanwhile. */
-export class UnusableFile extends Error {
-  override readonly name = 'UnusableFile';
+export class UnusableFileError extends Error {
+  override readonly name = 'UnusableFileError';
 }
 
 /**
- * An environment file, of which only some variables are edited: comments, order, line ends and unknown variables stay as
- * they are, byte for byte. The one writer of such files: first start, `init` and the configuration of nodes.
+ * Edits variables of an environment file and keeps comments, order, line ends and other variables, byte for byte. The
+ * first start, `init` and the configuration of nodes use it.
  */
 export class EnvFile {
-  /** One character a byte, so that bytes that are not UTF-8 survive. */
+  /** Latin-1, one character a byte, so that invalid UTF-8 survives. */
   private text: string;
   private readonly changed = new Set<string>();
 
@@ -34,7 +34,7 @@ export class EnvFile {
 
   /**
    * @param path of a file that need not exist
-   * @throws {NoRegularFile} for a symbolic link, a directory or anything else that is no regular file
+   * @throws {NotRegularFileError} for a symbolic link, a directory or anything else that is not a regular file
    */
   static read(path: string): EnvFile {
     const found = readRegular(path);
@@ -47,7 +47,7 @@ export class EnvFile {
 
   /** Whether users other than its owner may read or write it. */
   get isOpenToOthers(): boolean {
-    return this.stats !== undefined && (this.stats.mode & OF_OTHERS) !== 0;
+    return this.stats !== undefined && (this.stats.mode & OTHER_USERS_MASK) !== 0;
   }
 
   /** The permission bits in octal. */
@@ -55,7 +55,7 @@ export class EnvFile {
     return ((this.stats?.mode ?? PRIVATE_MODE) & 0o777).toString(8).padStart(4, '0');
   }
 
-  /** Names of the variables that were given another value since the file was read. */
+  /** Names of the variables whose value was changed since the file was read. */
   get changes(): string[] {
     return [...this.changed];
   }
@@ -70,21 +70,21 @@ export class EnvFile {
     return value === undefined || value === '' ? undefined : Buffer.from(value, 'latin1').toString('utf8');
   }
 
-  /** Changes the value where it stands (where several do, the last one counts), or appends a line. */
+  /** Replaces the value (of several assignments the last, which counts), or appends a line. */
   set(name: string, value: string): void {
     if (this.get(name) === value) return;
     const bytes = Buffer.from(value, 'utf8').toString('latin1');
-    const text = withVariable(this.text, name, bytes);
-    // The edit is checked by reading it: this variable has its value, and every other one kept its own.
+    const text = setVariable(this.text, name, bytes);
+    // Checks the edit by parsing it: this variable has the new value, and all others are unchanged.
     if (!isDeepStrictEqual(parse(text), { ...parse(this.text), [name]: bytes }))
-      throw new UnusableFile(`${name} cannot be written into ${this.path}`);
+      throw new UnusableFileError(`${name} cannot be written into ${this.path}`);
     this.text = text;
     this.changed.add(name);
   }
 
   /**
    * Replaces the file atomically, also across a power cut.
-   * @throws {UnusableFile} when another process changed it since it was read
+   * @throws {UnusableFileError} when another process changed it since it was read
    */
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
@@ -96,33 +96,33 @@ export class EnvFile {
 
   private refuseForeignChange(now: FoundFile | undefined): void {
     const isSame = now === undefined ? this.original === undefined : this.original?.equals(now.bytes) === true;
-    if (!isSame) throw new UnusableFile(`${this.path} was changed by another process in the meantime`);
+    if (!isSame) throw new UnusableFileError(`${this.path} was changed by another process in the meantime`);
   }
 }
 
 /**
- * Sets one variable in the text of an environment file: where it stands (the last of several, which counts), or in a new
- * last line. Every other byte stays as it is.
+ * Sets one variable in the text of an environment file: its last assignment, which counts, or a new last line. Every
+ * other byte stays as it is.
  */
-export function withVariable(text: string, name: string, value: string): string {
+export function setVariable(text: string, name: string, value: string): string {
   const last = [...text.matchAll(ASSIGNMENT)].filter((match) => match[1] === name).at(-1);
   const range = last?.indices?.[2];
   if (last && range) {
     const [from] = range;
     const rest = text.slice(from + (last[2] ?? '').trimEnd().length);
-    return `${text.slice(0, from)}${quoted(value)}${rest.startsWith('#') ? ' ' : ''}${rest}`;
+    return `${text.slice(0, from)}${quote(value)}${rest.startsWith('#') ? ' ' : ''}${rest}`;
   }
-  const lineEnd = lineEndOf(text);
+  const lineEnd = detectLineEnd(text);
   const isComplete = text === '' || text.endsWith('\n');
-  return `${text}${isComplete ? '' : lineEnd}${name}=${quoted(value)}${lineEnd}`;
+  return `${text}${isComplete ? '' : lineEnd}${name}=${quote(value)}${lineEnd}`;
 }
 
-export function lineEndOf(text: string): string {
+export function detectLineEnd(text: string): string {
   return text.includes('\r\n') ? '\r\n' : '\n';
 }
 
-function quoted(value: string): string {
+function quote(value: string): string {
   if (NEEDS_NO_QUOTES.test(value)) return value;
-  const quote = ["'", '"', '`'].find((mark) => !value.includes(mark)) ?? "'";
-  return quote + value + quote;
+  const mark = ["'", '"', '`'].find((each) => !value.includes(each)) ?? "'";
+  return mark + value + mark;
 }

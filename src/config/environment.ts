@@ -2,31 +2,30 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parse } from 'dotenv';
 import type { z } from 'zod';
-import { limitsOf, type Limits } from './limits.js';
-import { postgresUrl } from './postgres-url.js';
-import { revocationWaitMsOf, schema, shutdownDelayMsOf } from './variables.js';
+import { toLimits, type Limits } from './limits.js';
+import { getRevocationWaitMs, schema, getShutdownDelayMs } from './variables.js';
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 type Values = z.output<typeof schema>;
 
-/** Of all workers together. */
-const HASH_QUEUE_LIMIT = 100;
+/** For all workers together. */
+const DEFAULT_HASH_QUEUE_LIMIT = 100;
 
 /** Everything that can be configured, validated, with its unit in its name. */
 export class Environment {
   readonly nodeEnv!: 'development' | 'production' | 'test';
-  /** What the other services call this one: the target of the keys that open its own doors. */
+  /** The name of this service: the target of the app keys that its own routes accept. */
   readonly serviceName!: string;
   readonly host!: string;
   readonly port!: number;
-  /** Where `/internal/*` and the admin routes are served, and only there; undefined: on the one port. */
+  /** The only port of `/internal/*` and the admin routes; undefined: they are served on `port`. */
   readonly internalPort!: number | undefined;
   readonly metricsPort!: number | undefined;
   /** Processes that share the port. */
   readonly workers!: number;
-  /** One of several: what is done once, another process has done. */
+  /** This process is a worker: the primary has run the migrations. */
   readonly isWorker!: boolean;
   readonly startTimeoutSeconds!: number;
   readonly databaseUrl!: string;
@@ -68,11 +67,15 @@ export class Environment {
   readonly sessionKeepDays!: number;
   readonly credentialKeepDays!: number;
   readonly auditRetentionDays!: number;
+  readonly auditSealKey!: string | undefined;
+  readonly auditSealIntervalSeconds!: number;
   readonly limits!: Limits;
 }
 
-/** A start that must not happen; each problem names a variable and never shows its value. */
-export class InvalidEnvironment extends Error {
+/** The configuration is not valid. Each problem names a variable and never shows its value. */
+export class InvalidEnvironmentError extends Error {
+  override readonly name = 'InvalidEnvironmentError';
+
   constructor(readonly problems: string[]) {
     super(`The configuration is not usable:\n${problems.map((problem) => `  - ${problem}`).join('\n')}`);
   }
@@ -82,14 +85,14 @@ export class InvalidEnvironment extends Error {
  * Validates raw variables.
  * @param variables as {@link readVariables} returns them; an empty value counts as unset
  * @returns the typed environment with every default filled in
- * @throws {InvalidEnvironment} naming every variable that is missing or bad
+ * @throws {InvalidEnvironmentError} naming every variable that is missing or not valid
  */
 export function parseEnvironment(variables: Variables): Environment {
-  const value = validated(variables);
+  const value = validate(variables);
   return {
     nodeEnv: value.NODE_ENV,
     serviceName: value.SERVICE_NAME,
-    ...addressesOf(value),
+    ...toAddresses(value),
     workers: value.WORKERS,
     isWorker: false,
     startTimeoutSeconds: value.START_TIMEOUT_SECONDS,
@@ -107,12 +110,12 @@ export function parseEnvironment(variables: Variables): Environment {
     sessionMaxAgeDays: value.SESSION_MAX_AGE_DAYS,
     sessionLimitPerUser: value.SESSION_LIMIT_PER_USER,
     registrationOpen: value.REGISTRATION === 'open',
-    ...hashingOf(value),
+    ...toHashing(value),
     passwordMinLength: value.PASSWORD_MIN_LENGTH,
     passwordBlocklist: value.PASSWORD_BLOCKLIST,
     keyOverlapHours: value.KEY_OVERLAP_HOURS,
     revocationLeaseMs: value.REVOCATION_LEASE_MS,
-    revocationWaitMs: revocationWaitMsOf(value),
+    revocationWaitMs: getRevocationWaitMs(value),
     outageGraceSeconds: value.OUTAGE_GRACE_SECONDS,
     credentialMemorySize: value.CREDENTIAL_MEMORY_SIZE,
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,
@@ -123,14 +126,14 @@ export function parseEnvironment(variables: Variables): Environment {
     loggingAppId: value.LOGGING_APP_ID,
     loggingAppKey: value.LOGGING_APP_KEY,
     healthTimeoutMs: value.HEALTH_TIMEOUT_MS,
-    shutdownDelayMs: shutdownDelayMsOf(value),
+    shutdownDelayMs: getShutdownDelayMs(value),
     shutdownDeadlineMs: value.SHUTDOWN_DEADLINE_MS,
-    ...retentionOf(value),
-    limits: limitsOf(value),
+    ...toUpkeep(value),
+    limits: toLimits(value),
   };
 }
 
-function addressesOf(value: Values) {
+function toAddresses(value: Values) {
   return {
     host: value.HOST ?? (value.NODE_ENV === 'production' ? '0.0.0.0' : '127.0.0.1'),
     port: value.PORT,
@@ -139,82 +142,72 @@ function addressesOf(value: Values) {
   };
 }
 
-/** The workers share the cores; and the queue, because fewer threads take longer to empty it. */
-function hashingOf(value: Values) {
+/** The workers share the cores, and the queue too, because fewer threads take longer to empty it. */
+function toHashing(value: Values) {
   return {
     bcryptCost: value.BCRYPT_COST,
     hashThreads: value.HASH_THREADS ?? Math.ceil(availableParallelism() / value.WORKERS),
-    hashQueueLimit: value.HASH_QUEUE_LIMIT ?? Math.ceil(HASH_QUEUE_LIMIT / value.WORKERS),
+    hashQueueLimit: value.HASH_QUEUE_LIMIT ?? Math.ceil(DEFAULT_HASH_QUEUE_LIMIT / value.WORKERS),
   };
 }
 
-function retentionOf(value: Values) {
+function toUpkeep(value: Values) {
   return {
     purgeIntervalMinutes: value.PURGE_INTERVAL_MINUTES,
     sessionKeepDays: value.SESSION_KEEP_DAYS,
     credentialKeepDays: value.CREDENTIAL_KEEP_DAYS,
     auditRetentionDays: value.AUDIT_RETENTION_DAYS,
+    auditSealKey: value.AUDIT_SEAL_KEY,
+    auditSealIntervalSeconds: value.AUDIT_SEAL_INTERVAL_SECONDS,
   };
 }
 
-function validated(variables: Variables): Values {
-  const parsed = schema.safeParse(withoutEmpty(variables));
+function validate(variables: Variables): Values {
+  const parsed = schema.safeParse(dropEmpty(variables));
   if (parsed.success) return parsed.data;
-  throw new InvalidEnvironment(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
+  throw new InvalidEnvironmentError(parsed.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
 }
 
 /**
- * The one variable that the migrations need.
- * @throws {InvalidEnvironment} when it is missing or no PostgreSQL URL
+ * Selects the variables that a worker gets in addition to the environment that it inherits: those of this service only,
+ * because an environment file may contain others.
  */
-export function databaseUrlOf(variables: Variables): string {
-  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
-  if (!parsed.success)
-    throw new InvalidEnvironment(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
-  return parsed.data;
-}
-
-/**
- * What a worker is started with, beside the environment that it inherits: the variables of this service and no others,
- * as a file may hold anything.
- */
-export function workerVariables(variables: Variables): Variables {
+export function selectWorkerVariables(variables: Variables): Variables {
   return Object.fromEntries(Object.keys(schema.shape).map((name) => [name, variables[name]]));
 }
 
-/** The environment of a worker, which reads no file: it was given everything. */
-export function workerEnvironment(): Environment {
+/** Reads the environment of a worker, which has every variable and reads no file. */
+export function readWorkerEnvironment(): Environment {
   return { ...parseEnvironment(process.env), isWorker: true };
 }
 
-/** Whether the standard variables of OpenTelemetry, in the process's own environment, ask for traces. */
-export function wantsTracing(variables: Variables = process.env): boolean {
+/** Whether the standard variables of OpenTelemetry, in the environment of this process, ask for traces. */
+export function isTracingRequested(variables: Variables = process.env): boolean {
   if (variables.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || variables.OTEL_TRACES_EXPORTER === 'none') return false;
-  const wishes = [
+  const settings = [
     variables.OTEL_TRACES_EXPORTER,
     variables.OTEL_EXPORTER_OTLP_ENDPOINT,
     variables.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
   ];
-  return wishes.some((wish) => wish !== undefined && wish !== '');
+  return settings.some((setting) => setting !== undefined && setting !== '');
 }
 
 /**
- * The variables of this process, and below them those of the environment file. What is empty counts as unset, so that
- * it hides nothing.
- * Production reads no file: what it runs with is what it was given.
+ * Reads the variables of this process, which override those of the environment file. An empty variable counts as unset,
+ * and overrides nothing. Production reads no file.
  * @param file path of the environment file; it need not exist
  */
 export function readVariables(file = '.env'): Variables {
-  const given = withoutEmpty(process.env);
+  const given = dropEmpty(process.env);
   if (given.NODE_ENV === 'production') return given;
   try {
-    return { ...withoutEmpty(parse(readFileSync(file))), ...given };
+    return { ...dropEmpty(parse(readFileSync(file))), ...given };
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return given;
     throw error;
   }
 }
 
-function withoutEmpty(variables: Variables): Variables {
+function dropEmpty(variables: Variables): Variables {
   return Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined && value !== ''));
 }

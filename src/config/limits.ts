@@ -1,16 +1,16 @@
 import { rate, wholeNumber } from './variable-kinds.js';
 
-/** How long two keys of one credential may be good at once: a year. */
-export const MOST_OVERLAP_HOURS = 8_760;
+/** How long two keys of one credential may be valid at once: a year. */
+export const MAX_OVERLAP_HOURS = 8_760;
 
-/** At most this many tries in a window; the window starts with the first of them. */
+/** At most this many attempts in a window, which starts with the first attempt. */
 export interface Limit {
   readonly points: number;
   readonly seconds: number;
 }
 
 /**
- * How often a client may try. Written `points/seconds`. Each limit by network counts an IPv4 address or an IPv6 /64, and
+ * Limits of attempts, written `points/seconds`. Each limit by network counts an IPv4 address or an IPv6 /64, and
  * an IPv6 /48 with {@link SITE_BUDGET_FACTOR} times the points.
  */
 export interface Limits {
@@ -20,7 +20,7 @@ export interface Limits {
   readonly loginPerAccount: Limit;
   /** Wrong passwords for all accounts from one address. */
   readonly loginPerAddress: Limit;
-  /** Logins and registrations that found no place in the password queue of one replica. */
+  /** Logins and registrations that the full password queue of one replica refused. */
   readonly hashingBusyPerAddress: Limit;
   readonly adminKeyPerAddress: Limit;
   readonly registrationPerAddress: Limit;
@@ -32,13 +32,13 @@ export interface Limits {
 export const SITE_BUDGET_FACTOR = 16;
 
 export const limitVariables = {
-  LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: rate.default('10/900').transform(limitOf),
-  LOGIN_LIMIT_PER_ACCOUNT: rate.default('100/900').transform(limitOf),
-  LOGIN_LIMIT_PER_ADDRESS: rate.default('1000/900').transform(limitOf),
-  HASHING_BUSY_LIMIT_PER_ADDRESS: rate.default('200/60').transform(limitOf),
-  ADMIN_KEY_LIMIT_PER_ADDRESS: rate.default('20/900').transform(limitOf),
-  REGISTRATION_LIMIT_PER_ADDRESS: rate.default('1000/3600').transform(limitOf),
-  REFRESH_LIMIT_PER_ADDRESS: rate.default('6000/60').transform(limitOf),
+  LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: rate.default('10/900').transform(parseLimit),
+  LOGIN_LIMIT_PER_ACCOUNT: rate.default('100/900').transform(parseLimit),
+  LOGIN_LIMIT_PER_ADDRESS: rate.default('1000/900').transform(parseLimit),
+  HASHING_BUSY_LIMIT_PER_ADDRESS: rate.default('200/60').transform(parseLimit),
+  ADMIN_KEY_LIMIT_PER_ADDRESS: rate.default('20/900').transform(parseLimit),
+  REGISTRATION_LIMIT_PER_ADDRESS: rate.default('1000/3600').transform(parseLimit),
+  REFRESH_LIMIT_PER_ADDRESS: rate.default('6000/60').transform(parseLimit),
   KNOWN_ADDRESS_DAYS: wholeNumber(1, 365).default(30),
 };
 
@@ -46,7 +46,7 @@ type LimitValues = Record<Exclude<keyof typeof limitVariables, 'KNOWN_ADDRESS_DA
   KNOWN_ADDRESS_DAYS: number;
 };
 
-export function limitsOf(value: LimitValues): Limits {
+export function toLimits(value: LimitValues): Limits {
   return {
     loginPerAccountAndAddress: value.LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS,
     loginPerAccount: value.LOGIN_LIMIT_PER_ACCOUNT,
@@ -59,7 +59,7 @@ export function limitsOf(value: LimitValues): Limits {
   };
 }
 
-function limitOf(text: string): Limit {
+function parseLimit(text: string): Limit {
   const [points = 0, seconds = 0] = text.split('/').map(Number);
   return { points, seconds };
 }

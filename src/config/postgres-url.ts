@@ -1,10 +1,11 @@
 import { z } from 'zod';
 
-// DATABASE_URL. The driver ignores in silence what it does not know, and lets a parameter override what this service
-// sets. So each parameter is either honoured or refused by name. https://www.postgresql.org/docs/current/libpq-connect.html
+// DATABASE_URL. The driver silently ignores parameters that it does not know, and lets a parameter override a setting
+// of this service. So each parameter is either supported or refused by name.
+// https://www.postgresql.org/docs/current/libpq-connect.html
 
-/** The driver honours these, and they mean what they mean to libpq, unless docs/operations/high-availability.md says otherwise. */
-const HONOURED = new Set([
+/** The driver supports these as libpq does, unless docs/operations/high-availability.md says otherwise. */
+const SUPPORTED = new Set([
   'application_name',
   'fallback_application_name',
   'host',
@@ -25,7 +26,7 @@ const PRIMARY = 'the service works on a primary only, and asks for it itself';
 const STATEMENT_TIMEOUT = 'set DATABASE_STATEMENT_TIMEOUT_MS';
 const KEEPALIVE = 'TCP keepalive is always on';
 
-/** What to do instead, for the parameters that a connection string is likely to have. */
+/** What to do instead, for parameters that connection strings often have. */
 const INSTEAD: Readonly<Record<string, string>> = {
   target_session_attrs: PRIMARY,
   load_balance_hosts: PRIMARY,
@@ -59,8 +60,8 @@ const SEVERAL_HOSTS =
   'names several hosts, which the driver does not support: name one address that leads to the primary (HAProxy, ' +
   'PgBouncer in session mode, or the virtual address of your cluster; deploy/ha/ has examples)';
 
-/** @returns why the service cannot use it, without any part of its value but the names of known parameters */
-function objectionTo(value: string): string | undefined {
+/** @returns why the service cannot use the URL; of its value only the names of known parameters are quoted */
+function findObjection(value: string): string | undefined {
   if (hasSeveralHosts(value)) return SEVERAL_HOSTS;
   const url = URL.canParse(value) ? new URL(value) : undefined;
   if (url === undefined || !/^postgres(ql)?:$/.test(url.protocol))
@@ -68,11 +69,11 @@ function objectionTo(value: string): string | undefined {
   if (url.hash !== '') return 'contains a #, which ends a URL: write it as %23';
   const names = [...url.searchParams.keys()];
   for (const name of names) {
-    if (HONOURED.has(name)) continue;
+    if (SUPPORTED.has(name)) continue;
     const instead = INSTEAD[name];
     // The name itself may be part of a password that is not percent-encoded.
     return instead === undefined
-      ? `has a parameter that this service does not know; it knows ${[...HONOURED].join(', ')}`
+      ? `has a parameter that this service does not know; it knows ${[...SUPPORTED].join(', ')}`
       : `has ${name}, which would be ignored: ${instead}, and remove it`;
   }
   const repeated = names.find((name, index) => names.indexOf(name) !== index);
@@ -82,7 +83,10 @@ function objectionTo(value: string): string | undefined {
   return undefined;
 }
 
-/** In the authority, which may not be a URL because of it, or as a parameter. A password may contain a comma. */
+/**
+ * Looks into the authority, because several hosts may not parse as a URL, and into parameters. A password may contain a
+ * comma.
+ */
 function hasSeveralHosts(value: string): boolean {
   const [, authority = '', , query = ''] = /^postgres(?:ql)?:\/\/([^/?#]*)([^?#]*)\??([^#]*)/.exec(value) ?? [];
   const hosts = authority.slice(authority.lastIndexOf('@') + 1);
@@ -93,6 +97,6 @@ function hasSeveralHosts(value: string): boolean {
 export const postgresUrl = z
   .string({ error: 'is required (postgresql://user:password@host:5432/database)' })
   .superRefine((value, context) => {
-    const message = objectionTo(value);
+    const message = findObjection(value);
     if (message !== undefined) context.addIssue({ code: 'custom', message });
   });

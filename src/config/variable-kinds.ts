@@ -5,25 +5,25 @@ import { z } from 'zod';
 import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
 import { MAX_LEASE_MS } from './lease.js';
 
-// The kinds of variables. Their messages say what is accepted and never show what was given.
+// The types of variables. Their messages say what is accepted and never show the value.
 
 const PLACEHOLDER = new RegExp(
   [
     'change[-_ ]?(me|this|it)|replace[-_ ]?(me|this|it|with)|(insert|your)[-_ ].*(key|secret)|placeholder',
     '(^|[-_ ])(todo|fixme)([-_ ]|$)|^<.*>$',
-    // Counted, or said again and again.
+    // Digits only, or a repeated unit.
     '^\\d+$|^(?<unit>.{1,8}?)\\k<unit>+$',
   ].join('|'),
   'i',
 );
-const FEWEST_DISTINCT_CHARACTERS = 6;
-const MOST_WORKERS = 128;
+const MIN_DISTINCT_CHARACTERS = 6;
+const MAX_WORKERS = 128;
 
 export const secret = z
   .string({ error: 'is required' })
   .refine((value) => Buffer.byteLength(value) >= 32, 'must be at least 32 bytes long')
   .refine(
-    (value) => !PLACEHOLDER.test(value) && new Set(value).size >= FEWEST_DISTINCT_CHARACTERS,
+    (value) => !PLACEHOLDER.test(value) && new Set(value).size >= MIN_DISTINCT_CHARACTERS,
     'looks like a placeholder; generate one with: openssl rand -base64 48',
   );
 
@@ -56,7 +56,7 @@ export function wholeNumber(from: number, to: number) {
 const MIN_LEASE_MS = 100;
 const LEASE_MESSAGE = `must be 0 or a whole number from ${MIN_LEASE_MS} to ${MAX_LEASE_MS}`;
 
-/** Shorter, a replica would do little else than ask. */
+/** With a shorter lease a replica would mostly poll. */
 export const leaseMs = z
   .string()
   .regex(/^\d{1,4}$/, LEASE_MESSAGE)
@@ -66,9 +66,9 @@ export const leaseMs = z
 /** `auto` is one process for each core. */
 export const workers = z
   .string()
-  .regex(/^(auto|[1-9]\d{0,2})$/, `must be auto or a whole number from 1 to ${MOST_WORKERS}`)
-  .transform((value) => (value === 'auto' ? Math.min(availableParallelism(), MOST_WORKERS) : Number(value)))
-  .refine((value) => value <= MOST_WORKERS, `must be auto or a whole number from 1 to ${MOST_WORKERS}`);
+  .regex(/^(auto|[1-9]\d{0,2})$/, `must be auto or a whole number from 1 to ${MAX_WORKERS}`)
+  .transform((value) => (value === 'auto' ? Math.min(availableParallelism(), MAX_WORKERS) : Number(value)))
+  .refine((value) => value <= MAX_WORKERS, `must be auto or a whole number from 1 to ${MAX_WORKERS}`);
 
 export const passwordBlocklist = z
   .string()

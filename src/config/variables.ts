@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
-import { MAX_LEASE_MS, waitMsFor } from './lease.js';
-import { limitVariables, MOST_OVERLAP_HOURS } from './limits.js';
+import { MAX_LEASE_MS, computeRevocationWaitMs } from './lease.js';
+import { limitVariables, MAX_OVERLAP_HOURS } from './limits.js';
 import { postgresUrl } from './postgres-url.js';
 import {
   flag,
@@ -17,23 +17,23 @@ import {
   workers,
 } from './variable-kinds.js';
 
-/** In production, long enough for a load balancer to notice. */
+/** Long enough for a load balancer to notice that the replica is unready. */
 const PRODUCTION_SHUTDOWN_DELAY_MS = 2_000;
 
-/** How long the service goes on serving after a signal. */
-export function shutdownDelayMsOf(value: { NODE_ENV: string; SHUTDOWN_DELAY_MS?: number | undefined }): number {
+/** @returns how long the service continues to serve after a signal */
+export function getShutdownDelayMs(value: { NODE_ENV: string; SHUTDOWN_DELAY_MS?: number | undefined }): number {
   return value.SHUTDOWN_DELAY_MS ?? (value.NODE_ENV === 'production' ? PRODUCTION_SHUTDOWN_DELAY_MS : 0);
 }
 
-/** How long a call that revokes waits before it answers. */
-export function revocationWaitMsOf(value: {
+/** @returns how long a call that revokes waits before it answers */
+export function getRevocationWaitMs(value: {
   REVOCATION_LEASE_MS: number;
   REVOCATION_WAIT_MS?: number | undefined;
 }): number {
-  return value.REVOCATION_WAIT_MS ?? waitMsFor(value.REVOCATION_LEASE_MS);
+  return value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS);
 }
 
-/** Every variable: what it may be, and what it is when it is not set. */
+/** Every variable, with its type and default. */
 export const schema = z
   .object({
     NODE_ENV: z
@@ -65,7 +65,7 @@ export const schema = z
     HASH_QUEUE_LIMIT: wholeNumber(1, 10_000).optional(),
     PASSWORD_MIN_LENGTH: wholeNumber(1, 128).default(8),
     PASSWORD_BLOCKLIST: passwordBlocklist.default('common'),
-    KEY_OVERLAP_HOURS: wholeNumber(0, MOST_OVERLAP_HOURS).default(24),
+    KEY_OVERLAP_HOURS: wholeNumber(0, MAX_OVERLAP_HOURS).default(24),
     REVOCATION_LEASE_MS: leaseMs.default(500),
     REVOCATION_WAIT_MS: wholeNumber(0, 2 * MAX_LEASE_MS).optional(),
     OUTAGE_GRACE_SECONDS: wholeNumber(0, 86_400).default(0),
@@ -88,30 +88,32 @@ export const schema = z
     SESSION_KEEP_DAYS: wholeNumber(1, 3_650).default(30),
     CREDENTIAL_KEEP_DAYS: wholeNumber(1, 36_500).default(365),
     AUDIT_RETENTION_DAYS: wholeNumber(1, 36_500).default(365),
+    AUDIT_SEAL_KEY: secret.optional(),
+    AUDIT_SEAL_INTERVAL_SECONDS: wholeNumber(1, 3_600).default(5),
     ...limitVariables,
   })
-  .refine((value) => revocationWaitMsOf(value) >= waitMsFor(value.REVOCATION_LEASE_MS), {
+  .refine((value) => getRevocationWaitMs(value) >= computeRevocationWaitMs(value.REVOCATION_LEASE_MS), {
     path: ['REVOCATION_WAIT_MS'],
     error: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
   })
-  .refine((value) => shutdownDelayMsOf(value) < value.SHUTDOWN_DEADLINE_MS, {
+  .refine((value) => getShutdownDelayMs(value) < value.SHUTDOWN_DEADLINE_MS, {
     path: ['SHUTDOWN_DELAY_MS'],
     error: 'must be shorter than SHUTDOWN_DEADLINE_MS',
   })
-  .refine((value) => areDistinct(value.INTERNAL_PORT, value.PORT), {
+  .refine((value) => isDistinct(value.INTERNAL_PORT, value.PORT), {
     path: ['INTERNAL_PORT'],
     error: 'must differ from PORT',
   })
-  .refine((value) => areDistinct(value.METRICS_PORT, value.PORT), {
+  .refine((value) => isDistinct(value.METRICS_PORT, value.PORT), {
     path: ['METRICS_PORT'],
     error: 'must differ from PORT',
   })
-  .refine((value) => areDistinct(value.METRICS_PORT, value.INTERNAL_PORT), {
+  .refine((value) => isDistinct(value.METRICS_PORT, value.INTERNAL_PORT), {
     path: ['METRICS_PORT'],
     error: 'must differ from INTERNAL_PORT',
   });
 
-/** 0 takes any free port. */
-function areDistinct(port: number | undefined, other: number | undefined): boolean {
+/** Port 0 means any free port. */
+function isDistinct(port: number | undefined, other: number | undefined): boolean {
   return port === undefined || port === 0 || port !== other;
 }

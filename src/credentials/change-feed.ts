@@ -1,6 +1,6 @@
 import type { Statement } from '../database/database.js';
 
-/** More changes than these are answered with a reset: evicting everything is cheaper than reading a long list. */
+/** Beyond this the answer is a reset: evicting every key is cheaper than reading a long list. */
 export const MAX_CHANGES = 1_000;
 
 export type CredentialKind = 'node' | 'app';
@@ -10,39 +10,39 @@ export interface Change {
   readonly id: string;
 }
 
-/** What the database says about everything that changed since the snapshot of a cursor. */
+/** The keys that changed since the snapshot in a cursor. */
 export interface Answer {
-  /** Where the next question starts. */
+  /** Sent with the next poll. */
   readonly cursor: string;
-  /** The changes since the cursor are not known, or too many to list: nothing read before this answer may be used. */
+  /** The changes since the cursor are unknown, or too many to list: every key that was read before is to be evicted. */
   readonly reset: boolean;
   readonly changes: readonly Change[];
 }
 
 /** The row that {@link CHANGES_SINCE} returns. */
-export interface Reading {
+export interface FeedRow {
   readonly epoch: string;
-  /** As PostgreSQL writes a pg_snapshot: xmin:xmax:xip,xip,… */
+  /** A pg_snapshot as text: xmin:xmax:xip,xip,… */
   readonly snapshot: string;
-  /** The highest transaction whose changes were purged. */
+  /** The highest transaction of which changes were purged. */
   readonly purged: string;
   /** Null as a kind or an id: any key may have changed. */
   readonly changes: readonly { readonly kind: CredentialKind | null; readonly id: string | null }[];
 }
 
 /**
- * Transaction ids mean something only within one life of one server: a promoted standby, a restart and a crash may
- * assign them anew, a restored database has others. The statistics are reset by a crash of one backend, which restarts
- * PostgreSQL under the same postmaster. All of it can be read without a privilege (PostgreSQL 14 to 18).
+ * Transaction ids can be compared only within one epoch: a promoted standby, a restart and a crash may assign them anew,
+ * and a restored database has its own. The crash of one backend keeps the postmaster's start time and resets the
+ * statistics. Needs no privilege (PostgreSQL 14 to 18).
  */
 const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
   extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
   (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
 
 /**
- * One statement, so that epoch, snapshot, purge mark and changes are of one snapshot. Changes since snapshot S are those
- * of transactions that started after S or were open in it. Two branches, because the planner answers an OR with a
- * sequential scan; ordered, so that each one is read from the index and stops at its limit.
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent. Changes since snapshot S belong to
+ * transactions that started after S or were open in it. Two branches, because the planner uses a sequential scan for an
+ * OR; ordered, so that each branch is an index scan that stops at its limit.
  */
 export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',
@@ -68,24 +68,24 @@ interface Cursor {
 }
 
 /** @returns the parameter of {@link CHANGES_SINCE} */
-export function snapshotOf(cursor: string | undefined): string | null {
+export function parseSnapshot(cursor: string | undefined): string | null {
   return parseCursor(cursor)?.snapshot ?? null;
 }
 
 /**
- * Whether to reset depends on the cursor and the database alone, so that any replica gives the same answer to it.
- * @param cursor of an earlier answer; undefined: nothing was read yet
+ * The answer depends only on the cursor and the database: every replica gets the same one for the same cursor.
+ * @param cursor of the answer before; undefined for the first poll
  */
-export function answerTo(cursor: string | undefined, reading: Reading): Answer {
-  const next = `${reading.epoch}/${reading.snapshot}`;
+export function toAnswer(cursor: string | undefined, row: FeedRow): Answer {
+  const next = `${row.epoch}/${row.snapshot}`;
   const since = parseCursor(cursor);
-  const changes = reading.changes.filter((change): change is Change => change.kind !== null && change.id !== null);
-  const isComplete = changes.length === reading.changes.length && changes.length <= MAX_CHANGES;
-  const continues = since?.epoch === reading.epoch && !isPurged(since, BigInt(reading.purged));
+  const changes = row.changes.filter((change): change is Change => change.kind !== null && change.id !== null);
+  const isComplete = changes.length === row.changes.length && changes.length <= MAX_CHANGES;
+  const continues = since?.epoch === row.epoch && !isPurged(since, BigInt(row.purged));
   return isComplete && continues ? { cursor: next, reset: false, changes } : { cursor: next, reset: true, changes: [] };
 }
 
-/** Whether changes of a transaction that the snapshot does not contain may have been purged. */
+/** Whether changes that the snapshot does not show may have been purged. */
 function isPurged({ xmax, xip }: Cursor, purged: bigint): boolean {
   return purged >= xmax || xip.some((xid) => purged >= xid);
 }

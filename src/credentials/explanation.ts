@@ -2,20 +2,20 @@ import type { KeyColumns } from './key-columns.js';
 
 export const REASON_CODES = ['unknown', 'revoked', 'expired', 'other_target', 'key_rotated', 'overlap_ended'] as const;
 
-/** One reason to refuse a key, for an operator to read. The doors never tell it. */
+/** One reason to refuse a key, for operators only: the doors answer every refusal alike. */
 export interface Reason {
   readonly code: (typeof REASON_CODES)[number];
   readonly detail: string;
   readonly since: Date | null;
-  /** The request that brought it about. */
+  /** The request that revoked or rotated. */
   readonly requestId: string | null;
 }
 
-/** What would happen to a credential's keys if they were presented now. */
+/** Whether a credential's keys would be accepted now, and why not. */
 export interface Explanation {
   /** Why the current key would be refused; empty when it would be accepted. */
   readonly reasons: readonly Reason[];
-  /** The key before the last rotation; null when there was none. */
+  /** The key before the last rotation; null before the first rotation. */
   readonly previousKey: { readonly acceptedUntil: Date | null; readonly reasons: readonly Reason[] } | null;
   readonly lastAcceptedAt: Date | null;
   readonly lastAcceptedFor: string | null;
@@ -23,42 +23,41 @@ export interface Explanation {
 
 const UNKNOWN: Reason = {
   code: 'unknown',
-  detail: 'No credential has this id: it was never issued here, or it has been dead so long that it was purged.',
+  detail: 'No credential has this id: it was never issued here, or it was purged after its end.',
   since: null,
   requestId: null,
 };
 
-export function explainUnknown(): Explanation {
+export function explainUnknownKey(): Explanation {
   return { reasons: [UNKNOWN], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
 }
 
 /**
- * @param row as the database holds it now
- * @param otherTarget the service that the key is good for, when it was asked about another one
+ * @param otherTarget the service that the key is valid at, when the operator asked about another one
  */
-export function explain(row: KeyColumns, now: Date, otherTarget?: string): Explanation {
+export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Explanation {
   const reasons: Reason[] = [];
   if (row.revokedAt) {
     const detail = 'It was revoked, which cannot be undone. Issue a new one.';
     reasons.push({ code: 'revoked', detail, since: row.revokedAt, requestId: row.revokedByRequest });
   }
   if (row.expiresAt && row.expiresAt <= now) {
-    const detail = 'It was issued to be good until this moment. Issue a new one, or move expires_at of a node.';
+    const detail = 'It was valid until this moment. Issue a new one, or for a node change expires_at.';
     reasons.push({ code: 'expired', detail, since: row.expiresAt, requestId: null });
   }
   if (otherTarget !== undefined) {
-    const detail = `It is good for ${otherTarget} only. Each pair of services has a credential of its own.`;
+    const detail = `It is valid at ${otherTarget} only. Each pair of services has its own credential.`;
     reasons.push({ code: 'other_target', detail, since: null, requestId: null });
   }
   return {
     reasons,
-    previousKey: row.rotatedAt ? explainPrevious(row, row.rotatedAt, now, reasons) : null,
+    previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,
     lastAcceptedAt: row.lastUsedAt,
     lastAcceptedFor: row.lastUsedFor,
   };
 }
 
-function explainPrevious(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]) {
+function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]) {
   const deadline = row.previousKeyExpiresAt;
   if (deadline && deadline > now) {
     return { acceptedUntil: ofCredential.length > 0 ? null : deadline, reasons: ofCredential };
@@ -66,7 +65,7 @@ function explainPrevious(row: KeyColumns, rotatedAt: Date, now: Date, ofCredenti
   const rotated: Reason = {
     code: 'key_rotated',
     detail:
-      'A newer key was made. Only that one is good: put it where the old one is still presented, or rotate again.',
+      'It was replaced by a newer key. Only that one is valid: install it where the old key is still used, or rotate again.',
     since: rotatedAt,
     requestId: row.rotatedByRequest,
   };
@@ -74,8 +73,8 @@ function explainPrevious(row: KeyColumns, rotatedAt: Date, now: Date, ofCredenti
   const ended: Reason = {
     code: 'overlap_ended',
     detail: firstUse
-      ? 'The newer key was used, which ends the older one if its deadline has not.'
-      : 'The time in which both keys are good is over.',
+      ? 'The first use of the newer key ended the overlap.'
+      : 'The overlap, in which both keys are valid, is over.',
     since: firstUse ?? deadline,
     requestId: null,
   };

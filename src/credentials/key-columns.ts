@@ -1,7 +1,7 @@
 import { Column, PrimaryColumn } from 'typeorm';
 import type { SecretDigest } from '../crypto/secret.js';
 
-/** What a row with a generated key holds, whatever else it is: digests, never keys. */
+/** The columns that nodes and app credentials share: digests, never keys. */
 export abstract class KeyColumns {
   @PrimaryColumn({ type: 'uuid' })
   id!: string;

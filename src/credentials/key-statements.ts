@@ -1,18 +1,29 @@
 import { audited } from '../audit/audit-entry.js';
+import type { SecretDigest } from '../crypto/secret.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
-/** A table whose rows have the columns of KeyColumns. Its parts are constants of the code, never input. */
+/** A table with the columns of KeyColumns. Its fields are constants in the code, never input: they become SQL. */
 export interface KeyTable {
   readonly name: 'nodes' | 'app_credentials';
-  /** The door that its keys open. */
+  /** The door at which its keys are presented. */
   readonly door: 'node' | 'app';
-  /** How the names of what operators do to its keys begin. */
-  readonly auditedAs: 'admin.node' | 'admin.app_credential';
-  /** What a verified key says about its holder. */
+  /** The prefix of the audit events of operators' acts. */
+  readonly auditPrefix: 'admin.node' | 'admin.app_credential';
+  /** The columns that the principal is made of. */
   readonly identityColumns: readonly string[];
-  /** Makes a leaked key recognisable to secret scanners. */
+  /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
+}
+
+/** The row of `read`, besides the identity columns. */
+export interface KeyRow {
+  readonly id: string;
+  readonly key_digest: SecretDigest;
+  readonly previous_key_digest: SecretDigest | null;
+  readonly previous_key_expires_at: Date | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
 }
 
 export interface KeyStatements {
@@ -20,12 +31,12 @@ export interface KeyStatements {
   readonly endOverlap: Statement;
   readonly rotate: Statement;
   readonly revoke: Statement;
-  readonly recordUse: Statement;
-  /** Not prepared: it runs a few times an hour. */
+  readonly recordUses: Statement;
+  /** Not prepared: it runs a few times per hour. */
   readonly purge: string;
 }
 
-export function keyStatements({ name, door, identityColumns }: KeyTable): KeyStatements {
+export function buildKeyStatements({ name, door, identityColumns }: KeyTable): KeyStatements {
   const statement = (verb: string, text: string): Statement => ({ name: `${name}_${verb}`, text });
   return {
     read: statement(
@@ -39,8 +50,8 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
            overlap_ended_at = LEAST(previous_key_expires_at, $3)
        WHERE id = $1 AND key_digest = $2 RETURNING id`,
     ),
-    // Without an overlap nothing of the old key stays: no clock that is behind, or jumps back, may let it in again.
-    // While an overlap is open, the new key was never used: the older key is the one that its holder surely has.
+    // Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again.
+    // During an overlap the new key was never used: only the older key is known to have reached its holder.
     rotate: audited(
       statement(
         'rotate',
@@ -64,14 +75,14 @@ export function keyStatements({ name, door, identityColumns }: KeyTable): KeySta
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
       ),
     ),
-    recordUse: statement('record_use', recordUse(name, door)),
+    recordUses: statement('record_use', buildRecordUses(name, door)),
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
 }
 
-/** Locked first: of two replicas that write down the first use of a key, the second one sees that it was recorded. */
-function recordUse(name: string, door: string): string {
+/** Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. */
+function buildRecordUses(name: string, door: string): string {
   return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
                  AS used (id, at, service, event_id)),
                locked AS (SELECT id, last_used_at FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),

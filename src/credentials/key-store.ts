@@ -1,3 +1,9 @@
+/**
+ * The generated keys of one table, nodes or app credentials: issue, verify, rotate with an overlap, revoke, purge.
+ * A digest is stored, never a key. Valid keys are cached under a lease (key-cache.ts, revocation-lease.ts); the feed
+ * evicts what changed (revocation-feed.ts). Only the database refuses a key. When a call that ends a key has answered,
+ * no replica accepts that key (propagation.ts, docs/decisions/0033).
+ */
 import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
 import type { Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
@@ -6,29 +12,21 @@ import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { isId } from '../common/ids.js';
 import { problems } from '../common/problems.js';
-import { digestOf, randomSecret, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
+import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
+import { issueKey, type IssuedKey } from './issued-key.js';
 import type { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
-import { keyStatements, type KeyStatements, type KeyTable } from './key-statements.js';
+import { buildKeyStatements, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
 import { LastUses } from './last-uses.js';
 import type { Propagation } from './propagation.js';
 
-/** Compared with when there is no digest, so that every refusal costs the same. */
-const DUMMY_DIGEST = digestOf(randomSecretBytes());
-
-interface KeyRow {
-  readonly id: string;
-  readonly key_digest: SecretDigest;
-  readonly previous_key_digest: SecretDigest | null;
-  readonly previous_key_expires_at: Date | null;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-}
+/** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
+const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
 export type Verdict<Identity> =
   | { readonly valid: true; readonly identity: Identity }
@@ -38,20 +36,13 @@ export type Verdict<Identity> =
       readonly identity?: Identity;
     };
 
-export interface IssuedKey {
-  /** The only time the key is seen in plain text. */
-  readonly key: string;
-  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
-}
-
-/** The life of the generated keys of one table: issued, verified, cached, rotated with an overlap, revoked, purged. */
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
   private readonly statements: KeyStatements;
   private readonly keyRows = new RowsById<KeyRow & Identity>((ids) => this.database.rows(this.statements.read, [ids]));
   private readonly lastUses: LastUses;
-  /** Each validation may find out that it cannot. One of them says so. */
+  /** Logs the first failure only: every validation during an overlap may fail alike. */
   private canEndOverlaps = true;
 
   constructor(
@@ -63,8 +54,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly clock: Clock,
     private readonly log: Log,
   ) {
-    this.statements = keyStatements(table);
-    this.lastUses = new LastUses(database, this.statements.recordUse, log);
+    this.statements = buildKeyStatements(table);
+    this.lastUses = new LastUses(database, this.statements.recordUses, log);
   }
 
   onModuleInit(): void {
@@ -76,91 +67,74 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   issue(): IssuedKey {
-    const key = randomSecret(this.table.keyPrefix);
-    return {
-      key,
-      columns: {
-        keyDigest: digestOf(key),
-        previousKeyDigest: null,
-        previousKeyExpiresAt: null,
-        rotatedAt: null,
-        rotatedByRequest: null,
-        overlapEndedAt: null,
-        revokedAt: null,
-        revokedByRequest: null,
-        lastUsedAt: null,
-        lastUsedFor: null,
-      },
-    };
+    return issueKey(this.table.keyPrefix);
   }
 
   /**
-   * A key that this replica has verified before is answered from the cache while the lease is held. Everything else, and
-   * every no, comes from the database: one primary-key read and no write, save for the first use of a rotated key,
-   * which ends the old one before the answer leaves.
+   * A cached key is valid while the lease is held. Every other key, and every refusal, costs one primary-key read. The
+   * only write is the first use of a rotated key: it ends the overlap before the response is sent.
    */
   async verify(id: string, key: string): Promise<Verdict<Identity>> {
-    const presented = digestOf(key);
-    const known = this.cache.recall(id, presented, this.clock.now());
-    return known ? { valid: true, identity: known } : this.verifyInDatabase(id, presented);
+    const presented = computeDigest(key);
+    const cached = this.cache.recall(id, presented, this.clock.now());
+    return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
   }
 
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
-    const ticket = this.cache.ticket();
+    const ticket = this.cache.takeTicket();
     const row = await this.keyRows.find(id);
-    const isCurrent = sameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
-    const isPrevious = sameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
+    const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
+    const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
     if (!row) return { valid: false, reason: 'unknown' };
     const now = this.clock.now();
-    const overlaps = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
-    if (!isCurrent && !overlaps) return { valid: false, reason: 'wrong_key', identity: row };
+    const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
+    if (!isCurrent && !isInOverlap) return { valid: false, reason: 'wrong_key', identity: row };
     if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
     if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
-    // Another rotation came in between: what was read no longer holds.
+    // Lost a race against another rotation: read the row again.
     if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented, now))) {
       return this.verifyInDatabase(id, presented);
     }
-    // During an overlap the first use of the new key anywhere ends the old one: the database has to see each use.
+    // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
     if (!row.previous_key_digest)
       this.cache.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
     return { valid: true, identity: row };
   }
 
   /**
-   * Remembers that a key was accepted just now; written down within half a minute.
-   * @param service for which it was accepted, when that is known
+   * Records that a key was accepted now. Written in a batch, within half a minute.
+   * @param service the forwarding service or the named target, when known
    */
-  accepted(id: string, service: string | null): void {
+  recordUse(id: string, service: string | null): void {
     this.lastUses.add(id, { at: this.clock.now(), service });
   }
 
   /**
-   * Makes a new key that works at once. The key that is known to work stays good until the new one is first used
-   * or the overlap is over: also when a rotation is repeated because its answer was lost.
+   * Makes a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
+   * the end of the overlap, so a client may retry a rotation whose response was lost.
    * @param overlapHours 0 ends the old key at once
-   * @param actor who asks for it, for the record
    * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotate(id: string, overlapHours: number, actor: Actor): Promise<string> {
-    return this.propagation.after(() => this.commitRotation(id, overlapHours, actor));
+    return this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
   }
 
   /**
-   * When it returns, no replica accepts the key any more, not even one that is cut off from the database. Revoking twice
-   * is one revocation: the first request is kept.
+   * When it returns, no replica accepts the key, even one that is cut off from the database. Idempotent: the first
+   * revocation is the recorded one.
    * @throws {ProblemException} not_found
    */
   async revoke(id: string, actor: Actor): Promise<Entity> {
-    return this.propagation.after(() => this.commitRevocation(id, actor));
+    return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
   }
 
-  /** Deletes rows that were revoked or expired before a moment; see {@link Database.purge}. */
+  /** Deletes rows that were revoked or expired before a moment. See {@link Database.purge}. */
   async purge(deadBefore: Date, lock: number): Promise<number> {
     return this.database.purge(this.statements.purge, deadBefore, lock);
   }
 
-  /** Writes down what {@link accepted} has gathered, at once. */
+  /** Writes the batch of {@link recordUse} now. */
   async flushLastUsed(): Promise<void> {
     await this.lastUses.flush();
   }
@@ -171,10 +145,10 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
-    const entry = { event: `${this.table.auditedAs}.rotated`, actor, time: now, subject: id, details } as const;
+    const entry = { event: `${this.table.auditPrefix}.rotated`, actor, time: now, subject: id, details } as const;
     const values = [id, columns.keyDigest, overlapEnds, now, actor.requestId, ...entryValues(entry)];
     const rotated = await this.database.row(this.statements.rotate, values);
-    if (!rotated) throw await this.whyNotRotated(id);
+    if (!rotated) throw await this.toRotationProblem(id);
     return key;
   }
 
@@ -183,21 +157,21 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const { id } = credential;
     const now = this.clock.now();
     const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-    const entry = { event: `${this.table.auditedAs}.revoked`, actor, time: now, subject: id, details } as const;
+    const entry = { event: `${this.table.auditPrefix}.revoked`, actor, time: now, subject: id, details } as const;
     await this.database.row(this.statements.revoke, [id, now, actor.requestId, ...entryValues(entry)]);
     return credential;
   }
 
-  /** @returns false when the key is not the current one any more */
+  /** @returns false when a rotation has replaced the key meanwhile */
   private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
     try {
       const ended = await this.database.row(this.statements.endOverlap, [id, currentDigest, now]);
       this.canEndOverlaps = true;
       return ended !== undefined;
     } catch (error) {
-      // A database that reads but cannot write: the key is good, and the old one ends at its deadline.
+      // Read-only database: the key is valid, and the overlap ends at its deadline.
       if (!isWriteRefusal(error)) throw error;
-      if (this.canEndOverlaps) this.log.warning('overlap_not_ended', { error: errorFields(error) });
+      if (this.canEndOverlaps) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
       this.canEndOverlaps = false;
       return true;
     }
@@ -212,7 +186,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return credential;
   }
 
-  private async whyNotRotated(id: string): Promise<ProblemException> {
+  private async toRotationProblem(id: string): Promise<ProblemException> {
     const { revokedAt } = await this.find(id);
     return new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }

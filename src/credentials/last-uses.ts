@@ -1,32 +1,32 @@
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
-const FLUSH_MS = 30_000;
+const FLUSH_INTERVAL_MS = 30_000;
 const BATCH_SIZE = 1_000;
-/** So many wait for a database that is away; the others are noted at their next use. */
-const MOST_HELD = 100_000;
+/** Bounds the memory while the database is away. A key beyond it is recorded at its next use. */
+const MAX_PENDING = 100_000;
 
 interface Use {
   readonly at: Date;
   readonly service: string | null;
 }
 
-/** When keys were last accepted, and for whom: kept in memory and written down in batches, not once a request. */
+/** The last accepted use of each key, kept in memory and written in batches, not once per request. */
 export class LastUses {
   private uses = new Map<string, Use>();
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly database: Database,
-    private readonly record: Statement,
+    private readonly recordUses: Statement,
     private readonly log: Log,
   ) {}
 
   start(): void {
-    this.timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
+    this.timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
   }
 
   async stop(): Promise<void> {
@@ -38,9 +38,9 @@ export class LastUses {
     this.uses.set(id, use);
   }
 
-  /** First uses become part of the record. What an outage keeps from being written waits for the next time. */
+  /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
   async flush(): Promise<void> {
-    // In the order of their ids, so that two replicas cannot wait for each other.
+    // Ordered by id, so that two replicas cannot deadlock.
     const uses = [...this.uses].sort(([left], [right]) => (left < right ? -1 : 1));
     this.uses = new Map();
     for (let start = 0; start < uses.length; start += BATCH_SIZE) {
@@ -50,7 +50,7 @@ export class LastUses {
       } catch (error) {
         const isOutage = isDatabaseFailure(error);
         const unwritten = isOutage ? uses.slice(start) : batch;
-        this.log.warning('last_used_not_recorded', { count: unwritten.length, error: errorFields(error) });
+        this.log.warn('last_used_not_recorded', { count: unwritten.length, error: toErrorFields(error) });
         if (!isOutage) continue;
         this.putBack(unwritten);
         return;
@@ -59,17 +59,17 @@ export class LastUses {
   }
 
   private async write(uses: [string, Use][]): Promise<void> {
-    await this.database.rows(this.record, [
+    await this.database.rows(this.recordUses, [
       uses.map(([id]) => id),
       uses.map(([, { at }]) => at),
       uses.map(([, { service }]) => service),
-      uses.map(() => newId()),
+      uses.map(() => createId()),
     ]);
   }
 
   private putBack(uses: [string, Use][]): void {
     for (const [id, use] of uses) {
-      if (this.uses.size >= MOST_HELD) return;
+      if (this.uses.size >= MAX_PENDING) return;
       if (!this.uses.has(id)) this.uses.set(id, use);
     }
   }

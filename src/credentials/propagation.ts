@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ProblemException } from '../common/problem.exception.js';
-import { MAX_LEASE_MS, waitMsFor } from '../config/lease.js';
+import { MAX_LEASE_MS, computeRevocationWaitMs } from '../config/lease.js';
 import type { Database, Statement } from '../database/database.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
 const LONGEST_LEASE: Statement = {
@@ -10,61 +10,61 @@ const LONGEST_LEASE: Statement = {
   text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases WHERE seen_at > now() - interval '60 seconds'`,
 };
 
-/** The wait between the commit of a revocation and its answer: after it no replica accepts the key from its cache. */
+/** The wait between the commit of a revocation and its response. After it, no replica accepts the key from its cache. */
 export class Propagation {
   private isTooShort = false;
 
-  /** @param waitMs the least wait: for replicas that do not announce their lease */
+  /** @param minWaitMs for replicas of a version that does not announce its lease */
   constructor(
-    private readonly waitMs: number,
+    private readonly minWaitMs: number,
     private readonly database: Database,
     private readonly log: Log,
   ) {}
 
   /**
-   * To be awaited after the commit. The leases are read after it too: a replica that announces one later reads every key
-   * after the commit.
+   * To be called after the commit. It reads the leases after the commit too: a replica that announces its lease later
+   * reads every key later.
    */
   async awaitPropagation(): Promise<void> {
-    const needed = waitMsFor(await this.longestLeaseMs());
-    if (needed > this.waitMs && !this.isTooShort) this.log.warning('revocation_wait_too_short', { delay_ms: needed });
-    this.isTooShort = needed > this.waitMs;
-    const waitMs = Math.max(needed, this.waitMs);
+    const needed = computeRevocationWaitMs(await this.readLongestLeaseMs());
+    if (needed > this.minWaitMs && !this.isTooShort) this.log.warn('revocation_wait_too_short', { delay_ms: needed });
+    this.isTooShort = needed > this.minWaitMs;
+    const waitMs = Math.max(needed, this.minWaitMs);
     if (waitMs > 0) await sleep(waitMs);
   }
 
   /**
-   * Acts, and waits. Also when the act is refused: the refusal may say that the key is dead already, and the call that
-   * ended it may still be waiting.
+   * Runs an act that ends a key, and awaits propagation, also when the act is refused: the refusal may mean that the key
+   * has ended, and the call that ended it may still be waiting.
    */
-  async after<Result>(act: () => Promise<Result>): Promise<Result> {
-    const result = await this.orRefusal(act);
+  async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
+    const result = await this.catchRefusal(act);
     await this.awaitPropagation();
     if (result instanceof ProblemException) throw result;
     return result;
   }
 
   /** The same for an act that ends no key: only a refusal waits. */
-  async afterRefusal<Result>(act: () => Promise<Result>): Promise<Result> {
-    const result = await this.orRefusal(act);
+  async propagateAfterRefusal<Result>(act: () => Promise<Result>): Promise<Result> {
+    const result = await this.catchRefusal(act);
     if (!(result instanceof ProblemException)) return result;
     await this.awaitPropagation();
     throw result;
   }
 
-  private async orRefusal<Result>(act: () => Promise<Result>): Promise<Result | ProblemException> {
+  private async catchRefusal<Result>(act: () => Promise<Result>): Promise<Result | ProblemException> {
     return act().catch((error: unknown) => {
       if (error instanceof ProblemException) return error;
       throw error;
     });
   }
 
-  /** The revocation is committed, so it is not answered with 503: without the leases the wait is for the longest possible. */
-  private async longestLeaseMs(): Promise<number> {
+  /** The revocation is committed: 503 would be wrong. When the leases cannot be read, it waits for the longest possible one. */
+  private async readLongestLeaseMs(): Promise<number> {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_LEASE, []))?.longest ?? 0;
     } catch (error) {
-      this.log.warning('leases_not_read', { error: errorFields(error) });
+      this.log.warn('leases_not_read', { error: toErrorFields(error) });
       return MAX_LEASE_MS;
     }
   }

@@ -12,7 +12,7 @@ import { KeyStore } from './key-store.js';
 import { Propagation } from './propagation.js';
 import { RevocationLease } from './revocation-lease.js';
 
-/** Provides the key store of a table under an injection token. */
+/** The key store of one table, under an injection token. */
 export function provideKeyStore<Entity extends KeyColumns>(
   token: symbol,
   entity: Type<Entity>,

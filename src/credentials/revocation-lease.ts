@@ -1,9 +1,9 @@
 import type { Answer, CredentialKind } from './change-feed.js';
 
-/** A trigger that does not fire hides a change: after a minute each cached key is read again. */
+/** Bounds what a disabled trigger can hide: a cached key is read again after a minute. */
 const MAX_KEY_AGE_MS = 60_000;
 
-/** A cache of what the database said. */
+/** A cache of rows that the feed keeps true. */
 export interface EvictionListener {
   readonly kind: CredentialKind;
   evict(id: string): void;
@@ -11,32 +11,31 @@ export interface EvictionListener {
 }
 
 export interface LeaseTerms {
-  /** 0: nothing may be answered from the cache. */
+  /** 0 turns the cache off. */
   readonly leaseMs: number;
-  /** How much longer an operator accepts answers from the cache while the database is away. */
+  /** How much longer the cache may be used while the database is away (OUTAGE_GRACE_SECONDS). */
   readonly outageGraceMs: number;
 }
 
-/** Both in milliseconds. */
+/** In milliseconds. */
 export interface Clocks {
   /** Never jumps. */
   monotonic(): number;
-  /** May jump, and goes on while the machine sleeps. */
+  /** May jump; advances while the machine is suspended. */
   wall(): number;
 }
 
 export const SYSTEM_CLOCKS: Clocks = { monotonic: () => performance.now(), wall: () => Date.now() };
 
-/** Proves that nothing changed between a read and the moment at which its row is cached. */
+/** Shows that the feed reported no change between the read of a row and its caching. */
 export interface Ticket {
   readonly version: number;
   readonly takenAtMs: number;
 }
 
 /**
- * The right to answer from a cache. It lasts a fixed time from the moment at which this replica last asked the database
- * what has changed, and got an answer. A call that revokes waits that time out between its commit and its answer
- * (docs/decisions/0033 has the argument).
+ * The right to answer from a cache. Its term starts when this replica sends a poll of the feed, and is granted by the
+ * answer. A revoking call waits for a whole term between its commit and its response (docs/decisions/0033: the proof).
  */
 export class RevocationLease {
   private heldUntilMs = -Infinity;
@@ -44,7 +43,7 @@ export class RevocationLease {
   private minTakenAtMs = -Infinity;
   private cursor: string | undefined;
   private readonly listeners: EvictionListener[] = [];
-  /** Grows with every change that was heard of. */
+  /** Incremented by every change that the feed reports. */
   private version = 0;
 
   constructor(
@@ -52,48 +51,48 @@ export class RevocationLease {
     private readonly clocks: Clocks,
   ) {}
 
-  add(listener: EvictionListener): void {
+  addListener(listener: EvictionListener): void {
     this.listeners.push(listener);
   }
 
-  /** The wall clock can only shorten it: a machine that slept did not hear of what happened meanwhile. */
+  /** The wall clock can only shorten the term: a suspended machine misses changes, and its monotonic clock may stop. */
   get isHeld(): boolean {
     return this.clocks.monotonic() < this.heldUntilMs && this.clocks.wall() < this.heldUntilWallMs;
   }
 
-  /** To be taken before a row is read. */
-  ticket(): Ticket {
+  /** To be called before a row is read. */
+  takeTicket(): Ticket {
     return { version: this.version, takenAtMs: this.clocks.monotonic() };
   }
 
-  /** Whether no change was heard of since the ticket was taken. */
+  /** Whether the feed has reported no change since the ticket was taken. */
   isCurrent(ticket: Ticket): boolean {
     return ticket.version === this.version;
   }
 
   /**
-   * Whether a row that was read under the ticket is to be read again. Measured from the last question, not from now: while
-   * the database is away keys do not age, so that OUTAGE_GRACE_SECONDS may be longer than a minute.
+   * Whether a cached row is to be read again. Its age is measured at the last poll, not now: keys do not age while the
+   * database is away, so that OUTAGE_GRACE_SECONDS may be longer than a minute.
    */
   isStale(takenAtMs: number): boolean {
     return takenAtMs < this.minTakenAtMs;
   }
 
   /**
-   * Asks the database once, and holds the lease anew from the moment of the question, not of the answer.
-   * @param ask is given the cursor of the last answer; undefined when there was none
+   * Polls the feed once. The new term starts when the poll is sent, not when the answer arrives.
+   * @param poll takes the cursor of the last answer; undefined the first time
    */
-  async renew(ask: (cursor: string | undefined) => Promise<Answer>): Promise<void> {
+  async renew(poll: (cursor: string | undefined) => Promise<Answer>): Promise<void> {
     const { leaseMs, outageGraceMs } = this.terms;
-    const askedAtMs = this.clocks.monotonic();
+    const polledAtMs = this.clocks.monotonic();
     const untilWallMs = this.clocks.wall() + leaseMs + outageGraceMs;
-    const { cursor, reset, changes } = await ask(this.cursor);
+    const { cursor, reset, changes } = await poll(this.cursor);
     if (reset || !this.isHeld) this.evictAll();
     else for (const { kind, id } of changes) this.evict(kind, id);
     this.cursor = cursor;
-    this.heldUntilMs = askedAtMs + leaseMs + outageGraceMs;
+    this.heldUntilMs = polledAtMs + leaseMs + outageGraceMs;
     this.heldUntilWallMs = untilWallMs;
-    this.minTakenAtMs = askedAtMs + leaseMs - MAX_KEY_AGE_MS;
+    this.minTakenAtMs = polledAtMs + leaseMs - MAX_KEY_AGE_MS;
   }
 
   private evict(kind: CredentialKind, id: string): void {

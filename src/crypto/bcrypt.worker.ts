@@ -1,9 +1,9 @@
 import { setPriority } from 'node:os';
 import bcrypt from 'bcrypt';
 
-/** What a worker thread of the password hasher runs. */
+/** Runs in the worker threads of the password hasher. */
 
-// On Linux this lowers the calling thread alone: requests go before hashes when cores are short.
+// On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy.
 if (process.platform === 'linux') setPriority(10);
 
 export function hash({ password, cost }: { password: string; cost: number }): string {

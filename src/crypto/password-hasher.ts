@@ -2,22 +2,22 @@ import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
-import { KeyedQueue, widestOf, type Turn } from '../common/keyed-queue.js';
+import { KeyedQueue, getWidestNetwork, type Turn } from '../common/keyed-queue.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { mac } from './secret.js';
+import { computeMac } from './secret.js';
 
 /** A bcrypt hash of a password, in the standard `$2b$` form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
 const BCRYPT_MAX_BYTES = 72;
-// Changing this word would lock out every account with a password longer than 72 bytes.
+// Changing this text would lock out every account whose password is longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
-/** Shorter than the reservations of the login throttle live. */
+/** Shorter than the TTL of the login throttle's reservations. */
 const MAX_WAIT_MS = 20_000;
 
-/** How busy the threads are. */
+/** The load of the threads and of their queue. */
 export interface HashingLoad {
   readonly queued: number;
   readonly queueLimit: number;
@@ -29,7 +29,7 @@ export interface HashingLoad {
 interface Waiting {
   readonly start: () => void;
   readonly refuse: () => void;
-  isOver: boolean;
+  isRefused: boolean;
 }
 
 /**
@@ -43,10 +43,13 @@ export class PasswordHasher implements OnApplicationShutdown {
   private readonly queue: KeyedQueue<Waiting>;
   private readonly threads: number;
   private readonly cost: number;
-  /** Of each network, how many threads work for it. */
+  /** Number of busy threads by network. */
   private readonly running = new Map<string, number>();
   private runningCount = 0;
-  /** Well formed, at the live cost, and the hash of no known password. */
+  /**
+   * Valid, at the configured cost, and matching no known password. Verifying against it hides that an account does not
+   * exist.
+   */
   private readonly dummyHash: PasswordHash;
 
   constructor(environment: Environment) {
@@ -63,18 +66,18 @@ export class PasswordHasher implements OnApplicationShutdown {
     });
   }
 
-  /** @throws {ProblemException} hashing_busy when the queue has no place for this network */
+  /** @throws {ProblemException} hashing_busy when the queue is full for this network */
   async hash(password: string, turn: Turn): Promise<PasswordHash> {
-    return (await this.run('hash', { password: reduce(password), cost: this.cost }, turn)) as PasswordHash;
+    return (await this.run('hash', { password: reduceToLimit(password), cost: this.cost }, turn)) as PasswordHash;
   }
 
   /**
-   * One bcrypt, whether there is a hash to compare with or not.
+   * Takes the same time whether the account exists or not, against enumeration.
    * @param passwordHash undefined for an account that does not exist
-   * @throws {ProblemException} hashing_busy when the queue has no place for this network
+   * @throws {ProblemException} hashing_busy when the queue is full for this network
    */
   async verify(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
-    const task = { password: reduce(password), passwordHash: passwordHash ?? this.dummyHash };
+    const task = { password: reduceToLimit(password), passwordHash: passwordHash ?? this.dummyHash };
     const matches = (await this.run('verify', task, turn)) as boolean;
     return matches && passwordHash !== undefined;
   }
@@ -94,7 +97,7 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   private async run(name: string, task: object, turn: Turn): Promise<unknown> {
-    const network = widestOf(turn);
+    const network = getWidestNetwork(turn);
     if (this.runningCount >= this.threads) await this.wait(turn);
     else this.occupy(network, 1);
     try {
@@ -107,10 +110,10 @@ export class PasswordHasher implements OnApplicationShutdown {
 
   /** Resolves when a thread is free and occupied for this turn. */
   private wait(turn: Turn): Promise<void> {
-    const network = widestOf(turn);
+    const network = getWidestNetwork(turn);
     return new Promise((resolve, reject) => {
       const refuse = (): void => {
-        waiting.isOver = true;
+        waiting.isRefused = true;
         clearTimeout(timer);
         reject(new ProblemException(problems.hashingBusy));
       };
@@ -120,14 +123,14 @@ export class PasswordHasher implements OnApplicationShutdown {
         resolve();
       };
       const timer = setTimeout(refuse, MAX_WAIT_MS);
-      const waiting: Waiting = { start, refuse, isOver: false };
+      const waiting: Waiting = { start, refuse, isRefused: false };
       this.queue.push(waiting, turn, !this.running.has(network))?.refuse();
     });
   }
 
   private startNext(): void {
     let next = this.queue.shift();
-    while (next?.isOver) next = this.queue.shift();
+    while (next?.isRefused) next = this.queue.shift();
     next?.start();
   }
 
@@ -139,8 +142,8 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 }
 
-/** bcrypt reads 72 bytes and stops at a NUL: what it would cut short is reduced to 44 characters first. */
-function reduce(password: string): string {
-  const isWhole = Buffer.byteLength(password) <= BCRYPT_MAX_BYTES && !password.includes('\0');
-  return isWhole ? password : mac(REDUCTION_CONTEXT, password).toString('base64');
+/** bcrypt reads 72 bytes and stops at a NUL: a password that it would truncate is reduced to 44 characters first. */
+function reduceToLimit(password: string): string {
+  const fits = Buffer.byteLength(password) <= BCRYPT_MAX_BYTES && !password.includes('\0');
+  return fits ? password : computeMac(REDUCTION_CONTEXT, password).toString('base64');
 }

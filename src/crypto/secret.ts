@@ -1,45 +1,45 @@
 import { createHmac, createSecretKey, hash, hkdfSync, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
 
-/** SHA-256 of a generated secret. Only what has ≥ 256 bits of entropy may be stored so (ASVS 11.4.2). */
+/** SHA-256 of a generated secret. Only secrets with ≥ 256 bits of entropy may be stored in this form (ASVS 11.4.2). */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 
 const SECRET_BYTES = 32;
 
 /** @returns 256 random bits from the operating system's generator */
-export function randomSecretBytes(): Buffer {
+export function generateSecretBytes(): Buffer {
   return randomBytes(SECRET_BYTES);
 }
 
-/** @returns a new secret in URL-safe text behind a prefix that secret scanners can find */
-export function randomSecret(prefix = ''): string {
-  return prefix + randomSecretBytes().toString('base64url');
+/** @returns a new secret as URL-safe text, with a prefix that secret scanners can find */
+export function generateSecret(prefix = ''): string {
+  return prefix + generateSecretBytes().toString('base64url');
 }
 
-export function digestOf(secret: string | Buffer): SecretDigest {
+export function computeDigest(secret: string | Buffer): SecretDigest {
   return hash('sha256', secret, 'buffer') as SecretDigest;
 }
 
 /** Compares digests in constant time. */
-export function sameDigest(left: Buffer, right: Buffer): boolean {
+export function isSameDigest(left: Buffer, right: Buffer): boolean {
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
 /** Compares secrets of any lengths in constant time, by their digests. */
-export function sameSecret(left: string, right: string): boolean {
-  return sameDigest(digestOf(left), digestOf(right));
+export function isSameSecret(left: string, right: string): boolean {
+  return isSameDigest(computeDigest(left), computeDigest(right));
 }
 
-/** A key for one purpose, derived from the master secret (HKDF, RFC 5869). */
+/** Derives a key for one purpose from the master secret (HKDF, RFC 5869). */
 export function deriveKey(masterSecret: string, purpose: string): KeyObject {
   return createSecretKey(Buffer.from(hkdfSync('sha256', masterSecret, '', purpose, SECRET_BYTES)));
 }
 
-/** The master secret as the key that signs access tokens: imported once, not at every signature. */
-export function signingKey(masterSecret: string): KeyObject {
+/** @returns the master secret as the key that signs access tokens, to be imported once and not at every signature */
+export function createSigningKey(masterSecret: string): KeyObject {
   return createSecretKey(masterSecret, 'utf8');
 }
 
 /** HMAC-SHA-256 (RFC 2104). */
-export function mac(key: KeyObject | string, message: Buffer | string): Buffer {
+export function computeMac(key: KeyObject | string, message: Buffer | string): Buffer {
   return createHmac('sha256', key).update(message).digest();
 }

@@ -1,18 +1,21 @@
 import { setInterval as every } from 'node:timers/promises';
 import { Client, type QueryConfig } from 'pg';
 
-/** Begins as the driver's own messages about a lost connection do, and is taken for what those are: an outage. */
+/** Begins like the driver's messages about a lost connection, so that `isDatabaseFailure` treats it as an outage. */
 const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
-const KEEP_ALIVE_MS = 10_000;
-/** PostgreSQL ends a holder that it does not hear for so long: one whose packets are dropped would keep the lock for hours. */
+const KEEP_ALIVE_DELAY_MS = 10_000;
+/**
+ * PostgreSQL ends a session that is silent for `maxSilenceMs`. A holder whose packets are dropped would keep the lock
+ * for hours.
+ */
 const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
 
 /**
- * Does one thing at a time over the whole platform: a second process waits. The lock ends with its connection, so
- * a process that is killed never leaves it behind. When the connection is lost, so is the lock: the call fails, but not
- * before the work has ended, which would go on behind its caller's back.
+ * A mutex of the whole platform: a second process waits. The lock ends with its connection, so a killed process never
+ * leaves it behind. When the connection is lost, so is the lock: the call fails, but only after the work has ended, so
+ * that no work continues after the call.
  * @param lock one of LOCKS
- * @param work looks at the signal between its steps, and does no more of them once the lock is lost
+ * @param work checks the signal between its steps, and stops when the lock is lost
  * @param onWait called once when another process holds the lock
  */
 export async function withAdvisoryLock<Result>(
@@ -27,7 +30,7 @@ export async function withAdvisoryLock<Result>(
     connectionString: databaseUrl,
     connectionTimeoutMillis: 5_000,
     keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
   });
   const lose = (cause?: Error): void => lost.abort(new Error(LOST, { cause }));
   holder.on('error', lose);
@@ -41,22 +44,27 @@ export async function withAdvisoryLock<Result>(
       onWait();
       await holder.query('SELECT pg_advisory_lock($1)', [lock]);
     }
-    void beat(holder, intervalMs, timeoutMs, ended.signal).catch(lose);
+    void sendHeartbeats(holder, intervalMs, timeoutMs, ended.signal).catch(lose);
     const result = await work(lost.signal);
     lost.signal.throwIfAborted();
     return result;
   } finally {
     ended.abort();
-    // The lock ends with the socket also when PostgreSQL does not answer.
-    const hangUp = (): void => void holder.connection.stream.destroy();
-    const farewell = setTimeout(hangUp, lost.signal.aborted ? 0 : timeoutMs);
+    // The lock ends with the socket, also when PostgreSQL does not answer.
+    const destroySocket = (): void => void holder.connection.stream.destroy();
+    const endTimeout = setTimeout(destroySocket, lost.signal.aborted ? 0 : timeoutMs);
     await holder.end();
-    clearTimeout(farewell);
+    clearTimeout(endTimeout);
   }
 }
 
-/** One heartbeat at a time, until the work has ended. Rejects when one is not answered. */
-async function beat(holder: Client, intervalMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
+/** Sends one heartbeat at a time until the work has ended. Rejects when one is not answered. */
+async function sendHeartbeats(
+  holder: Client,
+  intervalMs: number,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<void> {
   const statement = { text: 'SELECT 1', query_timeout: timeoutMs } as QueryConfig;
   for await (const heartbeat of every(intervalMs, statement, { signal })) await holder.query(heartbeat);
 }

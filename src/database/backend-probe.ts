@@ -14,14 +14,14 @@ interface Backend {
 }
 
 /**
- * Finds stalled connections whose answer will never come, and ends them: their backend is gone (PostgreSQL was
- * restarted, or failed over), or is idle because a packet was lost. TCP alone takes up to a quarter of an hour to notice
- * that. Runs on one connection of its own, and only while there are stalled ones.
+ * Finds stalled connections that will never be answered, and ends them: their backend has exited (PostgreSQL was
+ * restarted, or failed over), or is idle because a packet was lost. TCP alone takes up to a quarter of an hour to
+ * notice that. Polls on a connection of its own, while there are stalled connections.
  */
 export class BackendProbe {
   private running = false;
   private client: Client | undefined;
-  /** Idle when last looked at. The answer of a backend that has just become idle may be on its way. */
+  /** Idle at the last probe. The answer of a backend that has just become idle may still arrive. */
   private idle = new Set<FailFastClient>();
 
   constructor(
@@ -38,7 +38,7 @@ export class BackendProbe {
   private async run(): Promise<void> {
     while (this.stalled.size > 0) {
       await sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
-      // A database that cannot be asked is asked again.
+      // An unreachable database is probed again.
       await this.probe().catch(() => this.disconnect());
     }
     this.running = false;
@@ -51,7 +51,7 @@ export class BackendProbe {
     const clients = [...this.stalled];
     const { rows } = await this.client.query<Backend>(BACKENDS, [clients.map(({ backendPid }) => backendPid)]);
     const own = (this.client as unknown as { processID: number }).processID;
-    // Behind a pooler the ids are the pooler's, and say nothing about backends.
+    // Behind a pooler the ids are the pooler's, and do not identify backends.
     if (!rows.some(({ pid }) => pid === own)) return;
     const idleNow = new Set<FailFastClient>();
     for (const client of clients) {
@@ -69,7 +69,7 @@ export class BackendProbe {
       connectionTimeoutMillis: PROBE_TIMEOUT_MS,
       query_timeout: PROBE_TIMEOUT_MS,
     });
-    // A lost connection makes the next question fail.
+    // A lost connection makes the next probe fail.
     client.on('error', () => undefined);
     await client.connect();
     return client;

@@ -7,7 +7,7 @@ export interface StandbyRow {
   readonly isStandby: boolean;
 }
 
-/** As many as it takes when other clients of a pooler take and return sessions meanwhile. */
+/** Several, because other clients of a pooler take and return sessions meanwhile. */
 const PROBE_ROUNDS = 5;
 const ANSWER_TIMEOUT_MS = 5_000;
 
@@ -25,9 +25,9 @@ export function refuseStandby(rows: readonly StandbyRow[]): void {
 }
 
 /**
- * For the pool's `onConnect`: refuses a standby once for each connection, which costs later statements nothing. A
- * primary becomes a standby only by a restart, which ends its connections.
- * The limits are set again because a pooler may have dropped them (`ignore_startup_parameters` of PgBouncer).
+ * Creates the pool's `onConnect`, which refuses a standby once for each connection and costs later statements nothing.
+ * A primary becomes a standby only by a restart, which ends its connections. The timeouts are set again because a
+ * pooler may have dropped them (`ignore_startup_parameters` of PgBouncer).
  */
 export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTimeouts) {
   const text = `SELECT pg_is_in_recovery() AS "isStandby", set_config('statement_timeout', $1, false),
@@ -37,7 +37,7 @@ export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTi
     try {
       refuseStandby((await client.query<StandbyRow>(text, values)).rows);
     } catch (error) {
-      // A farewell would wait for an answer, and the request for the farewell.
+      // `end` would wait for PostgreSQL, and the request for `end`.
       (client as Client).connection.stream.destroy();
       throw error;
     }
@@ -45,8 +45,8 @@ export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTi
 }
 
 /**
- * Refuses a database that this service cannot work with, before anything is done to it.
- * @throws {StandbyError} worth another attempt: it may be promoted
+ * Refuses a database that this service cannot work with, before anything is written to it.
+ * @throws {StandbyError} may be retried: a standby can be promoted
  * @throws {SharedSessionsError}
  */
 export async function refuseUnusable(databaseUrl: string): Promise<void> {
@@ -54,28 +54,30 @@ export async function refuseUnusable(databaseUrl: string): Promise<void> {
     refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
     // A pooler announces a process id of its own, PostgreSQL that of the backend.
     const { processID } = client as unknown as { processID: number };
-    if ((await backendOf(client)) === processID) return;
+    if ((await readBackendPid(client)) === processID) return;
     await withClient(databaseUrl, (other) => refuseSharedSessions(client, other));
   });
 }
 
-/** Two connections that are open at once have two backends, and keep them, unless a pooler shares them out. */
+/**
+ * Two connections that are open at once have two backends and keep them, unless a pooler lets clients share sessions.
+ */
 async function refuseSharedSessions(one: Client, other: Client): Promise<void> {
   for (let round = 0; round < PROBE_ROUNDS; round += 1) {
-    const backend = await backendOf(one);
-    if ((await backendOf(other)) === backend) throw new SharedSessionsError();
+    const backend = await readBackendPid(one);
+    if ((await readBackendPid(other)) === backend) throw new SharedSessionsError();
     await other.query('BEGIN');
-    const isShared = (await backendOf(other)) === backend || (await backendOf(one)) !== backend;
+    const isShared = (await readBackendPid(other)) === backend || (await readBackendPid(one)) !== backend;
     await other.query('COMMIT');
     if (isShared) throw new SharedSessionsError();
   }
 }
 
-async function backendOf(client: Client): Promise<number | undefined> {
+async function readBackendPid(client: Client): Promise<number | undefined> {
   return (await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows[0]?.pid;
 }
 
-/** For a few short questions on a connection of their own; each wait has an end. */
+/** Runs a few short statements on a connection of their own, with timeouts. */
 export async function withClient(databaseUrl: string, work: (client: Client) => Promise<void>): Promise<void> {
   const client = new Client({
     connectionString: databaseUrl,
@@ -89,7 +91,7 @@ export async function withClient(databaseUrl: string, work: (client: Client) => 
     await client.connect();
     await work(client);
   } finally {
-    // Not awaited: a server that does not answer does not answer a farewell either.
+    // Not awaited: a server that does not answer does not close the connection either.
     void client.end().catch(() => undefined);
   }
 }

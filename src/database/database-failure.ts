@@ -5,10 +5,10 @@ import { UnansweredStatementError, WriteRefusedError } from './fail-fast-client.
 import { StandbyError } from './unusable-database.js';
 
 /**
- * SQLSTATE classes that mean our statement or our data is wrong: a bug, not an outage. Except for 42P05 (and 26000, of
- * another class): PostgreSQL has, or lacks, a prepared statement because a pooler gave the session to another client.
+ * SQLSTATE classes of a wrong statement or wrong data: a bug, not an outage. Not 42P05 (nor 26000, of another class):
+ * a prepared statement exists, or is missing, because a pooler gave the session to another client.
  */
-const OUR_MISTAKE = /^(22|23|42(?!P05))/;
+const BUG = /^(22|23|42(?!P05))/;
 const NETWORK_CODES = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -26,7 +26,7 @@ const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
 /**
- * Whether an error means "the database could not be asked" (503) rather than "the database answered" or a bug (500).
+ * Whether an error means that the database could not answer (503), and not that it answered, or a bug (500).
  * Covers lost connections, timeouts, an exhausted pool, a full disk, a standby, a lost session and lock conflicts.
  */
 export function isDatabaseFailure(error: unknown): boolean {
@@ -35,7 +35,7 @@ export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryRunnerAlreadyReleasedError) return true;
   if (error instanceof UnansweredStatementError || error instanceof WriteRefusedError) return true;
   if (error instanceof StandbyError) return true;
-  if (error instanceof DatabaseError) return !OUR_MISTAKE.test(error.code ?? '');
+  if (error instanceof DatabaseError) return !BUG.test(error.code ?? '');
   if (!types.isNativeError(error)) return false;
   if ('errors' in error && Array.isArray(error.errors)) return error.errors.some(isDatabaseFailure);
   if ('code' in error && typeof error.code === 'string' && NETWORK_CODES.has(error.code)) return true;
@@ -43,16 +43,28 @@ export function isDatabaseFailure(error: unknown): boolean {
 }
 
 /**
- * Whether the database reads but cannot write: a read-only standby (25006), a full disk (53100), or commits that stall,
- * and a write that was not sent therefore.
+ * Whether the database can read but not write: a read-only standby (25006), a full disk (53100), or stalled commits,
+ * because of which the write was not sent.
  */
 export function isWriteRefusal(error: unknown): boolean {
   if (error instanceof WriteRefusedError) return true;
   return error instanceof DatabaseError && (error.code === '25006' || error.code === '53100');
 }
 
-/** The constraint that a statement violated, by the name that its migration gave it. */
-export function violatedConstraint(error: unknown): string | undefined {
+/** Whether the role of the connection lacks a privilege (42501). */
+export function isPermissionDenied(error: unknown): boolean {
+  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
+  return cause instanceof DatabaseError && cause.code === '42501';
+}
+
+/** Whether a statement gave up waiting for a lock (55P03). */
+export function isLockTimeout(error: unknown): boolean {
+  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
+  return cause instanceof DatabaseError && cause.code === '55P03';
+}
+
+/** @returns the name of the constraint that a statement violated, as its migration defines it */
+export function getViolatedConstraint(error: unknown): string | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
   return cause instanceof DatabaseError && cause.code?.startsWith('23') ? cause.constraint : undefined;
 }

@@ -12,12 +12,16 @@ import { RequestPool } from './request-pool.js';
 import { CreateThrottleWindows1763683700000 } from './migrations/1763683700000-create-throttle-windows.js';
 import { prepareConnection } from './connection-check.js';
 import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
+import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
+import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
+/** A migration that waits for a table makes every request wait behind it: well below what a request waits. */
+const MIGRATION_LOCK_TIMEOUT_MS = 1_000;
 
-/** What the migrations need: no statement limit, one connection. Entities register themselves with their modules. */
-export function migrationOptions(databaseUrl: string): DataSourceOptions {
+/** Options of the migrations: no statement timeout, one connection. Entities are registered by their modules. */
+export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
   return {
     type: 'postgres',
     url: databaseUrl,
@@ -28,10 +32,12 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
       CreateAuditEvents1763683400000,
       CreateThrottleCounters1763683500000,
       CreateCredentialChanges1763683600000,
+      CreateThrottleWindows1763683700000,
       AddCallerRequestId1763683750000,
       AddSessionLimit1763683800000,
-      CreateThrottleWindows1763683700000,
       WidenCredentialChanges1763683900000,
+      SealAuditEvents1763684000000,
+      AddAuditDefiners1763684050000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
@@ -41,18 +47,21 @@ export function migrationOptions(databaseUrl: string): DataSourceOptions {
     extra: {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
-      // Ends a migration whose process cannot be heard any more, and with it its locks.
+      // Ends the session of a migration whose process is silent, and releases its locks.
       idle_in_transaction_session_timeout: MAX_MIGRATION_SILENCE_MS,
+      lock_timeout: MIGRATION_LOCK_TIMEOUT_MS,
     },
   };
 }
 
-/** What requests run on: every wait has an end, so that a database that does not answer becomes a 503. */
-export function requestOptions(environment: Environment): DataSourceOptions {
+/**
+ * Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503.
+ */
+export function createRequestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
   const idleInTransactionMs = 2 * statementTimeoutMs;
   return {
-    ...migrationOptions(environment.databaseUrl),
+    ...createMigrationOptions(environment.databaseUrl),
     applicationName: 'platform-auth',
     poolSize: environment.databasePoolSize,
     connectTimeoutMS: environment.databaseConnectTimeoutMs,
@@ -62,7 +71,7 @@ export function requestOptions(environment: Environment): DataSourceOptions {
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: idleInTransactionMs,
-      // The client's own limit, for when the server cannot keep its.
+      // The timeout of the client, for when the server cannot enforce its own.
       answerTimeoutMs: statementTimeoutMs + 500,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,

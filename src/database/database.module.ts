@@ -1,12 +1,17 @@
+// PostgreSQL: the pool and its timeouts, hot statements, migrations, locks across replicas, the health probe. Terms:
+// stalled connection, standby, pooler. Invariants: every wait has a timeout; a database that cannot answer is a 503 and
+// never a verdict (isDatabaseFailure); the service works on a primary only, with sessions of its own.
+
 import { Global, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
+import { DatabaseClock } from './database-clock.js';
 import { Database } from './database.js';
 import { HealthProbe } from './health-probe.js';
-import { migrate, onceReachable, RETRY_DELAY_MS } from './migrate.js';
-import { requestOptions } from './database-options.js';
+import { migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
+import { createRequestOptions } from './database-options.js';
 
 @Global()
 @Module({
@@ -14,10 +19,10 @@ import { requestOptions } from './database-options.js';
     TypeOrmModule.forRootAsync({
       inject: [Environment, StartWatch],
       useFactory: async (environment: Environment, watch: StartWatch) => {
-        // Under a lock, which TypeORM would not take. The primary process has migrated for its workers.
-        if (!environment.isWorker) await onceReachable(watch, () => migrate(environment.databaseUrl, watch));
+        // Under a lock, which TypeORM would not take. For workers the primary process has migrated.
+        if (!environment.isWorker) await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
         return {
-          ...requestOptions(environment),
+          ...createRequestOptions(environment),
           autoLoadEntities: true,
           retryAttempts: environment.startTimeoutSeconds,
           retryDelay: RETRY_DELAY_MS,
@@ -27,7 +32,7 @@ import { requestOptions } from './database-options.js';
       },
     }),
   ],
-  providers: [Database, HealthProbe],
-  exports: [Database, HealthProbe],
+  providers: [Database, DatabaseClock, HealthProbe],
+  exports: [Database, DatabaseClock, HealthProbe],
 })
 export class DatabaseModule {}

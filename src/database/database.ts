@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import type { RequestPool } from './request-pool.js';
 
-/** A hot statement: hand-written, and prepared once on each connection under its name. */
+/** A hot statement: written by hand, and prepared once on each connection under its name. */
 export interface Statement {
   readonly name: string;
   readonly text: string;
@@ -10,24 +10,26 @@ export interface Statement {
 
 export type Age = `${number} days`;
 
-/** Another replica is at the same work. */
-export class HeldElsewhere extends Error {}
+/** Another replica holds the lock, and does the same work. */
+export class LockNotAcquiredError extends Error {
+  override readonly name = 'LockNotAcquiredError';
+}
 
 export interface PoolLoad {
   readonly total: number;
   readonly idle: number;
   readonly waiting: number;
-  /** Connections that keep their slot until PostgreSQL answers a statement that was given up. */
+  /** Connections that keep their slot until PostgreSQL answers a statement whose caller got a 503. */
   readonly stalled: number;
   readonly limit: number;
 }
 
-/** The few statements that requests depend on go straight to TypeORM's own driver pool. Everything else uses repositories. */
+/** Sends the few statements that requests depend on directly to TypeORM's pool. All other code uses repositories. */
 @Injectable()
 export class Database {
   constructor(private readonly dataSource: DataSource) {}
 
-  /** How busy the connections are. */
+  /** The load of the pool. */
   get pool(): PoolLoad {
     const { totalCount = 0, idleCount = 0, waitingCount = 0, stalledCount = 0, options } = this.master ?? {};
     const limit = options?.max ?? 0;
@@ -46,12 +48,12 @@ export class Database {
   }
 
   /**
-   * Deletes in small batches until none is left, so that no lock is held for long. The advisory lock lets one
-   * replica do it; the others leave at once.
-   * @param deletion deletes at most `$2` rows that died before `$1`
-   * @param before a moment, or an age by the database's own clock
+   * Deletes rows in small batches, so that no lock is held for long. Only the replica that gets the advisory lock
+   * deletes; the others do not wait.
+   * @param deletion deletes at most `$2` rows that expired before `$1`
+   * @param before a moment, or an age by the clock of the database
    * @returns the number of rows deleted
-   * @throws {HeldElsewhere}
+   * @throws {LockNotAcquiredError}
    */
   async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
     let total = 0;
@@ -60,7 +62,7 @@ export class Database {
         const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
           lock,
         ]);
-        if (!row?.mine) throw new HeldElsewhere();
+        if (!row?.mine) throw new LockNotAcquiredError();
         const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
         return count;
       });

@@ -5,7 +5,9 @@ type LateResult = QueryResult | undefined;
 type Callback = (error: Error | null | undefined, result?: QueryResult) => void;
 type Release = (error?: Error | boolean) => void;
 
-/** PostgreSQL did not answer in time. The statement goes on there, and may be committed after its caller was told 503. */
+/**
+ * PostgreSQL did not answer in time. The statement continues there, and may be committed after its caller got a 503.
+ */
 export class UnansweredStatementError extends Error {
   override readonly name = 'UnansweredStatementError';
 
@@ -28,7 +30,7 @@ export interface StallObserver {
 }
 
 export interface FailFastConfig extends ClientConfig {
-  /** How long a statement may take before its caller is told that there is no answer. */
+  /** How long a caller waits for the answer to its statement. */
   readonly answerTimeoutMs: number;
 }
 
@@ -36,10 +38,10 @@ const WRITES = /^\s*(insert|update|delete|merge|with)\b/i;
 
 /**
  * A connection whose callers wait for a bounded time. When a statement is not answered in time its caller gets an error
- * at once, and the connection is **stalled**: it takes no more statements, and keeps its slot of the pool until the
- * backend answers or is gone. Hanging up would free the slot while the backend still waits (for a synchronous standby),
- * and each retry would add another one. The statement is never cancelled: a backend that is cancelled while it waits
- * for a standby reports a commit that no standby has.
+ * at once, and the connection is **stalled**: it accepts no statements, and keeps its slot of the pool until the
+ * backend answers or exits. Closing it would free the slot while the backend still waits (for a synchronous standby),
+ * and each retry would add another backend. The statement is never cancelled: a backend that is cancelled while it
+ * waits for a standby reports a commit that no standby has.
  */
 export class FailFastClient extends Client {
   private observer: StallObserver | undefined;
@@ -65,7 +67,7 @@ export class FailFastClient extends Client {
     return this.releaseOnceAnswered;
   }
 
-  /** Id of the backend, as PostgreSQL (or a pooler before it) gave it. */
+  /** Process id of the backend, as PostgreSQL (or a pooler) reported it. */
   get backendPid(): number {
     return (this as unknown as { processID: number }).processID;
   }
@@ -75,9 +77,9 @@ export class FailFastClient extends Client {
   }
 
   override query(statement: unknown, values?: unknown, callback?: (...result: never[]) => void): never {
-    const given = (callback ?? values) as Callback | undefined;
-    if (typeof given === 'function') {
-      this.send(statement, callback ? values : undefined, given);
+    const done = (callback ?? values) as Callback | undefined;
+    if (typeof done === 'function') {
+      this.send(statement, callback ? values : undefined, done);
       return undefined as never;
     }
     return new Promise((resolve, reject) => {
@@ -88,13 +90,13 @@ export class FailFastClient extends Client {
     }) as never;
   }
 
-  /** Ends a stalled connection without waiting for the backend any longer. */
+  /** Closes a stalled connection without waiting for the backend. */
   abandon(): void {
     this.connection.stream.destroy();
   }
 
   private send(statement: unknown, values: unknown, callback: Callback): void {
-    const refusal = this.refusalOf(statement);
+    const refusal = this.createRefusal(statement);
     if (refusal) {
       process.nextTick(callback, refusal);
       return;
@@ -112,7 +114,7 @@ export class FailFastClient extends Client {
     });
   }
 
-  private refusalOf(statement: unknown): Error | undefined {
+  private createRefusal(statement: unknown): Error | undefined {
     if (this.lateResult) return new Error('Connection terminated: an earlier statement was not answered in time');
     if (!this.observer?.refusesWrites) return undefined;
     const text = typeof statement === 'string' ? statement : (statement as { text: string }).text;
@@ -120,10 +122,11 @@ export class FailFastClient extends Client {
   }
 
   private stall(lateResult: Promise<LateResult>): void {
-    // Another statement of the same connection was overdue before.
+    // An earlier statement of this connection is already overdue.
     if (this.lateResult) return;
     this.lateResult = lateResult;
-    // The caller has its error and listens no more; without a listener, the end of the connection would end the process.
+    // The caller has its error and no longer listens. Without a listener, an error of the connection would end the
+    // process.
     this.on('error', () => undefined);
     this.observer?.stalled(this);
     void lateResult.then(() => this.observer?.answered(this));

@@ -3,12 +3,12 @@ import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
 import { IS_STANDBY, refuseStandby, type StandbyRow } from './connection-check.js';
 
-/** However often a replica is asked, it asks PostgreSQL four times a second at most. */
+/** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
 const RESULT_TTL_MS = 250;
 
 /**
- * Asks PostgreSQL whether this replica can use it: one check in flight, its result kept for a moment, on a connection
- * of its own. A flood of health checks takes no connection from the pool, and an exhausted pool is not an outage.
+ * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
+ * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage.
  */
 @Injectable()
 export class HealthProbe implements OnApplicationShutdown {
@@ -45,7 +45,7 @@ export class HealthProbe implements OnApplicationShutdown {
     const { databaseUrl } = this.environment;
     const client = new Client({ connectionString: databaseUrl, application_name: 'platform-auth-health' });
     this.client = client;
-    // Without a listener the error of a connection that breaks between two checks would end the process.
+    // Without a listener, the error of a connection that is lost between two checks would end the process.
     client.on('error', () => undefined);
     client.on('end', () => {
       if (this.client === client) this.client = undefined;
@@ -54,7 +54,7 @@ export class HealthProbe implements OnApplicationShutdown {
     return client;
   }
 
-  /** What is under way on the connection fails at once, also while it is being opened. */
+  /** Makes a check in flight fail at once, also while the connection is being opened. */
   private disconnect(): void {
     const { client } = this;
     this.client = undefined;

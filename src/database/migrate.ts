@@ -4,46 +4,74 @@ import { DataSource, type MixedList } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { withAdvisoryLock } from './advisory-lock.js';
 import { refuseUnusable, withClient } from './connection-check.js';
-import { isDatabaseFailure } from './database-failure.js';
-import { migrationOptions } from './database-options.js';
+import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
+import { createMigrationOptions } from './database-options.js';
 import { LOCKS } from './locks.js';
 
 export const RETRY_DELAY_MS = 1_000;
-/** Waiting for a lock of a table is not progress: an open transaction of another client may hold it for hours. */
+/** Waiting for a table lock is not progress: an open transaction of another client may hold it for hours. */
 const IS_WORKING = `SELECT 1 FROM pg_stat_activity
   WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'`;
 
+/** The role of the service may use the tables, and not change the schema: another role has to migrate first. */
+export class MayNotMigrateError extends Error {
+  override readonly name = 'MayNotMigrateError';
+
+  constructor(cause: unknown) {
+    const how = 'Run as the owner of the tables: platform-auth migrate --grant-to ROLE';
+    super(`The schema is not up to date, and the role in DATABASE_URL may not change it. ${how}`, { cause });
+  }
+}
+
 /**
- * Brings the schema up to date. Replicas that start together wait for the first one, then find nothing to do. All is
- * one transaction: should the lock be lost meanwhile, of two that are at it the second one fails whole.
- * @returns the names of the migrations that were run
+ * Migrates the schema to this version; idempotent. Replicas that start together wait for the first one. All migrations
+ * run in one transaction: if the lock is lost and two processes migrate, the second one fails as a whole.
+ * @returns the names of the migrations that ran
  * @throws {StandbyError}
  * @throws {SharedSessionsError}
  */
 export async function migrate(databaseUrl: string, watch = new StartWatch()): Promise<string[]> {
   await watch.during('an answer of the database', () => refuseUnusable(databaseUrl));
   const run = (): Promise<string[]> =>
-    watch.during('the migrations of the schema', () => runMigrations(databaseUrl, watch));
+    watch.during('the migrations of the schema', () => runBetweenTransactions(databaseUrl, watch));
   return watch.during('the lock of the migrations, which another process holds or held', () =>
     withAdvisoryLock(databaseUrl, LOCKS.migrations, run),
   );
 }
 
+/**
+ * A table that another transaction uses is waited for in short turns: requests for it queue behind a migration that
+ * waits, and pass between two attempts. The watch ends it.
+ */
+async function runBetweenTransactions(databaseUrl: string, watch: StartWatch): Promise<string[]> {
+  for (;;) {
+    try {
+      return await runMigrations(databaseUrl, watch);
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+      watch.reportFailure((error as Error).message);
+      await sleep(RETRY_DELAY_MS);
+    }
+  }
+}
+
 async function runMigrations(databaseUrl: string, watch: StartWatch): Promise<string[]> {
-  const dataSource = await new DataSource(migrationOptions(databaseUrl)).initialize();
+  const dataSource = await new DataSource(createMigrationOptions(databaseUrl)).initialize();
   let progress: NodeJS.Timeout | undefined;
   try {
     const [backend] = await dataSource.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
-    const follow = (): void => void extendWhileWorking(databaseUrl, backend?.pid, watch).catch(() => undefined);
-    progress = setInterval(follow, watch.intervalMs);
+    const poll = (): void => void extendWhileWorking(databaseUrl, backend?.pid, watch).catch(() => undefined);
+    progress = setInterval(poll, watch.intervalMs);
     return (await dataSource.runMigrations({ transaction: 'all' })).map(({ name }) => name);
+  } catch (error) {
+    throw isPermissionDenied(error) ? new MayNotMigrateError(error) : error;
   } finally {
     clearInterval(progress);
     await dataSource.destroy();
   }
 }
 
-/** A long migration is not a hang as long as PostgreSQL itself says so, on another connection. */
+/** A long migration is not a hang while PostgreSQL reports, on another connection, that it is working. */
 async function extendWhileWorking(databaseUrl: string, pid: number | undefined, watch: StartWatch): Promise<void> {
   await withClient(databaseUrl, async (client) => {
     if ((await client.query(IS_WORKING, [pid])).rows.length > 0) watch.extend();
@@ -51,35 +79,35 @@ async function extendWhileWorking(databaseUrl: string, pid: number | undefined, 
 }
 
 /**
- * Tries again until the database can be used; the watch ends it. A database that is not up yet, or a standby, is
- * waited for; a migration that fails is not tried again.
+ * Retries until the database can be used; the watch sets the time limit. An unreachable database and a standby are
+ * retried, a failed migration is not.
  */
-export async function onceReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
+export async function retryUntilReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
   return watch.during('a database that can be used', async () => {
     for (;;) {
       try {
         return await work();
       } catch (error) {
         if (!isDatabaseFailure(error)) throw error;
-        watch.failed((error as Error).message);
+        watch.reportFailure((error as Error).message);
         await sleep(RETRY_DELAY_MS);
       }
     }
   });
 }
 
-/** How the schema compares with this program's migrations. Only reads. */
+/** The difference between the schema and this program's migrations. */
 export interface SchemaState {
-  /** Names of migrations that the database has not seen. */
+  /** Names of migrations that have not run in the database. */
   readonly pending: string[];
-  /** Names that this program does not know: the database was migrated by a newer one. */
+  /** Names that this program does not know: a newer version migrated the database. */
   readonly unknown: string[];
-  /** There is nothing to read yet. */
+  /** The database has no tables of this service yet. */
   readonly isEmpty: boolean;
 }
 
-export async function schemaState(databaseUrl: string): Promise<SchemaState> {
-  const known = namesOf(migrationOptions(databaseUrl).migrations);
+export async function readSchemaState(databaseUrl: string): Promise<SchemaState> {
+  const known = listNames(createMigrationOptions(databaseUrl).migrations);
   const client = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5_000 });
   client.on('error', () => undefined);
   await client.connect();
@@ -100,6 +128,6 @@ export async function schemaState(databaseUrl: string): Promise<SchemaState> {
   }
 }
 
-function namesOf(migrations: MixedList<unknown> | undefined): string[] {
+function listNames(migrations: MixedList<unknown> | undefined): string[] {
   return Object.values(migrations ?? []).map((migration) => (migration as { name: string }).name);
 }

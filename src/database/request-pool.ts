@@ -4,9 +4,9 @@ import { FailFastClient, type StallObserver } from './fail-fast-client.js';
 
 /**
  * The connections of this process. `max` of them serve requests. Stalled ones (see {@link FailFastClient}) keep their
- * slots; half as many again may be opened in their place, and no more, whatever happens (docs/decisions/0041).
- * Once that many are stalled, further writes are refused unsent: reads keep what is left. Connections that are not
- * answered because the database is gone are found by a probe, which frees their slots.
+ * slots; at most half as many again are opened in their place (docs/decisions/0041). Once that number is stalled,
+ * further writes are refused unsent, so that reads keep the rest. A probe finds stalled connections whose backend has
+ * exited, and frees their slots.
  */
 export class RequestPool extends Pool implements StallObserver {
   private readonly size: number;
@@ -22,7 +22,7 @@ export class RequestPool extends Pool implements StallObserver {
     this.on('connect', (client) => (client as unknown as FailFastClient).observe(this));
   }
 
-  /** Connections that wait for a late answer. */
+  /** Number of connections that wait for a late answer. */
   get stalledCount(): number {
     return this.stalledClients.size;
   }
@@ -39,7 +39,7 @@ export class RequestPool extends Pool implements StallObserver {
       return;
     }
     this.probe.start();
-    // pg-pool does not notice that it may grow: a checkout wakes the requests that wait.
+    // pg-pool does not notice that it may grow: a checkout makes it serve the waiting requests.
     if (this.waitingCount > 0) {
       this.connect((_error, _client, release) => {
         release();
@@ -52,7 +52,7 @@ export class RequestPool extends Pool implements StallObserver {
     this.limitConnections();
   }
 
-  /** Does not wait for stalled connections: what they sent is committed without this process. */
+  /** Does not wait for stalled connections: PostgreSQL commits their statements without this process. */
   override end(): Promise<void>;
   override end(callback: () => void): void;
   override end(callback?: () => void): Promise<void> | undefined {

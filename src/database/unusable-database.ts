@@ -1,6 +1,6 @@
-// A database that answers, and cannot be worked with. Neither is a verdict on a credential.
+// A database that answers but cannot be used. Neither error is a verdict on a credential.
 
-/** A standby lags behind its primary: what it says about a credential may be stale. It may be promoted soon. */
+/** A standby lags behind its primary, so its data about a credential may be stale. It may be promoted soon. */
 export class StandbyError extends Error {
   override readonly name = 'StandbyError';
 

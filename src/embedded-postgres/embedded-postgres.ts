@@ -1,10 +1,13 @@
+// A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder, and every
+// process that starts it for this folder shares one server. The last process that stops stops the server.
+
 import { execFile, spawnSync } from 'node:child_process';
 import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
-import { newId } from '../common/ids.js';
+import { createId } from '../common/ids.js';
 import { locate, moveUnlessExists, type Location } from './location.js';
 import { freePort } from './free-port.js';
 
@@ -13,16 +16,13 @@ const START_TIMEOUT_MS = 60_000;
 const POLL_INTERVAL_MS = 100;
 
 export interface EmbeddedPostgresOptions {
-  /** Folder that holds the cluster; made when it does not exist. */
+  /** Folder that contains the cluster; created when it does not exist. */
   readonly folder: string;
-  /** Makes the superuser's password; called once in a cluster's life. */
+  /** Creates the password of the superuser; called once for each cluster. */
   readonly makePassword: () => string;
-  /** Further settings of the server, for tests that may lose their data. */
+  /** Further settings of the server, for tests whose data may be lost. */
   readonly settings?: Readonly<Record<string, string>>;
 }
-
-// A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder, and every process
-// that starts it there shares one server; the last one to stop stops it.
 
 /** The embedded server of one folder. */
 export class EmbeddedPostgres {
@@ -31,25 +31,28 @@ export class EmbeddedPostgres {
     private readonly port: number,
   ) {}
 
-  /** Starts the server of a folder, or joins it when it runs: another process uses it, or was killed. */
+  /**
+   * Starts the server of a folder, or joins a running one, which another process uses or left behind when it was
+   * killed.
+   */
   static async start({ folder, makePassword, settings = {} }: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const location = locate(resolve(folder));
     if (!existsSync(join(location.folder, 'cluster', 'PG_VERSION'))) await initialise(location, makePassword());
-    const running = runningPort(location);
+    const running = readRunningPort(location);
     const server = new EmbeddedPostgres(location, running ?? (await freePort()));
-    if (running !== undefined) return server.joined();
+    if (running !== undefined) return server.waitUntilReady();
     try {
       await server.launch(settings);
       return server;
     } catch (error) {
-      // Another process may have started it meanwhile.
-      const port = runningPort(location);
+      // A race: another process may have started it meanwhile.
+      const port = readRunningPort(location);
       if (port === undefined) throw error;
-      return new EmbeddedPostgres(location, port).joined();
+      return new EmbeddedPostgres(location, port).waitUntilReady();
     }
   }
 
-  /** Path of its data. */
+  /** Path of the data. */
   get folder(): string {
     return join(this.location.folder, 'cluster');
   }
@@ -86,8 +89,8 @@ export class EmbeddedPostgres {
     ]);
   }
 
-  /** Waits for a server that another process is starting. */
-  private async joined(): Promise<this> {
+  /** Another process may still be starting the server. */
+  private async waitUntilReady(): Promise<this> {
     for (let waitedMs = 0; (await this.count('SELECT 1')) === undefined; waitedMs += POLL_INTERVAL_MS) {
       if (waitedMs >= START_TIMEOUT_MS)
         throw new Error(`The embedded PostgreSQL in ${this.location.folder} does not answer.`);
@@ -103,7 +106,7 @@ export class EmbeddedPostgres {
     return others !== undefined && others > 0;
   }
 
-  /** @returns how many rows there are; undefined when the server does not answer */
+  /** @returns the number of rows; undefined when the server does not answer */
   private async count(sql: string): Promise<number | undefined> {
     const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
     client.on('error', () => undefined);
@@ -122,9 +125,9 @@ async function initialise(location: Location, password: string): Promise<void> {
   const file = join(location.folder, 'password');
   writeIfAbsent(file, password);
   if (location.user) chownSync(file, location.user.uid, location.user.gid);
-  const made = `cluster-${newId()}`;
+  const temporary = `cluster-${createId()}`;
   const flags = [
-    `--pgdata=${made}`,
+    `--pgdata=${temporary}`,
     `--username=${USER}`,
     '--pwfile=password',
     '--auth=scram-sha-256',
@@ -132,7 +135,7 @@ async function initialise(location: Location, password: string): Promise<void> {
     '--locale=C',
   ];
   await run(location, 'initdb', flags);
-  moveUnlessExists(join(location.folder, made), join(location.folder, 'cluster'));
+  moveUnlessExists(join(location.folder, temporary), join(location.folder, 'cluster'));
 }
 
 /** Leaves an existing file as it is. */
@@ -144,9 +147,9 @@ function writeIfAbsent(file: string, text: string): void {
   }
 }
 
-/** @returns the port of the server that runs on the cluster; undefined when none does */
-function runningPort(location: Location): number | undefined {
-  const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], spawnOptions(location));
+/** @returns the port of the running server; undefined when it does not run */
+function readRunningPort(location: Location): number | undefined {
+  const status = spawnSync(join(location.bin, 'pg_ctl'), ['status', '--pgdata=cluster'], toSpawnOptions(location));
   if (status.status !== 0) return undefined;
   const [, , , port] = readFileSync(join(location.folder, 'cluster', 'postmaster.pid'), 'utf8').split('\n');
   return Number(port);
@@ -154,13 +157,13 @@ function runningPort(location: Location): number | undefined {
 
 async function run(location: Location, program: string, flags: string[]): Promise<void> {
   try {
-    await promisify(execFile)(join(location.bin, program), flags, spawnOptions(location));
+    await promisify(execFile)(join(location.bin, program), flags, toSpawnOptions(location));
   } catch (error) {
-    const said = (error as { stderr?: string }).stderr?.trim();
-    throw new Error(`The embedded PostgreSQL failed (${program}): ${said ?? String(error)}`, { cause: error });
+    const output = (error as { stderr?: string }).stderr?.trim();
+    throw new Error(`The embedded PostgreSQL failed (${program}): ${output ?? String(error)}`, { cause: error });
   }
 }
 
-function spawnOptions({ folder, user }: Location) {
+function toSpawnOptions({ folder, user }: Location) {
   return { cwd: folder, env: { LC_ALL: 'C' }, ...user };
 }

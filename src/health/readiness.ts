@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 
-/** Whether this process wants new requests. It stops wanting them before it stops answering them. */
+/** Whether this process accepts new requests. At a stop it becomes unready before it stops answering. */
 @Injectable()
 export class Readiness {
   private draining = false;

@@ -2,27 +2,29 @@ import { AsyncResource } from 'node:async_hooks';
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Requests of one connection that are under way at once; their answers leave in order (RFC 9112 §9.3.2). */
+/**
+ * Requests of one connection that are processed at once (pipelining); responses are sent in order (RFC 9112 §9.3.2).
+ */
 export const MAX_IN_FLIGHT = 32;
-/** Parsed requests that wait, on all connections: one read of a socket can bring 2,500 of 4 KB each. */
+/** Parsed requests that are queued, on all connections: one read of a socket can bring 2,500 of 4 KB each. */
 const MAX_WAITING = 10_000;
-/** A client that has answers to read must read all of them, or `MIN_READ_BYTES`, in this time. */
+/** A client with unread responses must read all of them, or `MIN_READ_BYTES`, in this time. */
 const UNREAD_TIMEOUT_MS = 10_000;
 const MIN_READ_BYTES = 64 * 1024;
 const SWEEP_INTERVAL_MS = 1_000;
 
 interface Connection {
-  /** Requests under way that arrived before the answer to an earlier one had left. */
+  /** Requests in progress that arrived before an earlier response was sent. */
   pipelined: number;
   readonly waiting: (() => void)[];
   unreadSince: number | undefined;
-  /** Bytes that the operating system had taken by then. */
-  readThen: number;
+  /** Bytes that the operating system had accepted at `unreadSince`. */
+  readBytes: number;
 }
 
 /**
- * Bounds what one connection can make a server hold: the requests under way, beyond which its socket is not read, and
- * the time in which its answers are read. A client that waits for each answer costs one comparison.
+ * Bounds what one connection can make a server hold: the number of requests in progress (above it the socket is
+ * paused), and the time in which its client reads responses. A client that does not pipeline costs one comparison.
  */
 export class ConnectionBounds {
   private readonly connections = new Map<Socket, Connection>();
@@ -32,10 +34,10 @@ export class ConnectionBounds {
     server: Server,
     private readonly serve: RequestListener,
   ) {
-    const take = this.take.bind(this);
-    server.on('request', take);
-    // An unknown expectation is ignored (RFC 9110 §10.1.1 allows it); Node.js would answer 417 with nothing in it.
-    server.on('checkExpectation', take);
+    const accept = this.accept.bind(this);
+    server.on('request', accept);
+    // An unknown expectation is ignored (RFC 9110 §10.1.1 allows it); Node.js would answer 417 with an empty body.
+    server.on('checkExpectation', accept);
     server.on('connection', (socket) => this.open(socket));
     server.on('listening', () => {
       const sweep = setInterval(() => this.closeUnread(), SWEEP_INTERVAL_MS).unref();
@@ -51,17 +53,17 @@ export class ConnectionBounds {
         continue;
       }
       const read = socket.bytesWritten - socket.writableLength;
-      if (connection.unreadSince === undefined || read - connection.readThen >= MIN_READ_BYTES) {
+      if (connection.unreadSince === undefined || read - connection.readBytes >= MIN_READ_BYTES) {
         connection.unreadSince = now;
-        connection.readThen = read;
+        connection.readBytes = read;
       } else if (now - connection.unreadSince >= UNREAD_TIMEOUT_MS) socket.destroy();
     }
   }
 
   private open(socket: Socket): Connection {
-    const connection: Connection = { pipelined: 0, waiting: [], unreadSince: undefined, readThen: 0 };
+    const connection: Connection = { pipelined: 0, waiting: [], unreadSince: undefined, readBytes: 0 };
     this.connections.set(socket, connection);
-    // Node.js resumes a socket whenever a request is read to its end.
+    // Node.js resumes a socket whenever it has read a request completely.
     socket.on('resume', () => {
       if (connection.waiting.length > 0) socket.pause();
     });
@@ -73,8 +75,8 @@ export class ConnectionBounds {
     return connection;
   }
 
-  private take(request: IncomingMessage, response: ServerResponse): void {
-    // Node.js gives an answer its socket when it is its turn: here at once, unless an earlier one has not left.
+  private accept(request: IncomingMessage, response: ServerResponse): void {
+    // Node.js assigns the socket to a response once all earlier ones are sent: usually at once.
     if (response.socket !== null) {
       this.serve(request, response);
       return;
@@ -105,7 +107,7 @@ export class ConnectionBounds {
     const { socket } = request;
     if (socket.destroyed) return;
     this.waiting += 1;
-    // Started by the end of another request, it must not run in that one's asynchronous context (traces).
+    // The end of another request starts it, and it must not inherit that request's asynchronous context (traces).
     connection.waiting.push(AsyncResource.bind(() => this.start(connection, request, response)));
     if (this.waiting > MAX_WAITING) socket.destroy();
     else socket.pause();

@@ -2,13 +2,13 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Request } from 'express';
 
-// With INTERNAL_PORT the routes of services and operators are served on that port only, so that no rule of a proxy has
-// to keep the public away from them. That port serves every route; PORT serves all but these.
+// With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
+// to hide them from the public. That port serves every route; PORT serves all others.
 
-const OPERATORS_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
+const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
 const internalSockets = new WeakSet<Socket>();
 
-/** Remembers each connection that the server accepts as one to the internal port. */
+/** Marks each connection of the server as one to the internal port. */
 export function markInternal(server: Server): Server {
   return server.on('connection', (socket: Socket) => internalSockets.add(socket));
 }
@@ -17,7 +17,7 @@ export function isOnInternalPort({ socket }: Request): boolean {
   return internalSockets.has(socket);
 }
 
-/** Whether the public port leaves the route out. Short names must have their prefix by now. */
-export function isOperatorsPath({ url }: Request): boolean {
-  return OPERATORS_PATH.test(url);
+/** Whether the public port hides the route. Call it after `addPrefix`. */
+export function isInternalOnly({ url }: Request): boolean {
+  return INTERNAL_ONLY_PATH.test(url);
 }

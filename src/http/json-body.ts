@@ -2,12 +2,12 @@ import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems, type FieldError } from '../common/problems.js';
-import { pointerToken } from '../common/unknown-fields.js';
+import { toPointerToken } from '../common/unknown-fields.js';
 
-/** Names of a body's objects and parameters of a query. The largest request of this service has five. */
+/** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
-/** Names that every object knows already, or that reach its prototype. They are no field of anything. */
+/** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 const MAX_DEPTH = 16;
 /** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
@@ -15,12 +15,12 @@ const MAX_TEXT_LENGTH = 8_192;
 const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
 const decoder = new TextDecoder();
 
-/** Reads a body of at most 100 KB, after decompression. Its media type has been looked at. */
+/** Reads a body of at most 100 KB, after decompression. `guardHead` has checked its media type. */
 export const readBytes = raw({ limit: '100kb', type: () => true });
 
 /**
- * Refuses bodies that would cost or harm what comes after: with many names (validation takes 100 ms for 11,000), nested
- * deeply (it is recursive), not an object, with a list (no route takes one), with names that reach a prototype, or with
+ * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
+ * is recursive), not an object, with a list (every route refuses lists), with names that reach a prototype, or with
  * text that is not well-formed Unicode (different lone surrogates encode alike).
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
@@ -33,7 +33,7 @@ export function parseJson(request: Request, _response: Response, next: NextFunct
 }
 
 function parse(bytes: Buffer): unknown {
-  // Decoded all the same, bytes that are not UTF-8 become U+FFFD, and two passwords become one.
+  // Decoding would replace invalid bytes by U+FFFD, so that two different passwords become equal.
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
   refuseCostlyJson(bytes);
   try {
@@ -43,13 +43,13 @@ function parse(bytes: Buffer): unknown {
   }
 }
 
-/** Counts before it parses: 11,000 names take 0.2 ms to count and 5 ms to parse. */
+/** Counts before parsing: 11,000 names take 0.2 ms to count and 5 ms to parse. */
 function refuseCostlyJson(bytes: Buffer): void {
   let depth = 0;
   let commas = 0;
   for (let i = 0; i < bytes.length; i += 1) {
     const byte = bytes[i];
-    if (byte === QUOTE) i = endOfString(bytes, i);
+    if (byte === QUOTE) i = findEndOfString(bytes, i);
     else if (byte === COMMA) commas += 1;
     else if (byte === BRACE || byte === BRACKET) depth += 1;
     else if (byte === CLOSING_BRACE || byte === CLOSING_BRACKET) depth -= 1;
@@ -59,8 +59,8 @@ function refuseCostlyJson(bytes: Buffer): void {
   if (commas >= MAX_NAMES) refuseField('', TOO_MANY_NAMES);
 }
 
-/** @returns the index of the quote that ends the string which the quote at `start` begins */
-function endOfString(bytes: Buffer, start: number): number {
+/** @returns the index of the closing quote of the string that begins at `start` */
+function findEndOfString(bytes: Buffer, start: number): number {
   let i = start + 1;
   while (i < bytes.length && bytes[i] !== QUOTE) i += bytes[i] === BACKSLASH ? 2 : 1;
   return i;
@@ -76,8 +76,9 @@ function refuseHostileValues(body: unknown): void {
     if (Array.isArray(value)) refuseField(pointer, 'must not be a list');
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
-      if (PROTOTYPE_NAMES.has(name)) refuseField(pointer || `/${name}`, 'is or holds what is no field of this request');
-      pending.push({ value: child, pointer: `${pointer}/${pointerToken(name)}` });
+      if (PROTOTYPE_NAMES.has(name))
+        refuseField(pointer || `/${name}`, 'is or contains a name that is not a field of this request');
+      pending.push({ value: child, pointer: `${pointer}/${toPointerToken(name)}` });
     }
   }
 }

@@ -2,7 +2,7 @@ import type { Express, RequestHandler } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 
-/** What `listRoutes()` of Express 5.3 says of a path; its types do not have the method yet. */
+/** An element of `listRoutes()` of Express 5.3, which its types do not declare yet. */
 interface ListedRoute {
   readonly path: string;
   readonly methods?: readonly string[];
@@ -14,30 +14,30 @@ interface KnownPath {
 }
 
 /**
- * For requests that no route took: a path that has other methods answers 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS
- * included. The table is made once, from the routes that are there by then; no other request pays for it.
+ * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; OPTIONS included.
+ * Install it after all routes: the table is built once. Only unmatched requests search it.
  */
 export function refuseOtherMethods(app: Express): RequestHandler {
-  const known = knownPaths((app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes());
+  const known = listKnownPaths((app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes());
   return ({ path }, _response, next) => {
     const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
     if (methods.length === 0) next();
-    else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow: allowOf(methods) } });
+    else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow: formatAllow(methods) } });
   };
 }
 
-function knownPaths(routes: readonly ListedRoute[]): KnownPath[] {
+function listKnownPaths(routes: readonly ListedRoute[]): KnownPath[] {
   return routes.flatMap(({ path, methods = [] }) =>
-    methods.length > 0 ? [{ pattern: patternOf(path), methods }] : [],
+    methods.length > 0 ? [{ pattern: toPattern(path), methods }] : [],
   );
 }
 
 /** Parameters (`:id`) stand for one segment, wildcards (`*rest`) for any number. */
-function patternOf(path: string): RegExp {
+function toPattern(path: string): RegExp {
   const literal = path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\*\w+/g, '.+')}$`);
 }
 
-function allowOf(methods: readonly string[]): string {
+function formatAllow(methods: readonly string[]): string {
   return [...new Set(methods)].sort().join(', ');
 }

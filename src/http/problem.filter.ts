@@ -1,16 +1,16 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
-import { problemBody } from '../common/problem-body.js';
+import { toProblemBody } from '../common/problem-body.js';
 import { problems, type Problem } from '../common/problems.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { SecurityEvents } from '../logging/security-events.js';
 
-/** Errors of Express and its body parser carry the status they mean; their texts quote the request and are dropped. */
+/** Errors of Express and its body parser have a status. Their messages quote the request, and are dropped. */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
   400: problems.malformedRequest,
   404: problems.notFound,
@@ -18,7 +18,7 @@ const BY_STATUS: Readonly<Record<number, Problem>> = {
   415: problems.unsupportedMediaType,
 };
 
-/** The one place where an error becomes an answer. */
+/** Turns every error into a problem response. */
 @Catch()
 export class ProblemFilter implements ExceptionFilter {
   constructor(
@@ -29,7 +29,7 @@ export class ProblemFilter implements ExceptionFilter {
   catch(error: unknown, host: ArgumentsHost): void {
     const request = host.switchToHttp().getRequest<Request>();
     const response = host.switchToHttp().getResponse<Response>();
-    const problem = problemOf(error);
+    const problem = toProblem(error);
     this.record(error, problem, request, response);
     if (response.headersSent) {
       response.destroy();
@@ -41,43 +41,43 @@ export class ProblemFilter implements ExceptionFilter {
       for (const [name, value] of Object.entries(error.headers)) response.setHeader(name, value);
     }
     const errors = error instanceof ProblemException ? error.errors : undefined;
-    const body = problemBody(problem, requestIdOf(request), errors);
+    const body = toProblemBody(problem, getRequestId(request), errors);
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 
   private record(error: unknown, problem: Problem, request: Request, response: Response): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
     if (refusal) {
-      (response.locals as RequestOutcome).refusal = refusal;
+      (response.locals as ResponseLocals).refusal = refusal;
       const { event, reason, count, fields } = refusal;
       const isLogged = error instanceof ProblemException && error.isLogged;
       if (isLogged) this.events.record(event, request, { reason, count, ...fields });
-      else (response.locals as RequestOutcome).isUnlogged = true;
+      else (response.locals as ResponseLocals).isUnlogged = true;
     }
     if (problem.status < 500) return;
     const fields = {
-      request_id: requestIdOf(request),
-      caller_request_id: callerRequestIdOf(request),
-      error: errorFields(causeOf(error)),
+      request_id: getRequestId(request),
+      caller_request_id: getCallerRequestId(request),
+      error: toErrorFields(getCause(error)),
     };
-    this.log.about(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
+    this.log.writeAbout(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
   }
 }
 
-function problemOf(error: unknown): Problem {
+function toProblem(error: unknown): Problem {
   if (error instanceof ProblemException) return error.problem;
   if (isDatabaseFailure(error)) return problems.unavailable;
-  const status = error instanceof HttpException ? error.getStatus() : statusOf(error);
-  // Of the caller's making all the same: a precondition or a range that the files of the documentation do not meet.
+  const status = error instanceof HttpException ? error.getStatus() : getStatus(error);
+  // Any other 4xx of Express is the caller's mistake too.
   const isCallers = status >= 400 && status < 500;
   return BY_STATUS[status] ?? (isCallers ? problems.malformedRequest : problems.internalError);
 }
 
-function statusOf(error: unknown): number {
+function getStatus(error: unknown): number {
   return error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 500;
 }
 
-/** What made us answer with a problem says more to the operator than the problem does. */
-function causeOf(error: unknown): unknown {
+/** The cause tells the operator more than the problem does. */
+function getCause(error: unknown): unknown {
   return error instanceof ProblemException ? (error.cause ?? error) : error;
 }

@@ -1,62 +1,73 @@
+// HTTP around the routes: the server and its limits, checks of a request's head and body, validation, the request log
+// and problem responses. A check refuses input that a proxy, Node.js and the validation could understand differently,
+// and input that is cheap to send and costly to process. Invariants: every error is a problem of the catalogue; no
+// path, body or error message of a caller is logged or sent back.
+
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import { DOORS } from '../access/doors.js';
 import { TARGET_HEADER } from '../access/presented-target.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import { requestIdOf } from '../common/request-id.js';
+import { getRequestId } from '../common/request-id.js';
 import type { Environment } from '../config/environment.js';
-import { isOnInternalPort, isOperatorsPath } from './internal-port.js';
+import { isInternalOnly, isOnInternalPort } from './internal-port.js';
 import { MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
 import { addPrefix, isInternal, refuseAmbiguousPath } from './request-target.js';
 
-/** Of these a second one is refused. */
+/** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
 const PLATFORM_HEADERS = new Set([...DOORS.app.headers, TARGET_HEADER]);
 const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
-/** A brotli body of 40 bytes makes its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1 ms). */
+/**
+ * Without brotli: a body of 40 bytes makes its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1
+ * ms).
+ */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 
-// Swagger UI styles itself inline, which the default policy allows; no script is inline. Development has no TLS to upgrade to.
-const hardened = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
+// Swagger UI uses inline styles, which the default policy allows, and no inline script. Development has no TLS to
+// upgrade to.
+const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
 
-/** All that is decided by a request's head. One function, not one middleware each: every layer costs every validation. */
+/**
+ * Checks the head of a request. One function, not several middlewares: part of the step from 68 to 37 µs in
+ * docs/performance.md.
+ */
 export function guardHead({ serviceName, internalPort }: Environment): RequestHandler {
   const isSplit = internalPort !== undefined;
   return (request, response, next) => {
-    setAnswerHeaders(request, response);
+    setCommonHeaders(request, response);
     const isForServices = isInternal(request);
     // Services that validate credentials are not browsers, and call a hundred times as often.
-    if (!isForServices) hardened(request, response, () => undefined);
+    if (!isForServices) setSecurityHeaders(request, response, () => undefined);
     refuseAmbiguousPath(request);
     if (!isForServices) addPrefix(request);
-    if (isSplit && isOperatorsPath(request) && !isOnInternalPort(request))
-      throw new ProblemException(problems.notFound);
+    if (isSplit && isInternalOnly(request) && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
     const names = Object.keys(request.headers);
     refuseAmbiguousHeaders(request, names);
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
-    if (hasBody(request) && !isReadable(request)) throw new ProblemException(problems.unsupportedMediaType);
+    if (hasBody(request) && !isJson(request)) throw new ProblemException(problems.unsupportedMediaType);
     next();
   };
 }
 
-/** Every answer says which request it belongs to, and is neither sniffed nor, with a secret in it, kept. */
-function setAnswerHeaders(request: Request, response: Response): void {
-  // Nothing here is cached, so that nothing can be "not modified". An object that lost a property is slow from then on.
+/** Every response names its request, and may be neither sniffed nor, as it may contain a secret, cached. */
+function setCommonHeaders(request: Request, response: Response): void {
+  // Express would answer 304. Deleted only where present: `delete` makes an object slow.
   if (request.headers['if-none-match'] !== undefined) delete request.headers['if-none-match'];
   if (request.headers['if-modified-since'] !== undefined) delete request.headers['if-modified-since'];
-  response.setHeader('X-Request-Id', requestIdOf(request));
+  response.setHeader('X-Request-Id', getRequestId(request));
   response.setHeader('X-Content-Type-Options', 'nosniff');
   response.setHeader('Cache-Control', 'no-store');
 }
 
 /**
- * Node.js joins or drops a repeated header; which of the two credentials counts must not depend on that. A request of
- * HTTP/1.1 names exactly one host (RFC 9112 §3.2).
+ * Node.js joins or drops a repeated header, and which credential counts must not depend on that. A request of HTTP/1.1
+ * names exactly one host (RFC 9112 §3.2).
  */
 function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, names: readonly string[]): void {
-  // As many names as lines: nothing came twice. That holds as long as no header is added before this.
+  // As many names as lines: no header is repeated. No middleware before this one may add a header.
   if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
   let seen = '';
   let hosts = 0;
@@ -71,9 +82,9 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, n
 }
 
 /**
- * A caller that misplaced the target believes that it was checked. The header counts on validate-app only; anywhere else
- * it must name this service. On `/internal/` a header of the platform that is not known, or that looks like a target, is
- * refused too.
+ * Refuses a target that would be ignored, because the caller would believe that it was checked. `X-Platform-Target` is
+ * read on validate-app only; on every other route it must name this service. On `/internal/` an unknown header of the
+ * platform, or one that looks like a target, is refused too.
  * @param names of the headers, on `/internal/`; elsewhere none
  */
 function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
@@ -82,27 +93,27 @@ function refuseMisplacedTarget({ headers, url }: Request, names: readonly string
     refuseField('', 'X-Platform-Target is read by /internal/validate-app only');
   for (const name of names) {
     const isOfPlatform = name.endsWith('target') || name.startsWith('x-platform-');
-    if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not one of this request');
+    if (isOfPlatform && !PLATFORM_HEADERS.has(name)) refuseField('', 'a header is not part of this request');
   }
 }
 
 /**
- * A parameter that reaches a prototype is dropped on its way to validation, and would pass as if it were not there. The
- * routes for services take no parameters.
+ * A parameter that reaches a prototype is dropped before validation, and would be ignored silently. The routes for
+ * services do not have parameters.
  */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
   if (isForServices ? names.length > 0 : names.some((name) => PROTOTYPE_NAMES.has(name)))
-    refuseField('', 'names a parameter that is not one of this request');
+    refuseField('', 'contains a parameter that is not part of this request');
 }
 
 function hasBody({ headers }: Request): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
-/** Bodies are JSON in UTF-8 (RFC 8259 §8.1). Forms, text and anything unnamed are refused before they are read. */
-function isReadable(request: Request): boolean {
+/** Bodies are JSON in UTF-8 (RFC 8259 §8.1). Any other media type, or none, is refused before the body is read. */
+function isJson(request: Request): boolean {
   const encoding = request.headers['content-encoding'];
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];

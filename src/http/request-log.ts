@@ -1,53 +1,53 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
-import { addressOf } from '../common/client-address.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import { getClientAddress } from '../common/client-address.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
+import type { ResponseLocals } from '../common/response-locals.js';
 import type { Log } from '../logging/log.js';
 
-/** What is known of a request once it is answered. */
-export interface Answered {
+/** A request whose response was sent, or whose client closed the connection. */
+export interface CompletedRequest {
   readonly request: Request;
   readonly response: Response;
-  /** The route's pattern, or `none`: never the path, which may hold anything. */
+  /** The route's pattern, or `none`: never the path, which may contain anything. */
   readonly route: string;
   readonly status: number;
   readonly durationMs: number;
 }
 
 /**
- * One line for each answered request. It names the route's pattern, never the path: a path may hold anything.
- * @param logsValidations whether a credential that was found good is worth a line too; one that was not always is
- * @param count counts each request; undefined when no metrics are served
+ * Logs one line for each completed request.
+ * @param logsValidations whether successful validations are logged too
+ * @param count called for each request; undefined when no metrics are served
  */
-export function requestLog(
+export function createRequestLog(
   log: Log,
   logsValidations: boolean,
-  count?: (answered: Answered) => void,
+  count?: (request: CompletedRequest) => void,
 ): RequestHandler {
   return (request: Request, response: Response, next: NextFunction) => {
     const startedAt = performance.now();
     response.once('close', () => {
-      const route = routeOf(request);
+      const route = getRoute(request);
       const status = response.writableFinished ? response.statusCode : 499;
       const durationMs = performance.now() - startedAt;
       count?.({ request, response, route, status, durationMs });
-      if ((response.locals as RequestOutcome).isUnlogged) return;
+      if ((response.locals as ResponseLocals).isUnlogged) return;
       if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
-      log.about(request, 'info', 'request', {
-        request_id: requestIdOf(request),
-        caller_request_id: callerRequestIdOf(request),
+      log.writeAbout(request, 'info', 'request', {
+        request_id: getRequestId(request),
+        caller_request_id: getCallerRequestId(request),
         method: request.method,
         route,
         status,
         duration_ms: Math.round(durationMs * 10) / 10,
-        address: addressOf(request),
+        address: getClientAddress(request),
       });
     });
     next();
   };
 }
 
-function routeOf(request: Request): string {
+function getRoute(request: Request): string {
   const route = request.route as { path?: unknown } | undefined;
   return typeof route?.path === 'string' ? route.path : 'none';
 }

@@ -5,28 +5,28 @@ import type { Request, Response } from 'express';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 
-/** A page in parts of this size: a client that reads slowly is told from one that does not read. */
+/** Pages are written in slices of this size, so that a slow client can be told from one that does not read. */
 const SLICE_BYTES = 64 * 1024;
 const ACCEPTS_GZIP = /(^|[,\s])gzip\s*(,|$|;\s*q=(1|0\.\d*[1-9]))/i;
 
 type Handler = (request: Request, response: Response) => Promise<void>;
 
-interface Made {
+interface PageContent {
   readonly plain: Buffer;
   readonly compressed: Buffer;
 }
 
 /**
- * Serves what is the same for every caller. It is made and compressed once, when the first caller asks for it: no
- * request is worth more work than one lookup, and answers that wait to be read share one buffer.
+ * Serves content that is the same for every caller. The first request creates and compresses it; later ones share the
+ * buffer. A flood of requests costs one lookup each, and slow clients hold no copies.
  */
-export function staticPage(type: string, make: () => string | Buffer): Handler {
-  let made: Promise<Made> | undefined;
+export function createPageHandler(type: string, make: () => string | Buffer): Handler {
+  let content: Promise<PageContent> | undefined;
   return async (request: Request, response: Response): Promise<void> => {
     refusePreconditions(request);
-    made ??= prepare(make);
-    const { plain, compressed } = await made.catch((error: unknown) => {
-      made = undefined;
+    content ??= prepare(make);
+    const { plain, compressed } = await content.catch((error: unknown) => {
+      content = undefined;
       throw error;
     });
     const isCompressed = ACCEPTS_GZIP.test(request.headers['accept-encoding'] ?? '');
@@ -36,21 +36,21 @@ export function staticPage(type: string, make: () => string | Buffer): Handler {
     response.setHeader('Vary', 'Accept-Encoding');
     if (isCompressed) response.setHeader('Content-Encoding', 'gzip');
     if (request.method === 'HEAD' || bytes.length <= SLICE_BYTES) response.end(bytes);
-    else Readable.from(slicesOf(bytes)).pipe(response);
+    else Readable.from(slice(bytes)).pipe(response);
   };
 }
 
-/** Pages have no validators and come whole. Ignored, these would be taken for met. */
+/** Pages have no validators and no ranges. A client would take an ignored condition for a condition that is met. */
 function refusePreconditions({ headers }: Request): void {
   if (headers['if-match'] ?? headers['if-unmodified-since'] ?? headers.range)
     throw new ProblemException(problems.malformedRequest);
 }
 
-async function prepare(make: () => string | Buffer): Promise<Made> {
+async function prepare(make: () => string | Buffer): Promise<PageContent> {
   const plain = Buffer.from(make());
   return { plain, compressed: await promisify(gzip)(plain) };
 }
 
-function* slicesOf(bytes: Buffer): Generator<Buffer> {
+function* slice(bytes: Buffer): Generator<Buffer> {
   for (let start = 0; start < bytes.length; start += SLICE_BYTES) yield bytes.subarray(start, start + SLICE_BYTES);
 }

@@ -1,10 +1,12 @@
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { randomId } from '../common/ids.js';
-import { problemBody } from '../common/problem-body.js';
+import { createRandomId } from '../common/ids.js';
+import { toProblemBody } from '../common/problem-body.js';
 import { problems } from '../common/problems.js';
 
-/** Answers what is not even HTTP, or has headers beyond all measure, with a problem too; then hangs up. */
+/**
+ * Answers a request that is not valid HTTP, or whose headers are too large, with a problem; then closes the connection.
+ */
 export function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
@@ -12,7 +14,7 @@ export function answerUnreadable(error: Error & { code?: string }, socket: Duple
   }
   const problem = error.code === 'HPE_HEADER_OVERFLOW' ? problems.headersTooLarge : problems.malformedRequest;
   const { status } = problem;
-  const body = JSON.stringify(problemBody(problem, randomId()));
+  const body = JSON.stringify(toProblemBody(problem, createRandomId()));
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/problem+json; charset=utf-8',

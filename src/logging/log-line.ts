@@ -2,7 +2,7 @@ import { types } from 'node:util';
 
 export type LogLevel = 'info' | 'warn' | 'error';
 
-/** What may appear in a log line beside its message. Anything else does not compile (ASVS 16.2.5). */
+/** The fields of a log line. Any other field does not compile (ASVS 16.2.5). */
 export interface LogFields {
   readonly event?: string | undefined;
   readonly request_id?: string | undefined;
@@ -29,19 +29,21 @@ export interface LogFields {
   readonly exit_code?: number | undefined;
   readonly signal?: string | undefined;
   readonly delay_ms?: number | undefined;
+  readonly skew_seconds?: number | undefined;
+  readonly month?: string | undefined;
   readonly waiting_for?: string | undefined;
   readonly waited_seconds?: number | undefined;
   readonly error?: ErrorFields | undefined;
 }
 
-/** The parts of an error that are safe to keep: where it happened, not what it quotes. */
+/** The parts of an error that are safe to log: where it happened, without its message. */
 export interface ErrorFields {
   readonly name: string;
   readonly code?: string | undefined;
   readonly stack?: string | undefined;
 }
 
-/** A line as the logging service takes it. */
+/** A line in the format of the logging service. */
 export interface LogLine {
   readonly timestamp: string;
   readonly level: LogLevel;
@@ -50,8 +52,8 @@ export interface LogLine {
   readonly context: LogFields;
 }
 
-/** An error without its message, which may quote what a caller sent. */
-export function errorFields(error: unknown): ErrorFields {
+/** Drops the message of an error, because it may quote what a caller sent. */
+export function toErrorFields(error: unknown): ErrorFields {
   if (!types.isNativeError(error)) return { name: typeof error };
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));

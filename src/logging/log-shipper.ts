@@ -11,17 +11,17 @@ import type { LogLine } from './log-line.js';
 
 const BATCH_LINES = 200;
 const FLUSH_INTERVAL_MS = 1_000;
-const MOST_LINES = 5_000;
+const MAX_WAITING_LINES = 5_000;
 const DELIVERY_TIMEOUT_MS = 2_000;
-const FIRST_RETRY_MS = 500;
-const LAST_RETRY_MS = 30_000;
+const MIN_RETRY_DELAY_MS = 500;
+const MAX_RETRY_DELAY_MS = 30_000;
 
 export interface LogShipperOptions {
   readonly url: string;
   /** This service's own app credential for the logging service. */
   readonly appId: string | undefined;
   readonly appKey: string | undefined;
-  /** Takes the lines that could not be delivered. */
+  /** Receives the lines that could not be delivered. */
   readonly onUndelivered: (lines: LogLine[]) => void;
   /** Called once for each change between "delivers" and "does not". */
   readonly onStateChange: (isDelivering: boolean) => void;
@@ -29,8 +29,8 @@ export interface LogShipperOptions {
 
 /**
  * Delivers log lines to the logging service in batches: `POST {"logs": [...]}`. Memory is bounded, every delivery has a
- * time-out, and after a failure a circuit breaker waits with back-off and jitter. What it does not take or cannot
- * deliver belongs to the console; nothing else notices.
+ * timeout, and after a failure a circuit breaker waits with backoff and jitter. Lines that it refuses or cannot deliver
+ * go to the console.
  */
 export class LogShipper {
   private readonly waiting: LogLine[] = [];
@@ -43,8 +43,8 @@ export class LogShipper {
     this.breaker = circuitBreaker(handleAll, {
       breaker: new ConsecutiveBreaker(1),
       halfOpenAfter: new ExponentialBackoff({
-        initialDelay: FIRST_RETRY_MS,
-        maxDelay: LAST_RETRY_MS,
+        initialDelay: MIN_RETRY_DELAY_MS,
+        maxDelay: MAX_RETRY_DELAY_MS,
         generator: decorrelatedJitterGenerator,
       }),
     });
@@ -67,17 +67,17 @@ export class LogShipper {
   }
 
   /**
-   * @returns whether the line was taken. After a failure one line at a time is, once the back-off is over: the probe.
-   * After a stop none is.
+   * @returns whether the line was accepted. After a failed delivery one line may wait, as the probe of the circuit
+   *   breaker; after a stop none is accepted
    */
-  take(line: LogLine): boolean {
-    if (this.isStopped || this.waiting.length >= (this.isDelivering ? MOST_LINES : 1)) return false;
+  enqueue(line: LogLine): boolean {
+    if (this.isStopped || this.waiting.length >= (this.isDelivering ? MAX_WAITING_LINES : 1)) return false;
     this.waiting.push(line);
     if (this.waiting.length >= BATCH_LINES && !this.delivery) void this.flush();
     return true;
   }
 
-  /** Delivers what is waiting now. Never fails: what cannot be delivered is handed back. */
+  /** Delivers the lines that wait now. Never rejects: lines that cannot be delivered go to `onUndelivered`. */
   async flush(): Promise<void> {
     await this.delivery;
     this.delivery ??= this.deliverWaiting().finally(() => (this.delivery = undefined));
@@ -90,13 +90,13 @@ export class LogShipper {
     await this.flush();
   }
 
-  /** Hands back what is waiting: there is no time left to deliver it. */
+  /** Gives up the waiting lines, because there is no time left to deliver them. */
   abandon(): void {
     this.isStopped = true;
     this.options.onUndelivered(this.waiting.splice(0));
   }
 
-  // What comes meanwhile is for the next flush: a stop under load must come to its end.
+  // Lines that arrive meanwhile wait for the next flush, so that a stop under load ends.
   private async deliverWaiting(): Promise<void> {
     for (let left = this.waiting.length; left > 0;) {
       const lines = this.waiting.splice(0, Math.min(left, BATCH_LINES));
@@ -115,7 +115,7 @@ export class LogShipper {
         ...(appKey !== undefined && { 'X-Platform-App-Key': appKey }),
       },
       body: JSON.stringify({ logs }),
-      // A redirect would carry the credential somewhere else.
+      // A redirect would send the credential to another server.
       redirect: 'manual',
       signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
     });

@@ -1,29 +1,28 @@
-import { Injectable, type LoggerService, type OnApplicationShutdown } from '@nestjs/common';
+import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import type { Request } from 'express';
-import { pino, type Logger } from 'pino';
+import type { Logger } from 'pino';
 import { Environment } from '../config/environment.js';
+import { createConsole } from './console.js';
 import type { LogFields, LogLevel, LogLine } from './log-line.js';
 import { LogShipper } from './log-shipper.js';
-import { pinoPretty } from './pretty.js';
 
 interface Route {
   readonly path?: unknown;
 }
 
 /**
- * The structured log of the service. Lines go to the logging service while it takes them, and to the console
- * otherwise: one JSON object a line, readable text in development.
+ * The structured log of the service. Lines go to the logging service while it accepts them, and to the console
+ * otherwise.
  */
 @Injectable()
-export class Log implements LoggerService, OnApplicationShutdown {
+export class Log implements OnApplicationShutdown {
   private readonly console: Logger;
   private readonly shipper: LogShipper | undefined;
   private readonly loggingAppId: string | undefined;
   private undelivered = 0;
 
   constructor(environment: Environment) {
-    const options = { level: environment.logLevel, base: { service: 'platform-auth' }, timestamp: false };
-    this.console = environment.nodeEnv === 'development' ? pino(options, pinoPretty()) : pino(options);
+    this.console = createConsole(environment);
     const { loggingServiceUrl: url, loggingAppId: appId, loggingAppKey: appKey } = environment;
     this.loggingAppId = appId?.toLowerCase();
     if (url === undefined) return;
@@ -34,8 +33,8 @@ export class Log implements LoggerService, OnApplicationShutdown {
       onUndelivered: (lines) => lines.forEach((line) => this.printUndelivered(line)),
       onStateChange: (isDelivering) =>
         isDelivering
-          ? this.onConsole('info', 'logging_service_delivers')
-          : this.onConsole('warn', 'logging_service_unusable'),
+          ? this.print(createLine('info', 'logging_service_delivers'))
+          : this.print(createLine('warn', 'logging_service_unusable')),
     });
   }
 
@@ -44,12 +43,12 @@ export class Log implements LoggerService, OnApplicationShutdown {
     return this.shipper?.isDelivering;
   }
 
-  /** Lines that wait for delivery. */
+  /** Number of lines that wait for delivery. */
   get waitingLines(): number {
     return this.shipper?.waitingLines ?? 0;
   }
 
-  /** Lines that were meant for the logging service and went to the console. */
+  /** Number of lines that were meant for the logging service and went to the console. */
   get undeliveredLines(): number {
     return this.undelivered;
   }
@@ -58,42 +57,29 @@ export class Log implements LoggerService, OnApplicationShutdown {
     this.write('info', message, fields);
   }
 
-  warning(message: string, fields: LogFields = {}): void {
+  warn(message: string, fields: LogFields = {}): void {
     this.write('warn', message, fields);
   }
 
-  failure(message: string, fields: LogFields = {}): void {
+  error(message: string, fields: LogFields = {}): void {
     this.write('error', message, fields);
   }
 
   /**
-   * A line about a request. The logging service has the credential of our deliveries validated here; a shipped line
-   * about that would be the reason for the next delivery, for ever: it stays on the console.
+   * Logs a line about a request. The logging service validates the credential of our deliveries here: a line about such
+   * a request goes to the console, because shipping it would cause the next delivery, in an endless loop.
    */
-  about(request: Request, level: LogLevel, message: string, fields: LogFields): void {
-    if (this.isOwnDelivery(request)) this.onConsole(level, message, fields);
+  writeAbout(request: Request, level: LogLevel, message: string, fields: LogFields): void {
+    if (this.isOwnDelivery(request)) this.print(createLine(level, message, fields));
     else this.write(level, message, fields);
   }
 
-  // What Nest itself has to say, below: fixed texts of its own, for whoever watches the console.
-  log(message: unknown): void {
-    if (this.console.isLevelEnabled('debug')) this.onConsole('info', String(message));
-  }
-
-  error(message: unknown): void {
-    this.onConsole('error', String(message));
-  }
-
-  warn(message: unknown): void {
-    this.onConsole('warn', String(message));
-  }
-
-  /** Delivers what is waiting, while this service can still validate its own deliveries. */
+  /** Delivers the waiting lines, while this service can still validate its own deliveries. */
   async flush(): Promise<void> {
     await this.shipper?.flush();
   }
 
-  /** From here on the console has every line, also those that still wait: the process is about to end. */
+  /** Prints the waiting lines and all later ones to the console, because the process is about to exit. */
   abandonDelivery(): void {
     this.shipper?.abandon();
   }
@@ -104,21 +90,17 @@ export class Log implements LoggerService, OnApplicationShutdown {
 
   protected write(level: LogLevel, message: string, fields: LogFields): void {
     if (!this.console.isLevelEnabled(level)) return;
-    const line = lineOf(level, message, fields);
+    const line = createLine(level, message, fields);
     if (!this.shipper) this.print(line);
-    else if (!this.shipper.take(line)) this.printUndelivered(line);
+    else if (!this.shipper.enqueue(line)) this.printUndelivered(line);
   }
 
-  /** Whether the logging service asks about the credential of our own delivery, also at a path that leads nowhere. */
+  /** Whether the logging service validates the credential of our own delivery, also at a path without a route. */
   isOwnDelivery({ route, headers }: Request): boolean {
     if (this.loggingAppId === undefined) return false;
     const path = (route as Route | undefined)?.path;
     if (path !== undefined && path !== '/internal/validate-app') return false;
     return String(headers['x-platform-app-id']).toLowerCase() === this.loggingAppId;
-  }
-
-  private onConsole(level: LogLevel, message: string, fields: LogFields = {}): void {
-    this.print(lineOf(level, message, fields));
   }
 
   private printUndelivered(line: LogLine): void {
@@ -131,6 +113,6 @@ export class Log implements LoggerService, OnApplicationShutdown {
   }
 }
 
-function lineOf(level: LogLevel, message: string, context: LogFields): LogLine {
+function createLine(level: LogLevel, message: string, context: LogFields = {}): LogLine {
   return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context };
 }

@@ -1,13 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
-import { addressOf } from '../common/client-address.js';
-import { callerRequestIdOf, requestIdOf } from '../common/request-id.js';
+import { getClientAddress } from '../common/client-address.js';
+import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import type { LogFields } from './log-line.js';
 import { Log } from './log.js';
 
-/** Stands out, and is written at LOG_LEVEL=warn too. */
-const UNWELCOME = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
+/** Logged as warnings, so that LOG_LEVEL=warn keeps them. */
+const IS_REFUSAL = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
 
 /** Writes one structured line for each security event, tied to its request. */
 @Injectable()
@@ -15,13 +15,13 @@ export class SecurityEvents {
   constructor(private readonly log: Log) {}
 
   record(event: SecurityEvent, request: Request, fields: LogFields = {}): void {
-    const where = {
+    const origin = {
       event,
-      request_id: requestIdOf(request),
-      caller_request_id: callerRequestIdOf(request),
-      address: addressOf(request),
+      request_id: getRequestId(request),
+      caller_request_id: getCallerRequestId(request),
+      address: getClientAddress(request),
     };
-    const level = UNWELCOME.test(event) ? 'warn' : 'info';
-    this.log.about(request, level, event, { ...where, ...fields });
+    const level = IS_REFUSAL.test(event) ? 'warn' : 'info';
+    this.log.writeAbout(request, level, event, { ...origin, ...fields });
   }
 }

@@ -6,10 +6,12 @@ import { TokensModule } from '../tokens/tokens.module.js';
 import { AuditJob } from './audit.job.js';
 import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
+import { RetentionClock } from './retention-clock.js';
+import { SealJob } from './seal.job.js';
 
 @Module({
   imports: [TokensModule, NodesModule, AppCredentialsModule, ThrottlingModule],
-  providers: [Maintenance, PurgeJob, AuditJob],
-  exports: [PurgeJob, AuditJob],
+  providers: [Maintenance, PurgeJob, AuditJob, SealJob, RetentionClock],
+  exports: [PurgeJob, AuditJob, SealJob],
 })
 export class MaintenanceModule {}

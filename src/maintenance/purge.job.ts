@@ -1,17 +1,18 @@
 import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { addDays, Clock } from '../common/clock.js';
+import { addDays } from '../common/clock.js';
 import { RevocationFeed } from '../credentials/revocation-feed.js';
 import { Environment } from '../config/environment.js';
-import { HeldElsewhere } from '../database/database.js';
+import { LockNotAcquiredError } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { RetentionClock } from './retention-clock.js';
 
-/** Deletes what died long ago, in small batches, in one replica at a time. */
+/** Deletes what died long ago by the clock of PostgreSQL, in small batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -21,25 +22,26 @@ export class PurgeJob {
     private readonly revocations: RevocationFeed,
     private readonly throttleWindows: ThrottleWindows,
     private readonly environment: Environment,
-    private readonly clock: Clock,
+    private readonly clock: RetentionClock,
     private readonly log: Log,
   ) {}
 
   /** @returns how many sessions and keys were deleted; only those before another replica was found at it, or the database could not be used */
   async run(): Promise<number> {
-    const now = this.clock.now();
-    const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
-    const keysBefore = addDays(now, -this.environment.credentialKeepDays);
     let count = 0;
     try {
+      const now = await this.clock.now();
+      if (!now) return 0;
+      const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
+      const keysBefore = addDays(now, -this.environment.credentialKeepDays);
       count += await this.sessions.purge(sessionsBefore, LOCKS.purge);
-      count += await this.nodes.keys.purge(keysBefore, LOCKS.purge);
-      count += await this.appCredentials.keys.purge(keysBefore, LOCKS.purge);
+      count += await this.nodes.purge(keysBefore, LOCKS.purge);
+      count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
       // One step further on, the other replica would find this one at it, and neither would do what both passed by.
-      if (!(error instanceof HeldElsewhere)) this.log.warning('purge_failed', { error: errorFields(error) });
+      if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });
     return count;

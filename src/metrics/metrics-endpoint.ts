@@ -2,10 +2,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
 import { ConnectionBounds } from '../http/connection-bounds.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
 
-/** A scrape is one short request: a client that sends it more slowly is cut off (slowloris). */
+/** A scrape is a short request: aborts one that takes longer to arrive (slowloris). */
 const REQUEST_TIMEOUT_MS = 5_000;
 
 export interface MetricsEndpointOptions {
@@ -56,7 +56,7 @@ export class MetricsEndpoint {
       const headers = { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE, 'Cache-Control': 'no-store' };
       response.writeHead(200, headers).end(text);
     } catch (error) {
-      this.options.log.failure('metrics_failed', { error: errorFields(error) });
+      this.options.log.error('metrics_failed', { error: toErrorFields(error) });
       response.writeHead(500).end();
     }
   }

@@ -2,26 +2,26 @@ import { Injectable } from '@nestjs/common';
 import { collectDefaultMetrics, Gauge, Registry, type Metric } from 'prom-client';
 import { Environment } from '../config/environment.js';
 
-/** Before the name of every metric. */
+/** Prefix of the name of every metric. */
 export const PREFIX = 'platform_auth_';
 
-/** How the values of several workers become one; a sum unless stated. */
+/** How the values of several workers are aggregated; a sum by default. */
 type Aggregation = NonNullable<ConstructorParameters<typeof Gauge>[0]['aggregator']>;
 
-/** Reads a gauge; undefined while the value cannot be told. */
+/** Reads the value of a gauge; undefined while it is unknown. */
 export type ReadGauge = () => number | undefined | Promise<number | undefined>;
 
-/** The metrics of one application. Each has a registry of its own, so that tests can run several in one process. */
+/** The metrics of one application, in a registry of its own, so that tests can run several in one process. */
 @Injectable()
 export class MetricsRegistry {
   readonly registry = new Registry();
 
   constructor({ metricsPort }: Environment) {
-    // Watching the garbage collector and the event loop costs CPU: only when a scrape can come.
+    // Watching the garbage collector and the event loop costs CPU, so only when a scrape is possible.
     if (metricsPort !== undefined) collectDefaultMetrics({ register: this.registry, prefix: PREFIX });
   }
 
-  /** Adds a gauge that is read at each scrape, and is missing while it cannot be read. */
+  /** Adds a gauge that is read at each scrape, and is missing while its value is unknown. */
   addGauge(name: string, help: string, read: ReadGauge, aggregator: Aggregation = 'sum'): Metric {
     return new Gauge({
       name: PREFIX + name,

@@ -5,7 +5,7 @@ import { Log } from '../logging/log.js';
 import { MetricsEndpoint } from './metrics-endpoint.js';
 import { MetricsRegistry } from './metrics-registry.js';
 
-/** Opens `/metrics` on `METRICS_PORT`. A worker hands its metrics to the primary, which has the port, instead. */
+/** Serves `/metrics` on `METRICS_PORT`. A worker sends its metrics to the primary instead, which has the port. */
 @Injectable()
 export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutdown {
   private endpoint: MetricsEndpoint | undefined;

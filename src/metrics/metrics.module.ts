@@ -1,3 +1,7 @@
+// Metrics for Prometheus, on METRICS_PORT; without it requests are not counted. Counters are incremented when a request
+// has completed, gauges are read at each scrape. Invariants: a label is never text of a caller, so the number of series
+// is bounded, and each application has a registry of its own.
+
 import { Global, Module } from '@nestjs/common';
 import { MetricsRegistry } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';

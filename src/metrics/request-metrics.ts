@@ -2,8 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
-import type { Answered } from '../http/request-log.js';
+import type { ResponseLocals } from '../common/response-locals.js';
+import type { CompletedRequest } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from './metrics-registry.js';
 
@@ -13,7 +13,7 @@ const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIO
 const NO_DOOR = 'none';
 const VALID = 'valid';
 
-/** Counts requests and verdicts. Every label is a word of this service: none comes from a caller. */
+/** Counts requests and verdicts. Labels are words of this service, never text of a caller. */
 @Injectable()
 export class RequestMetrics {
   private readonly requests;
@@ -30,7 +30,7 @@ export class RequestMetrics {
       new Counter({ name: PREFIX + name, help, labelNames, registers: [registry] });
     this.requests = counter(
       'http_requests_total',
-      'Answered requests; 499 where the client closed the connection first.',
+      'Completed requests; 499 where the client closed the connection first.',
       'route',
       'method',
       'status',
@@ -54,20 +54,20 @@ export class RequestMetrics {
   }
 
   /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
-  count({ request, response, route, status, durationMs }: Answered): void {
+  count({ request, response, route, status, durationMs }: CompletedRequest): void {
     const method = METHODS.has(request.method) ? request.method : 'other';
-    const { refusal, forwardedBy } = response.locals as RequestOutcome;
-    const openedDoor = (request.user as Principal | undefined)?.door;
-    const refusedDoor = refusal?.fields?.door;
-    this.requests.inc({ route, method, status, door: openedDoor ?? refusedDoor ?? NO_DOOR });
+    const { refusal } = response.locals as ResponseLocals;
+    const principal = request.user as Principal | undefined;
+    const refusedBy = refusal?.fields?.door;
+    this.requests.inc({ route, method, status, door: refusedBy ?? principal?.door ?? NO_DOOR });
     this.durations.observe({ route, method }, durationMs / 1_000);
     if (refusal) {
       const { event, reason } = refusal;
-      if (refusedDoor === undefined) this.flowRefusals.inc({ event, reason });
-      else this.verdicts.inc({ door: refusedDoor, reason });
+      if (refusedBy === undefined) this.flowRefusals.inc({ event, reason });
+      else this.verdicts.inc({ door: refusedBy, reason });
     }
-    if (openedDoor !== undefined) this.verdicts.inc({ door: openedDoor, reason: VALID });
-    if (forwardedBy !== undefined) this.verdicts.inc({ door: 'app', reason: VALID });
+    if (principal) this.verdicts.inc({ door: principal.door, reason: VALID });
+    if (principal?.door === 'node' && principal.forwardedBy !== null) this.verdicts.inc({ door: 'app', reason: VALID });
     if (this.log.isOwnDelivery(request)) this.deliveryValidations.inc();
   }
 }

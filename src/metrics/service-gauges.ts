@@ -35,6 +35,11 @@ export class ServiceGauges {
       () => database.pool.limit,
     );
     this.metrics.addGauge(
+      'database_connections_stalled',
+      'Connections with a statement that was given up and is not answered yet.',
+      () => database.pool.stalled,
+    );
+    this.metrics.addGauge(
       'database_requests_waiting',
       'Statements that wait for a connection.',
       () => database.pool.waiting,

@@ -1,20 +1,20 @@
 import type { ReadGauge } from './metrics-registry.js';
 
-const CACHE_MS = 30_000;
+const TTL_MS = 30_000;
 const TIMEOUT_MS = 1_000;
 
 /**
- * For a gauge that costs a query: asks at most twice a minute however often Prometheus scrapes, waits a second at most,
- * and reads as undefined when the question failed.
+ * Caches a gauge that costs a query: queries at most twice a minute however often Prometheus scrapes, waits at most one
+ * second, and returns undefined when the query failed.
  */
-export function slowGauge(ask: () => Promise<number>): ReadGauge {
+export function createSlowGauge(query: () => Promise<number>): ReadGauge {
   let value: Promise<number | undefined> | undefined;
-  let askedAt = 0;
+  let queriedAt = 0;
   return () => {
     const now = performance.now();
-    if (value === undefined || now - askedAt >= CACHE_MS) {
-      askedAt = now;
-      value = ask().catch(() => undefined);
+    if (value === undefined || now - queriedAt >= TTL_MS) {
+      queriedAt = now;
+      value = query().catch(() => undefined);
     }
     return withTimeout(TIMEOUT_MS, value);
   };

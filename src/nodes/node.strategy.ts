@@ -1,10 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, refusal } from '../access/doors.js';
+import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
-import type { NodePrincipal } from '../access/principals.js';
-import type { RequestOutcome } from '../common/request-outcome.js';
+import type { NodePrincipal, Principal } from '../access/principals.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 /** The node door: `X-API-Key: node_id:api_key`, split at the first colon. */
@@ -20,15 +19,16 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
 
   async validate(request: Request, credential: string): Promise<NodePrincipal> {
     const colon = credential.indexOf(':');
-    if (colon < 1 || colon === credential.length - 1) throw refusal('node', 'malformed');
+    if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
     const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
     if (verdict.valid) {
-      const { forwardedBy } = (request.res?.locals ?? {}) as RequestOutcome;
-      this.keys.accepted(nodeId, forwardedBy ?? null);
-      return { door: 'node', nodeId, householdId: verdict.identity.household_id };
+      const forwarder = request.user as Principal | undefined;
+      const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
+      this.keys.recordUse(nodeId, forwardedBy);
+      return { door: 'node', nodeId, householdId: verdict.identity.household_id, forwardedBy };
     }
-    throw refusal(
+    throw createRefusal(
       'node',
       verdict.reason,
       verdict.identity && { node_id: nodeId, household_id: verdict.identity.household_id },

@@ -13,7 +13,7 @@ import { ValidateNodeController } from './validate-node.controller.js';
     provideKeyStore(NODE_KEYS, NodeDevice, {
       name: 'nodes',
       door: 'node',
-      auditedAs: 'admin.node',
+      auditPrefix: 'admin.node',
       identityColumns: ['household_id'],
       keyPrefix: 'pa_node_',
     }),

@@ -1,3 +1,7 @@
+/**
+ * Nodes, the edge devices of households: register, list, update, and the life of their keys (credentials/key-store.ts).
+ * A household is a UUID that other services give meaning to. A revoked node stays as a row until it is purged.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -5,11 +9,11 @@ import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
 import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
-import { isId, newId } from '../common/ids.js';
-import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { isId, createId } from '../common/ids.js';
+import { toPage, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import { explain, explainUnknown, type Explanation } from '../credentials/explanation.js';
+import { explainKey, explainUnknownKey, type Explanation } from '../credentials/explanation.js';
 import { KeyStore } from '../credentials/key-store.js';
 import { Propagation } from '../credentials/propagation.js';
 import { NodeDevice } from './node-device.entity.js';
@@ -18,47 +22,52 @@ export interface NodeIdentity {
   readonly household_id: string;
 }
 
-/** Injection token of the nodes' keys. */
+/** Injection token of the key store of nodes. */
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
+
+export interface IssuedNode {
+  readonly node: NodeDevice;
+  /** In plain text: the only time. */
+  readonly key: string;
+}
 
 export type NodeRegistration = Pick<NodeDevice, 'householdId' | 'room' | 'name' | 'expiresAt'>;
 export type NodeChange = Partial<Pick<NodeDevice, 'room' | 'name' | 'expiresAt'>>;
 
-/** The register of nodes. What happens to their keys is in {@link KeyStore}. */
 @Injectable()
 export class NodesService {
   constructor(
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
-    @Inject(NODE_KEYS) readonly keys: NodeKeys,
+    @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly propagation: Propagation,
     private readonly clock: Clock,
   ) {}
 
-  async register(registration: NodeRegistration, actor: Actor): Promise<{ node: NodeDevice; key: string }> {
+  async register(registration: NodeRegistration, actor: Actor): Promise<IssuedNode> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
-    const node = this.nodes.create({ id: newId(), ...registration, ...columns, createdAt: now, updatedAt: now });
+    const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
     await this.nodes.manager.transaction(async (transaction) => {
       await transaction.insert(NodeDevice, node);
-      const details = { after: { household_id: node.householdId, ...changeable(node) } };
+      const details = { after: { household_id: node.householdId, ...toChangeableFields(node) } };
       await recordIn(transaction, { event: 'admin.node.registered', actor, time: now, subject: node.id, details });
     });
     return { node, key };
   }
 
-  /** @throws {ProblemException} not_found, also for an id that is no UUID */
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
   async find(id: string): Promise<NodeDevice> {
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
     if (!node) throw new ProblemException(problems.notFound);
     return node;
   }
 
-  /** Why its keys would be refused now; an unknown id is answered too. */
+  /** Why its keys would be refused now. An unknown id is explained too, not a 404. */
   async explain(id: string): Promise<Explanation> {
     await this.keys.flushLastUsed();
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
-    return node ? explain(node, this.clock.now()) : explainUnknown();
+    return node ? explainKey(node, this.clock.now()) : explainUnknownKey();
   }
 
   async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
@@ -66,11 +75,11 @@ export class NodesService {
       ...(householdId !== undefined && { householdId }),
       ...(page.after !== undefined && { id: MoreThan(page.after) }),
     };
-    return pageOf(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return toPage(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
   /**
-   * What changes nothing is not recorded.
+   * Idempotent: a change that changes nothing is not recorded.
    * @throws {ProblemException} not_found; credential_revoked
    */
   async update(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
@@ -79,15 +88,39 @@ export class NodesService {
         const before = await lockNode(transaction, id);
         if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
         const after = { ...before, ...change, updatedAt: this.clock.now() };
-        const details = { before: changeable(before), after: changeable(after) };
+        const details = { before: toChangeableFields(before), after: toChangeableFields(after) };
         if (isDeepStrictEqual(details.before, details.after)) return before;
         await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
         const entry = { actor, time: after.updatedAt, subject: before.id, details };
         await recordIn(transaction, { event: 'admin.node.updated', ...entry });
         return after;
       });
-    // Also when it changed nothing: this may be the repetition of a call whose answer was lost.
-    return change.expiresAt === undefined ? this.propagation.afterRefusal(act) : this.propagation.after(act);
+    // Waits even when nothing changed: this may be the retry of a call whose response was lost.
+    return change.expiresAt === undefined
+      ? this.propagation.propagateAfterRefusal(act)
+      : this.propagation.propagateAfter(act);
+  }
+
+  /**
+   * {@link KeyStore.rotate}
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   */
+  async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
+    const key = await this.keys.rotate(id, overlapHours, actor);
+    return { node: await this.find(id), key };
+  }
+
+  /**
+   * {@link KeyStore.revoke}
+   * @throws {ProblemException} not_found
+   */
+  async revoke(id: string, actor: Actor): Promise<NodeDevice> {
+    return this.keys.revoke(id, actor);
+  }
+
+  /** Deletes nodes that were revoked or expired before a moment. */
+  async purge(deadBefore: Date, lock: number): Promise<number> {
+    return this.keys.purge(deadBefore, lock);
   }
 }
 
@@ -98,6 +131,6 @@ async function lockNode(transaction: EntityManager, id: string): Promise<NodeDev
   return node;
 }
 
-function changeable({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {
+function toChangeableFields({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {
   return { room, name, expires_at: expiresAt };
 }

@@ -1,7 +1,7 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { principalOf } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 
 export class ValidNodeResponse {
@@ -22,14 +22,14 @@ export class ValidateNodeController {
   @HttpCode(200)
   @RequireNode()
   @ApiOperation({
-    summary: 'Is this node who it says it is?',
+    summary: 'Validate the key of a node',
     description:
-      'Forward the X-API-Key that a node sent, without a body. Send your own app credential for this service too: then ' +
-      'both must hold.',
+      'Forward the X-API-Key that a node sent, without a body. If you also send your own app credential for this ' +
+      'service, both must be valid.',
   })
   @ApiOkResponse({ type: ValidNodeResponse })
   validate(@Req() request: Request): ValidNodeResponse {
-    const { nodeId, householdId } = principalOf(request, 'node');
+    const { nodeId, householdId } = getPrincipal(request, 'node');
     return { valid: true, node_id: nodeId, household_id: householdId };
   }
 }

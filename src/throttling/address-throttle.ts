@@ -1,44 +1,39 @@
 import { Injectable } from '@nestjs/common';
-import { networksOf } from '../common/network.js';
-import type { SecurityEvent } from '../common/security-event.js';
+import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import type { Limit } from '../config/limits.js';
+import { ThrottleKeys, toRateLimitHeaders } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
-import { rateLimitHeaders } from './too-many-requests.js';
 
-export type ThrottledCall = 'registration' | 'refresh' | 'admin-key';
+const CALLS = {
+  registration: { event: 'user.registration.throttled', limit: 'registrationPerAddress' },
+  refresh: { event: 'session.refresh.throttled', limit: 'refreshPerAddress' },
+  'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyPerAddress' },
+} as const;
+
+export type ThrottledCall = keyof typeof CALLS;
 
 /** Counts calls by network: all registrations and refreshes, and wrong admin keys. None is refunded. */
 @Injectable()
 export class AddressThrottle {
-  private readonly calls: Readonly<Record<ThrottledCall, { event: SecurityEvent; limit: Limit }>>;
-
   constructor(
+    private readonly keys: ThrottleKeys,
     private readonly windows: ThrottleWindows,
-    { limits }: Environment,
-  ) {
-    this.calls = {
-      registration: { event: 'user.registration.throttled', limit: limits.registrationPerAddress },
-      refresh: { event: 'session.refresh.throttled', limit: limits.refreshPerAddress },
-      'admin-key': { event: 'admin.key.throttled', limit: limits.adminKeyPerAddress },
-    };
-  }
+    private readonly environment: Environment,
+  ) {}
 
   /**
-   * @returns the header fields that say what is left
+   * @returns the RateLimit header fields
    * @throws {ProblemException} too_many_requests; unavailable without the counters
    */
   async spend(call: ThrottledCall, address: string | undefined): Promise<Record<string, string>> {
-    const { event, limit } = this.calls[call];
-    const networks = networksOf(address);
-    const shares = this.windows.shares(call, limit, networks);
+    const { event, limit } = CALLS[call];
+    const networks = toNetworks(address);
+    const budgets = this.keys.toBudgets(call, this.environment.limits[limit], networks);
+    const turn = { networks, isKnown: false };
     for (;;) {
-      await this.windows.refuseExhausted(event, shares);
-      const { lacking, remaining, forMs } = await this.windows.reserve(
-        { shares, spends: true },
-        { networks, isKnown: false },
-      );
-      if (lacking.length === 0) return rateLimitHeaders(shares[0], remaining, forMs);
+      await this.keys.refuseExhausted(event, budgets);
+      const [row] = (await this.windows.reserve({ budgets, spends: true }, turn)).points;
+      if (row) return toRateLimitHeaders(budgets[0], row);
     }
   }
 }

@@ -4,6 +4,7 @@ import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 
 const MAX_BATCH_SIZE = 100;
+const NO_NETWORK: Turn = { networks: [], isKnown: false };
 
 interface Waiting<Item, Answer> {
   readonly item: Item;
@@ -12,29 +13,30 @@ interface Waiting<Item, Answer> {
 }
 
 /**
- * What arrives while a statement is under way goes with the next one, in a fair order: all networks together hold one
- * connection. What waits fails with the statement before it: finding out in turn would take too long.
+ * One statement at a time: items that arrive meanwhile form the next batch, in an order that is fair between networks.
+ * When a statement fails, all waiting items fail with it: one timeout after another would take too long.
  */
 export class Batcher<Item, Answer> {
   private readonly queue: KeyedQueue<Waiting<Item, Answer>>;
   private isRunning = false;
 
+  /** @param run returns the answers in the order of the items */
   constructor(
-    limit: number,
+    maxQueued: number,
     private readonly run: (items: Item[]) => Promise<Answer[]>,
   ) {
-    this.queue = new KeyedQueue(limit);
+    this.queue = new KeyedQueue(maxQueued);
   }
 
-  /** @throws {ProblemException} unavailable: fails closed without the counters; hashing_busy without a place in the queue */
-  add(item: Item, turn: Turn): Promise<Answer> {
+  /** @throws {ProblemException} unavailable: fails closed without the counters; hashing_busy when the queue is full */
+  add(item: Item, turn = NO_NETWORK): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.queue.push({ item, resolve, reject }, turn)?.reject(new ProblemException(problems.hashingBusy));
-      if (!this.isRunning) void this.work();
+      if (!this.isRunning) void this.drain();
     });
   }
 
-  private async work(): Promise<void> {
+  private async drain(): Promise<void> {
     this.isRunning = true;
     await nextRound();
     while (this.queue.size > 0) {

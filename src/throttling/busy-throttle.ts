@@ -1,45 +1,44 @@
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { Environment } from '../config/environment.js';
-import { ThrottleWindows } from './throttle-windows.js';
-import type { Share } from './too-many-requests.js';
+import { ThrottleKeys, type Budget } from './throttle-keys.js';
 
 const MAX_NETWORKS = 10_000;
 
 /**
- * Refuses a flood of 503 with 429: counts by network what found no place in the password queue. The queue belongs to
- * this replica, and so does the count: it costs no statement.
+ * Counts 503 `hashing_busy` by network and refuses a flood of them with 429. The password queue belongs to this replica,
+ * and so does this count: it costs no statement.
  */
 @Injectable()
 export class BusyThrottle {
   private readonly counts = new LRUCache<string, number>({ max: MAX_NETWORKS });
 
   constructor(
-    private readonly windows: ThrottleWindows,
+    private readonly keys: ThrottleKeys,
     private readonly environment: Environment,
   ) {}
 
   /** @throws {ProblemException} too_many_requests */
   async refuseExhausted(event: SecurityEvent, address: string | undefined): Promise<void> {
-    await this.windows.refuseExhausted(event, this.sharesOf(address));
+    await this.keys.refuseExhausted(event, this.toBudgets(address));
   }
 
   /** @param error counts when it is hashing_busy */
   count(error: unknown, address: string | undefined): void {
     if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return;
-    for (const share of this.sharesOf(address)) {
-      const { key, limit } = share;
+    for (const budget of this.toBudgets(address)) {
+      const { key, limit } = budget;
       const count = (this.counts.get(key) ?? 0) + 1;
       this.counts.set(key, count, { ttl: limit.seconds * 1_000, noUpdateTTL: true });
-      if (count >= limit.points) this.windows.exhaust(share, this.counts.getRemainingTTL(key));
+      if (count >= limit.points) this.keys.markExhausted(budget, this.counts.getRemainingTTL(key));
     }
   }
 
-  private sharesOf(address: string | undefined): Share[] {
-    return this.windows.shares('hashing-busy', this.environment.limits.hashingBusyPerAddress, networksOf(address));
+  private toBudgets(address: string | undefined): Budget[] {
+    return this.keys.toBudgets('hashing-busy', this.environment.limits.hashingBusyPerAddress, toNetworks(address));
   }
 }

@@ -1,46 +1,44 @@
 import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
-import { networksOf } from '../common/network.js';
+import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
 import { BusyThrottle } from './busy-throttle.js';
+import { ThrottleKeys } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
 
 const EVENT = 'user.login.throttled';
-/** How long a login waits for points in flight, which may yet be refunded. Then it is 503. */
+/** How long a login waits for points in flight, which may be refunded. Then it is 503. */
 const MAX_WAIT_MS = 20_000;
 
-/** A guess that was reserved, and has to be settled or refunded. */
+/** A reserved guess, to be settled or refunded. */
 export interface Attempt {
   /** Its place in the queue for hashing. */
   readonly turn: Turn;
   /** Commits a wrong guess. Refunds a right one, and makes the network known to the account. */
   settle(isValid: boolean): Promise<void>;
-  /** Nothing was verified, so nothing was guessed. Without the counters the reservation expires by itself. */
+  /** For a guess that was not verified. If it fails, the reservation expires after a minute. */
   refund(cause: unknown): Promise<void>;
 }
 
 /**
- * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist. A
- * network where the account logged in lately is known: there only the first limit can refuse, so that an attacker
- * elsewhere does not lock the owner out. See docs/throttling.md.
+ * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist
+ * (enumeration). A network where the account logged in lately is known: there only the first limit can refuse, so that
+ * an attacker elsewhere does not lock the owner out.
  */
 @Injectable()
 export class LoginThrottle {
-  private readonly limits;
-
   constructor(
+    private readonly keys: ThrottleKeys,
     private readonly windows: ThrottleWindows,
     private readonly busy: BusyThrottle,
-    { limits }: Environment,
-  ) {
-    this.limits = limits;
-  }
+    private readonly environment: Environment,
+  ) {}
 
   /**
-   * Reserves a guess, unless too many were wrong. A refused login is not verified at all.
-   * @param account canonical address
+   * Reserves a guess before the password is verified. A throttled login is not verified.
+   * @param account canonical e-mail address
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
    */
   async begin(account: string, address: string | undefined): Promise<Attempt> {
@@ -54,37 +52,36 @@ export class LoginThrottle {
   }
 
   private async reserve(account: string, address: string | undefined): Promise<Attempt> {
-    const { windows, limits } = this;
-    const networks = networksOf(address);
-    const shares = [
-      ...windows.shares('login-account-address', limits.loginPerAccountAndAddress, networks, account),
-      ...windows.shares('login-account', limits.loginPerAccount, [''], account),
-      ...windows.shares('login-address', limits.loginPerAddress, networks),
+    const { keys, windows } = this;
+    const { limits } = this.environment;
+    const networks = toNetworks(address);
+    const budgets = [
+      ...keys.toBudgets('login-account-address', limits.loginPerAccountAndAddress, networks, account),
+      ...keys.toBudgets('login-account', limits.loginPerAccount, [''], account),
+      ...keys.toBudgets('login-address', limits.loginPerAddress, networks),
     ];
-    const days = limits.knownAddressDays;
-    const [{ key: knownKey }] = windows.shares('known-address', { points: 1, seconds: 0 }, networks, account);
+    const [{ key: knownKey }] = keys.toBudgets('known-address', { points: 1, seconds: 0 }, networks, account);
     const turn = { networks, isKnown: false };
-    const waitUntil = performance.now() + MAX_WAIT_MS;
+    const deadline = performance.now() + MAX_WAIT_MS;
     for (;;) {
-      await windows.refuseExhausted(EVENT, shares.slice(0, 1));
-      // Asked without reserving, so that a flood that is over its limits writes nothing.
-      if (windows.isExhausted(shares) && !(await windows.reserve({ shares: [], knownKey }, turn)).isKnown)
-        await windows.refuseExhausted(EVENT, shares);
-      const { isKnown, points, lacking } = await windows.reserve({ shares, knownKey }, turn);
-      await windows.refuseExhausted(EVENT, lacking);
+      await keys.refuseExhausted(EVENT, budgets.slice(0, 1));
+      // Without a reservation, so that a flood that is over its limits writes no row.
+      if (keys.isExhausted(budgets) && !(await windows.reserve({ budgets: [], knownKey }, turn)).isKnown)
+        await keys.refuseExhausted(EVENT, budgets);
+      const { isKnown, points, lacking } = await windows.reserve({ budgets, knownKey }, turn);
+      await keys.refuseExhausted(EVENT, lacking);
       if (!lacking[0]) {
         return {
           turn: { networks, isKnown },
-          settle: (isValid) =>
-            windows.settle({ points, isLost: !isValid, ...(isValid && { known: { key: knownKey, days } }) }),
+          settle: (isValid) => windows.settle({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
           refund: async (cause) => {
             this.busy.count(cause, address);
             await windows.settle({ points, isLost: false }).catch(() => undefined);
           },
         };
       }
-      if (performance.now() > waitUntil) throw new ProblemException(problems.hashingBusy);
-      await windows.freed(lacking[0]);
+      if (performance.now() > deadline) throw new ProblemException(problems.hashingBusy);
+      await windows.awaitFreed(lacking[0]);
     }
   }
 }

@@ -1,36 +1,29 @@
-import {
-  applyDecorators,
-  Injectable,
-  mixin,
-  UseGuards,
-  type CanActivate,
-  type ExecutionContext,
-  type Type,
-} from '@nestjs/common';
+import { applyDecorators, Injectable, UseGuards, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import { Reflector } from '@nestjs/core';
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
-import { addressOf } from '../common/client-address.js';
+import { getClientAddress } from '../common/client-address.js';
 import { problems } from '../common/problems.js';
 import { AddressThrottle, type ThrottledCall } from './address-throttle.js';
 
-/**
- * For open routes: limits how often one network may call, whatever the answer is, and documents the 429. Counts before the
- * body is validated.
- */
-export const Throttled = (call: ThrottledCall) =>
-  applyDecorators(UseGuards(throttleGuard(call)), ApiProblems(problems.tooManyRequests));
+const Call = Reflector.createDecorator<ThrottledCall>();
 
-function throttleGuard(call: ThrottledCall): Type<CanActivate> {
-  @Injectable()
-  class ThrottleGuard implements CanActivate {
-    constructor(private readonly throttle: AddressThrottle) {}
+@Injectable()
+class ThrottleGuard implements CanActivate {
+  constructor(
+    private readonly reflector: Reflector,
+    private readonly throttle: AddressThrottle,
+  ) {}
 
-    async canActivate(context: ExecutionContext): Promise<true> {
-      const http = context.switchToHttp();
-      const headers = await this.throttle.spend(call, addressOf(http.getRequest<Request>()));
-      http.getResponse<Response>().set(headers);
-      return true;
-    }
+  async canActivate(context: ExecutionContext): Promise<true> {
+    const http = context.switchToHttp();
+    const call = this.reflector.get(Call, context.getHandler());
+    const headers = await this.throttle.spend(call, getClientAddress(http.getRequest<Request>()));
+    http.getResponse<Response>().set(headers);
+    return true;
   }
-  return mixin(ThrottleGuard);
 }
+
+/** For public routes: limits the calls of one network, counted before the body is validated, and documents the 429. */
+export const Throttled = (call: ThrottledCall) =>
+  applyDecorators(Call(call), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));

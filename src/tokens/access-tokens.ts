@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
 import { Clock } from '../common/clock.js';
-import { isId, randomId } from '../common/ids.js';
+import { isId, createRandomId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { Grant } from './sessions.service.js';
 
@@ -71,7 +71,15 @@ export class AccessTokens {
     const { jwtIssuer, jwtAudience } = this.environment;
     const iat = Math.floor(this.clock.now().getTime() / 1_000);
     const exp = iat + this.ttlSeconds;
-    const claims: AccessTokenClaims = { iss: jwtIssuer, sub: userId, sid: sessionId, jti: randomId(), iat, exp, email };
+    const claims: AccessTokenClaims = {
+      iss: jwtIssuer,
+      sub: userId,
+      sid: sessionId,
+      jti: createRandomId(),
+      iat,
+      exp,
+      email,
+    };
     return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) });
   }
 

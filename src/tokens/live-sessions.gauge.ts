@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Clock } from '../common/clock.js';
 import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { slowGauge } from '../metrics/slow-gauge.js';
+import { createSlowGauge } from '../metrics/slow-gauge.js';
 import { COUNT_LIVE_SESSIONS } from './session-statements.js';
 
 const NAME = 'live_sessions';
@@ -16,7 +16,7 @@ export class LiveSessionsGauge {
     private readonly dataSource: DataSource,
     private readonly clock: Clock,
   ) {
-    const count = slowGauge(() => this.count());
+    const count = createSlowGauge(() => this.count());
     metrics.addGauge(NAME, 'Sessions that have neither ended nor expired.', count, 'max');
   }
 

@@ -1,8 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import { parse } from 'uuid';
-import { uuidOf } from '../common/ids.js';
+import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import { deriveKey, digestOf, mac, randomSecretBytes, sameDigest, type SecretDigest } from '../crypto/secret.js';
+import {
+  deriveKey,
+  computeDigest,
+  computeMac,
+  generateSecretBytes,
+  isSameDigest,
+  type SecretDigest,
+} from '../crypto/secret.js';
 
 const PREFIX = 'pa_rt_';
 const ID_BYTES = 16;
@@ -38,7 +45,7 @@ export class RefreshTokens {
 
   /** The first token of a new session. */
   first(sessionId: string): RefreshToken {
-    return this.make(sessionId, 0, randomSecretBytes());
+    return this.make(sessionId, 0, generateSecretBytes());
   }
 
   /** The token of another generation of the same session: always the same one. */
@@ -50,12 +57,12 @@ export class RefreshTokens {
   parse(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');
-    const sessionId = uuidOf(bytes.subarray(0, ID_BYTES));
+    const sessionId = toUuid(bytes.subarray(0, ID_BYTES));
     const generation = bytes.readUInt32BE(ID_BYTES);
     if (!sessionId || generation >= LAST_GENERATION) return undefined;
     return {
       text,
-      digest: digestOf(text),
+      digest: computeDigest(text),
       sessionId,
       generation,
       seed: bytes.subarray(ID_BYTES + GENERATION_BYTES, BODY_BYTES),
@@ -67,8 +74,8 @@ export class RefreshTokens {
    * seed and our HMAC. A forgery that only knows the session's id fails.
    */
   belongsTo(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): boolean {
-    const isOurs = sameDigest(this.ofGeneration(token.generation, token).digest, token.digest);
-    return isOurs && sameDigest(this.ofGeneration(currentGeneration, token).digest, currentDigest);
+    const isOurs = isSameDigest(this.ofGeneration(token.generation, token).digest, token.digest);
+    return isOurs && isSameDigest(this.ofGeneration(currentGeneration, token).digest, currentDigest);
   }
 
   private make(sessionId: string, generation: number, seed: Buffer): RefreshToken {
@@ -76,7 +83,7 @@ export class RefreshTokens {
     body.set(parse(sessionId), 0);
     body.writeUInt32BE(generation, ID_BYTES);
     body.set(seed, ID_BYTES + GENERATION_BYTES);
-    const text = PREFIX + Buffer.concat([body, mac(this.key, body)]).toString('base64url');
-    return { text, digest: digestOf(text), sessionId, generation, seed };
+    const text = PREFIX + Buffer.concat([body, computeMac(this.key, body)]).toString('base64url');
+    return { text, digest: computeDigest(text), sessionId, generation, seed };
   }
 }

@@ -4,8 +4,8 @@ import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { asUser, type Actor } from '../audit/actor.js';
 import { entryValues, recordIn } from '../audit/audit-entry.js';
 import { addDays, Clock } from '../common/clock.js';
-import { newId } from '../common/ids.js';
-import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { createId } from '../common/ids.js';
+import { toPage, type Page, type PageRequest } from '../common/page.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
@@ -49,7 +49,7 @@ export class SessionsService {
 
   /** @returns undefined when the user was disabled or deleted meanwhile */
   async start(userId: string, email: string, actor: Actor): Promise<StartedSession | undefined> {
-    const token = this.tokens.first(newId());
+    const token = this.tokens.first(createId());
     const now = this.clock.now();
     const { refreshTokenTtlDays, sessionMaxAgeDays } = this.environment;
     const values = [
@@ -140,7 +140,7 @@ export class SessionsService {
 
   async list(userId: string, page: PageRequest): Promise<Page<Session>> {
     const where = { userId, ...(page.after !== undefined && { id: MoreThan(page.after) }) };
-    return pageOf(await this.sessions.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return toPage(await this.sessions.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
   /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */

@@ -8,9 +8,9 @@ import type { SecretDigest } from '../crypto/secret.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/fail-fast-client.js';
-import { errorFields } from '../logging/log-line.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { networkOf } from '../common/network.js';
+import { toNetwork } from '../common/network.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { SessionsService, type Grant } from './sessions.service.js';
@@ -58,7 +58,7 @@ export class TokenRotation {
   private async rotate(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
     const now = this.clock.now();
     const expiresAt = addDays(now, this.environment.refreshTokenTtlDays);
-    const network = networkOf(address ?? undefined);
+    const network = toNetwork(address ?? undefined);
     const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
     const sentAt = performance.now();
     try {
@@ -82,7 +82,7 @@ export class TokenRotation {
     try {
       await RESTART_GRACE_POLICY.execute(() => this.database.rows(sql.RESTART_GRACE, [sessionId, digest, visibleAt]));
     } catch (error) {
-      this.log.warning('refresh_grace_not_extended', { session_id: sessionId, error: errorFields(error) });
+      this.log.warn('refresh_grace_not_extended', { session_id: sessionId, error: toErrorFields(error) });
     }
   }
 
@@ -118,7 +118,7 @@ export class TokenRotation {
   /** @returns whether another network asked than the one that rotated; recorded before the successor is shown */
   private async recordRepeatElsewhere(sessionId: string, row: SupersededRow, actor: Actor): Promise<boolean> {
     const { rotated_from, generation, user_id } = row;
-    if (rotated_from === null || rotated_from === networkOf(actor.address ?? undefined)) return false;
+    if (rotated_from === null || rotated_from === toNetwork(actor.address ?? undefined)) return false;
     const record = entryValues({
       event: 'session.refresh.repeated_elsewhere',
       actor,

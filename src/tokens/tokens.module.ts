@@ -2,7 +2,7 @@ import { Module } from '@nestjs/common';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
-import { signingKey } from '../crypto/secret.js';
+import { createSigningKey } from '../crypto/secret.js';
 import { AccessTokens } from './access-tokens.js';
 import { LiveSessionsGauge } from './live-sessions.gauge.js';
 import { RefreshTokens } from './refresh-token.js';
@@ -17,7 +17,7 @@ import { UserStrategy } from './user.strategy.js';
     JwtModule.registerAsync({
       inject: [Environment],
       useFactory: ({ secretKey, jwtIssuer, jwtAudience }: Environment) => ({
-        secret: signingKey(secretKey),
+        secret: createSigningKey(secretKey),
         signOptions: { algorithm: 'HS256' },
         verifyOptions: {
           algorithms: ['HS256'],

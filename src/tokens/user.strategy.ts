@@ -2,11 +2,11 @@ import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
-import { Doors, refusal } from '../access/doors.js';
+import { Doors, createRefusal } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { signingKey } from '../crypto/secret.js';
+import { createSigningKey } from '../crypto/secret.js';
 import { hasPossibleTimes, isComplete, looksLikeOurs, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
@@ -19,7 +19,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     private readonly sessions: SessionsService,
     private readonly clock: Clock,
   ) {
-    const key = signingKey(environment.secretKey);
+    const key = createSigningKey(environment.secretKey);
     super({
       jwtFromRequest: bearerToken,
       secretOrKeyProvider: (_request, token: string, done) => {
@@ -36,15 +36,15 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   }
 
   async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
-    if (!isComplete(claims, this.environment.jwtAudience)) throw refusal('user', 'incomplete_claims');
+    if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
     const { sub: userId, sid: sessionId, exp } = claims;
     const now = this.clock.now();
-    if (exp * 1_000 <= now.getTime()) throw refusal('user', 'expired', { user_id: userId });
+    if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
     if (!hasPossibleTimes(claims, now, this.environment.accessTokenTtlMinutes)) {
-      throw refusal('user', 'impossible_times', { user_id: userId });
+      throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
     if (!(await this.sessions.isLive(sessionId, userId))) {
-      throw refusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
+      throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
     }
     return { door: 'user', userId, sessionId };
   }

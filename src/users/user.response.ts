@@ -1,5 +1,5 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { pageResponse } from '../common/page.js';
+import { createPageResponse } from '../common/page.js';
 import type { User } from './user.entity.js';
 import type { Account } from './users.service.js';
 
@@ -30,4 +30,4 @@ export class UserResponse {
   }
 }
 
-export class UserPageResponse extends pageResponse<User, UserResponse>(UserResponse) {}
+export class UserPageResponse extends createPageResponse<User, UserResponse>(UserResponse) {}

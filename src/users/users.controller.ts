@@ -2,7 +2,7 @@ import { Controller, Get, Param, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
-import { principalOf } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequireAnyOf, RequireUser } from '../access/require.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
@@ -20,7 +20,7 @@ export class UsersController {
   @ApiOperation({ summary: 'The user who is logged in' })
   @ApiOkResponse({ type: UserResponse })
   async me(@Req() request: Request): Promise<UserResponse> {
-    const { userId } = principalOf(request, 'user');
+    const { userId } = getPrincipal(request, 'user');
     return UserResponse.from(await this.users.find(userId));
   }
 
@@ -34,7 +34,7 @@ export class UsersController {
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOkResponse({ type: UserResponse })
   async one(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
-    const principal = principalOf(request, 'admin', 'app', 'user');
+    const principal = getPrincipal(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())
       throw new ProblemException(problems.notFound);
     return UserResponse.from(await this.users.find(id));

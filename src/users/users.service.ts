@@ -4,14 +4,14 @@ import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { asUser, type Actor } from '../audit/actor.js';
 import { recordIn } from '../audit/audit-entry.js';
 import { Clock } from '../common/clock.js';
-import { isId, newId } from '../common/ids.js';
+import { isId, createId } from '../common/ids.js';
 import type { Turn } from '../common/keyed-queue.js';
-import { networksOf } from '../common/network.js';
-import { pageOf, type Page, type PageRequest } from '../common/page.js';
+import { toNetworks } from '../common/network.js';
+import { toPage, type Page, type PageRequest } from '../common/page.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { PasswordHasher } from '../crypto/password-hasher.js';
-import { violatedConstraint } from '../database/database-failure.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
 import { PasswordPolicy } from './password-policy.js';
@@ -59,11 +59,11 @@ export class UsersService {
     event: 'user.registered' | 'admin.user.created',
   ): Promise<User> {
     this.policy.accept(password);
-    const turn = { networks: networksOf(actor.address ?? undefined), isKnown: actor.door === 'admin' };
+    const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
     const user = this.users.create({
-      id: newId(),
+      id: createId(),
       email,
       passwordHash,
       isActive: true,
@@ -78,7 +78,7 @@ export class UsersService {
         await recordIn(transaction, { event, actor: who, time: now, subject: user.id, details });
       });
     } catch (error) {
-      if (violatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
+      if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
       throw error;
     }
     return user;
@@ -112,7 +112,7 @@ export class UsersService {
       ...(email !== undefined && { email }),
       ...(page.after !== undefined && { id: MoreThan(page.after) }),
     };
-    return pageOf(await this.users.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return toPage(await this.users.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
   }
 
   /**

@@ -2,8 +2,8 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
 import { PREFIX } from '../metrics/metrics-registry.js';
 import type { WorkerFleet } from './worker-fleet.js';
 
-/** @returns reads the metrics of all workers as one exposition, and those of the fleet itself */
-export function fleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
+/** @returns a function that reads the metrics of all workers, aggregated, and those of the fleet itself */
+export function createFleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
   const workers = new AggregatorRegistry();
   const own = new Registry();
   const registers = [own];

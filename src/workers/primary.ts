@@ -3,18 +3,18 @@
 
 import type { StartWatch } from '../common/start-watch.js';
 import type { Environment } from '../config/environment.js';
-import { migrate, onceReachable } from '../database/migrate.js';
+import { migrate, retryUntilReachable } from '../database/migrate.js';
 import { Log } from '../logging/log.js';
 import { MetricsEndpoint } from '../metrics/metrics-endpoint.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
-/** Workers keep the deadline themselves; one that is still there this much later is stuck. */
+/** Workers keep the deadline themselves; one that still runs this much later hangs. */
 const DEADLINE_TOLERANCE_MS = 2_000;
 
 /**
  * Resolves when all workers listen.
- * @param afterStop stops what the workers use, after the last of them has exited
+ * @param afterStop stops what the workers used, after the last one has exited
  * @throws {WorkerStartError} when a worker cannot start
  */
 export async function servePrimary(
@@ -24,7 +24,7 @@ export async function servePrimary(
   afterStop: () => Promise<void>,
 ): Promise<void> {
   const log = new Log(environment);
-  await onceReachable(watch, () => migrate(environment.databaseUrl, watch));
+  await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
   const fleet = new WorkerFleet(program, environment.workers, log);
   const metrics = await openMetrics(environment, fleet, log);
   let stopping = false;
@@ -47,6 +47,6 @@ async function openMetrics(
   log: Log,
 ): Promise<MetricsEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
-  const { fleetMetrics } = await import('./fleet-metrics.js');
-  return MetricsEndpoint.open({ port: metricsPort, host, log, read: fleetMetrics(fleet, workers) });
+  const { createFleetMetrics } = await import('./fleet-metrics.js');
+  return MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
 }

@@ -4,20 +4,20 @@ import type { Variables } from '../config/environment.js';
 import type { Log } from '../logging/log.js';
 
 /** A worker that ran for this long did not crash at its start. */
-const STABLE_MS = 60_000;
+const MIN_STABLE_MS = 60_000;
 const MIN_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 30_000;
 
 export interface WorkerProgram {
   /** Path of the script that a worker runs. */
   readonly file: string;
-  /** Servers that a worker listens with: it takes requests when all of them listen. */
+  /** Number of servers of a worker: it takes requests when all of them listen. */
   readonly servers: number;
   /** Passed in the worker's environment, never on its command line, which other users can read. */
   readonly variables: Variables;
 }
 
-/** A worker of the first start exited before it listened. It has printed its reason itself. */
+/** A worker of the first start exited before it listened. The worker has printed the reason. */
 export class WorkerStartError extends Error {
   override readonly name = 'WorkerStartError';
 }
@@ -31,13 +31,13 @@ interface WorkerSlot {
   readonly worker: Worker;
   readonly startedAt: number;
   readonly exit: Promise<WorkerExit>;
-  /** Resolves when all its servers listen. */
+  /** Resolves when all servers of the worker listen. */
   readonly listening: Promise<void>;
   isListening: boolean;
 }
 
-/** @returns the delay before the next worker, after that many consecutive workers exited within a minute */
-export function backoffMs(crashes: number): number {
+/** @returns the delay before the next worker, after this number of consecutive workers that exited within a minute */
+export function computeBackoffMs(crashes: number): number {
   return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
 }
 
@@ -45,7 +45,7 @@ export function backoffMs(crashes: number): number {
 export class WorkerFleet {
   private readonly slots = new Set<WorkerSlot>();
   private readonly stopping = new AbortController();
-  /** Workers that replaced another. */
+  /** Number of workers that replaced another. */
   restarts = 0;
 
   constructor(
@@ -66,8 +66,8 @@ export class WorkerFleet {
   }
 
   /**
-   * Resolves when every worker listens. The first one starts alone: what keeps it from starting is printed once.
-   * @throws {WorkerStartError} after the workers that did start were killed
+   * Resolves when every worker listens. The first one starts alone, so that a common cause of failure is printed once.
+   * @throws {WorkerStartError} after the other workers were killed
    */
   async start(): Promise<void> {
     try {
@@ -83,13 +83,13 @@ export class WorkerFleet {
   }
 
   /**
-   * Sends SIGTERM to every worker and replaces none. Workers that are left at the deadline are killed.
-   * @returns whether all of them exited with code 0
+   * Sends SIGTERM to every worker and replaces none. Kills the workers that still run at the deadline.
+   * @returns whether all workers exited with code 0
    */
   async stop(deadlineMs: number): Promise<boolean> {
     this.stopping.abort();
     const kill = setTimeout(() => {
-      for (const pid of this.pids) this.log.failure('worker_killed', { worker_pid: pid });
+      for (const pid of this.pids) this.log.error('worker_killed', { worker_pid: pid });
       this.signal('SIGKILL');
     }, deadlineMs);
     const exits = await this.end('SIGTERM');
@@ -118,8 +118,8 @@ export class WorkerFleet {
 
   private open(): WorkerSlot {
     const worker = cluster.fork(this.program.variables);
-    const exit = exitOf(worker);
-    const listening = listeningOf(worker, this.program.servers);
+    const exit = waitForExit(worker);
+    const listening = waitForListening(worker, this.program.servers);
     const slot: WorkerSlot = { worker, startedAt: performance.now(), exit, listening, isListening: false };
     this.slots.add(slot);
     void listening.then(() => (slot.isListening = true));
@@ -141,10 +141,10 @@ export class WorkerFleet {
     for (let slot = first, crashes = 0; ; slot = this.open(), this.restarts += 1) {
       const exit = await slot.exit;
       if (this.isStopping()) return;
-      crashes = performance.now() - slot.startedAt < STABLE_MS ? crashes + 1 : 0;
-      const delayMs = backoffMs(crashes);
+      crashes = performance.now() - slot.startedAt < MIN_STABLE_MS ? crashes + 1 : 0;
+      const delayMs = computeBackoffMs(crashes);
       const fields = { worker_pid: slot.worker.process.pid, exit_code: exit.code ?? undefined };
-      this.log.warning('worker_replaced', { ...fields, signal: exit.signal ?? undefined, delay_ms: delayMs });
+      this.log.warn('worker_replaced', { ...fields, signal: exit.signal ?? undefined, delay_ms: delayMs });
       await sleep(delayMs, undefined, { signal: this.stopping.signal }).catch(() => undefined);
       if (this.isStopping()) return;
     }
@@ -152,7 +152,7 @@ export class WorkerFleet {
 }
 
 /** Resolves when a worker listens with this number of servers. */
-async function listeningOf(worker: Worker, servers: number): Promise<void> {
+async function waitForListening(worker: Worker, servers: number): Promise<void> {
   await new Promise<void>((resolve) => {
     let pending = servers;
     worker.on('listening', () => {
@@ -162,7 +162,7 @@ async function listeningOf(worker: Worker, servers: number): Promise<void> {
   });
 }
 
-async function exitOf(worker: Worker): Promise<WorkerExit> {
+async function waitForExit(worker: Worker): Promise<WorkerExit> {
   return new Promise((resolve) => {
     worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }));
     // A fork that failed (EAGAIN) has no process and no exit event.

@@ -64,11 +64,11 @@ describe('a door whose strategy returns no principal', () => {
   it.each<Verdict>(['success', 'fail', 'pass'])('stays closed when the strategy reports %s', async (verdict) => {
     const doors = new Doors();
     doors.install('node', new NoPrincipal(verdict));
-    const opened = doors.open('node', { headers: {} } as Request);
+    const opened = doors.authenticate('node', { headers: {} } as Request);
     await expect(opened).rejects.toMatchObject({ problem: problems.invalidNodeCredentials });
   });
 
   it('fails when no strategy is installed for it', async () => {
-    await expect(new Doors().open('node', { headers: {} } as Request)).rejects.toThrow('No strategy');
+    await expect(new Doors().authenticate('node', { headers: {} } as Request)).rejects.toThrow('No strategy');
   });
 });

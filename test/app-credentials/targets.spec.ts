@@ -1,6 +1,6 @@
 import { problems } from '../../src/common/problems.js';
-import { AppCredentialsService } from '../../src/app-credentials/app-credentials.service.js';
-import { NodesService } from '../../src/nodes/nodes.service.js';
+import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
+import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device, Service, User } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
@@ -50,8 +50,8 @@ describe('an app key', () => {
     await app.validateNode(node.header).set(refused.headers).expect(401);
     await app.validateApp(refused.headers, { target: 'mcp' }).expect(401);
     await app.validateApp(refused.headers).set('X-Platform-Target', 'mcp').expect(401);
-    await app.nest.get(AppCredentialsService).keys.flushLastUsed();
-    await app.nest.get(NodesService).keys.flushLastUsed();
+    await app.nest.get<AppKeys>(APP_KEYS).flushLastUsed();
+    await app.nest.get<NodeKeys>(NODE_KEYS).flushLastUsed();
     const explain = async ({ appId }: Service) =>
       (await app.admin.get(`/app-credentials/${appId}/explain`)).body as object;
     expect(await explain(used)).toMatchObject({ last_accepted_for: 'auth', last_accepted_at: expect.any(String) });

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Response } from 'supertest';
-import { AppCredentialsService } from '../../src/app-credentials/app-credentials.service.js';
+import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { problems } from '../../src/common/problems.js';
-import { NodesService } from '../../src/nodes/nodes.service.js';
+import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
@@ -80,7 +80,7 @@ describe('POST /internal/validate-app', () => {
 
   it('records the last use of an accepted key, not of a refused one, and never an earlier use', async () => {
     const [used, refused] = [await app.service(), await app.service()];
-    const keys = [app, replica].map(({ nest }) => nest.get(AppCredentialsService).keys);
+    const keys = [app, replica].map(({ nest }) => nest.get<AppKeys>(APP_KEYS));
     const lastUsed = async (id: string): Promise<string | null> =>
       ((await app.admin.get(`/app-credentials/${id}`)).body as { last_used_at: string | null }).last_used_at;
     await app.validateApp(used.headers).expect(200);
@@ -98,7 +98,7 @@ describe('POST /internal/validate-app', () => {
     const node = await app.node();
     const before = clock.now().getTime();
     await app.validateNode(node.header).expect(200);
-    await app.nest.get(NodesService).keys.flushLastUsed();
+    await app.nest.get<NodeKeys>(NODE_KEYS).flushLastUsed();
     const { body } = await replica.admin.get(`/nodes/${node.nodeId}`).expect(200);
     expect(Date.parse((body as { last_used_at: string }).last_used_at)).toBeGreaterThanOrEqual(before);
   });

@@ -6,7 +6,6 @@ import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credential
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
-import { TestClock } from '../support/test-clock.js';
 import { useApp } from '../support/use-app.js';
 import { recorded, type Item } from './record.js';
 
@@ -14,9 +13,9 @@ const ADMIN = { door: 'admin', id: null };
 const ANONYMOUS = { door: 'open', id: null };
 
 describe('the audit log', () => {
-  const clock = new TestClock();
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
   const app = useApp();
+  const { clock } = app;
 
   /** Expects that an act writes exactly one row, with the id of its request. */
   const expectRow = async (act: SupertestRequest, row: Partial<Item>): Promise<void> => {

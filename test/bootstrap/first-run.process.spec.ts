@@ -44,6 +44,7 @@ describe.each([
       expect(made?.mode).toBe(0o600);
       expect(made?.text).toMatch(/^SECRET_KEY=\S{32,}$/m);
       expect(made?.text).toMatch(/^ADMIN_API_KEY=\S{32,}$/m);
+      expect(made?.text).toMatch(/^AUDIT_SEAL_KEY=\S{32,}$/m);
       expect(first.output).toContain(`${first.url}/docs`);
       for (const secret of made!.text.match(/(?<==)\S{32,}/g)!) expect(first.output).not.toContain(secret);
       expect(await call(first, 'register')).toBe(201);

@@ -1,4 +1,4 @@
-import { migrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -21,7 +21,7 @@ describe('eight replicas that start together on an empty database', () => {
     const variables = { ...VARIABLES, DATABASE_URL: database.url, HASH_THREADS: '1', DATABASE_POOL_SIZE: '2' };
     const replicas = await Promise.all(Array.from({ length: REPLICAS }, () => ServiceProcess.spawn(variables)));
     await Promise.all(replicas.map((replica) => replica.ready()));
-    const all = migrationOptions(database.url).migrations as unknown[];
+    const all = createMigrationOptions(database.url).migrations as unknown[];
     expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
     const registered = await fetch(`${replicas[0]!.url}/api/v0/admin/nodes`, {
       method: 'POST',

@@ -65,7 +65,7 @@ describe('a graceful shutdown', () => {
   it.each(['SIGTERM', 'SIGINT'] as const)(
     'on %s first reports unready, fails no request meanwhile, and exits with 0',
     async (signal) => {
-      await start('300');
+      await start('2000');
       const answers: number[] = [];
       let isReady = true;
       // Behind a load balancer, a caller uses another replica once this one is not ready.
@@ -87,7 +87,7 @@ describe('a graceful shutdown', () => {
   );
 
   it('refuses only new connections after it has stopped listening', async () => {
-    await start('300');
+    await start('2000');
     const failures: CallFailed[] = [];
     const answers: number[] = [];
     // These callers do not check readiness.

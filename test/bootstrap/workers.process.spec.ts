@@ -1,4 +1,4 @@
-import { migrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
 import { Caller } from '../support/caller.js';
 import { eventually } from '../support/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
@@ -72,7 +72,7 @@ describe('several workers on one port', () => {
     afterAll(endAll);
 
     it('migrate once, and all refuse a key after one has answered its revocation', async () => {
-      const all = migrationOptions(database.url).migrations as unknown[];
+      const all = createMigrationOptions(database.url).migrations as unknown[];
       expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
       const { id, headers } = await registerNode();
       expect(await Promise.all(callers.map((caller) => validate(caller, headers)))).toEqual(ALL_200);
@@ -148,7 +148,7 @@ describe('several workers on one port', () => {
   });
 
   describe('two of them', () => {
-    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '1000' }));
+    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '3000' }));
 
     it('answer 200 until they stop listening when all processes get SIGTERM, and the primary exits with 0', async () => {
       const workers = service.children;

@@ -22,7 +22,9 @@ describe('platform-auth apps and explain', () => {
     await app.validateApp(service.headers).expect(200);
     await app.validateApp({ ...service.headers, 'X-Platform-App-Key': app_key }).expect(200);
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
-    expect(await cli.ok('apps', 'rotate', service.appId, '--overlap-hours', '1')).toMatch(/pa_app_[^]*shown this once/);
+    expect(await cli.ok('apps', 'rotate', service.appId, '--overlap-hours', '1')).toMatch(
+      /pa_app_[^]*shown only this once/,
+    );
   });
 
   it('revokes a credential, and explain reports when and by which request', async () => {
@@ -43,7 +45,7 @@ describe('platform-auth apps and explain', () => {
     );
     expect(await cli.ok('explain', 'node', 'nonsense')).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
     const { api_key } = await cli.json<{ api_key: string }>('nodes', 'rotate', node.nodeId);
-    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(/accepted now[^]*is good too, until 20/);
+    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(/accepted now[^]*is valid too, until 20/);
     await app.validateNode(`${node.nodeId}:${api_key}`).set(service.headers).expect(200);
     expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
       new RegExp(`would be refused:\\n {2}key_rotated[^]*overlap_ended[^]*Last accepted at \\S+ for ${service.caller}`),

@@ -16,7 +16,7 @@ import { parse as parseEnv } from 'dotenv';
 import fc from 'fast-check';
 import { parse as parseYaml } from 'yaml';
 import { ConfigFile } from '../../src/cli/remote/config-file.js';
-import { formatOf, readPair, withPair, type ConfigFormat } from '../../src/cli/remote/config-format.js';
+import { detectFormat, readPair, setPair, type ConfigFormat } from '../../src/cli/remote/config-format.js';
 
 const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
 const ID = `"${PAIR.nodeId}"`;
@@ -70,8 +70,8 @@ describe('the content of a configuration file', () => {
     ],
     ['a last line without an end', 'env', 'A=1', `A=1\nNODE_ID=${PAIR.nodeId}\nAPI_KEY=${PAIR.apiKey}\n`],
   ])('keeps everything but the credential: %s', (_name, format, before, after) => {
-    expect(withPair(before, format, PAIR)).toBe(after);
-    expect(withPair(after, format, PAIR)).toBe(after);
+    expect(setPair(before, format, PAIR)).toBe(after);
+    expect(setPair(after, format, PAIR)).toBe(after);
     expect(readPair(after, format)).toEqual(PAIR);
   });
 
@@ -84,15 +84,15 @@ describe('the content of a configuration file', () => {
     ['several YAML documents', 'yaml', 'a: s3cret\n---\nb: 2\n'],
     ['JSON that names the pair twice', 'json', '{"api_key": "s3cret", "api_key": "s3cret"}'],
   ])('is refused, without being quoted, when it is %s', (_name, format, text) => {
-    expect(() => withPair(text, format, PAIR)).toThrow(expect.not.stringContaining('s3cret') as string);
-    expect(() => withPair(text, format, PAIR)).toThrow(/^its? /);
+    expect(() => setPair(text, format, PAIR)).toThrow(expect.not.stringContaining('s3cret') as string);
+    expect(() => setPair(text, format, PAIR)).toThrow(/^its? /);
   });
 
   it('keeps every other member of any JSON object', () => {
     const objects = fc.dictionary(fc.string(), fc.jsonValue()).filter((value) => !('__proto__' in value));
     fc.assert(
       fc.property(objects, fc.constantFrom(undefined, 2, '\t'), (value, indent) => {
-        const changed = JSON.parse(withPair(JSON.stringify(value, null, indent), 'json', PAIR)) as object;
+        const changed = JSON.parse(setPair(JSON.stringify(value, null, indent), 'json', PAIR)) as object;
         expect(changed).toEqual({ ...JSON.parse(JSON.stringify(value)), node_id: PAIR.nodeId, api_key: PAIR.apiKey });
       }),
     );
@@ -100,7 +100,7 @@ describe('the content of a configuration file', () => {
 
   it('has the format that its name says', () => {
     const names = ['a.json', 'a.JSON', 'a.yaml', 'a.yml', 'a.env', '.env', '.env.local', 'a.conf', 'json'];
-    expect(names.map((name) => formatOf(`/x/${name}`))).toEqual([
+    expect(names.map((name) => detectFormat(`/x/${name}`))).toEqual([
       'json',
       'json',
       'yaml',
@@ -163,7 +163,7 @@ describe('a configuration file', () => {
       ['folder.json', /directory/],
       ['pipe.json', /regular file/],
       ['none/a.json', /folder does not exist/],
-      ['real.json/a.json', /no folder/],
+      ['real.json/a.json', /not a folder/],
       ['bytes.json', /UTF-8/],
       ['a.conf', /--format/],
     ];

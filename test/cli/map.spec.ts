@@ -68,7 +68,7 @@ describe('a map with a mistake', () => {
     [
       'a call to an unknown service',
       GOOD.replace('- auth', '- recipes'),
-      /map\.yaml:7 services\.ocr\.calls\.0: recipes is no serv/,
+      /map\.yaml:7 services\.ocr\.calls\.0: recipes is not a s/,
     ],
     ['a call to itself', GOOD.replace('- auth', '- ocr'), /map\.yaml:7 .* does not call itself/],
     ['a call twice', `${GOOD}      - auth\n`, /map\.yaml:8 services\.ocr\.calls\.1: auth is listed twice/],
@@ -85,14 +85,14 @@ describe('a map with a mistake', () => {
     [
       'names that share variables',
       `${GOOD}  OCR:\n    url: http://x\n`,
-      /map\.yaml:8 services\.OCR: would have the var/,
+      /map\.yaml:8 services\.OCR: would have the same/,
     ],
     [
       'the URL of an unknown service',
       `${GOOD}    urls:\n      X_URL: x/y\n`,
-      /map\.yaml:9 services\.ocr\.urls\.X_URL: x is no/,
+      /map\.yaml:9 services\.ocr\.urls\.X_URL: x is not/,
     ],
-    ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* holds something else/],
+    ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
   ])('is reported with its line: %s', (_, text, expected) => {
     expect(complaintsAbout(text)).toMatch(expected);
   });

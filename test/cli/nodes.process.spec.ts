@@ -89,7 +89,7 @@ describe('platform-auth nodes', () => {
     gate.close();
     const [node] = await nodesOf(household);
     expect(code).toBe(1);
-    expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is as it was\./);
+    expect(stderr).toMatch(/could not be written: it is not valid JSON\. It is unchanged\./);
     expect(stderr).toContain(`Node ${node!.node_id}, which was registered for it, is revoked again.`);
     expect(node!.revoked_at).not.toBeNull();
     expect(readFileSync(path, 'utf8')).toBe('{"volume": 7');
@@ -149,7 +149,7 @@ describe('platform-auth nodes', () => {
         ['nodes', 'list'],
         /invalid_admin_key, 401[^]*is not the key that the service/,
       ],
-      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Nobody listens/],
+      [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Connection to/],
       [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],
       [cli, ['nodes', 'show', 'x'], /not_found, 404[^]*`list` shows[^]*request id/],
       [

@@ -9,7 +9,7 @@ import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
-import { migrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
 import { eventually } from '../support/eventually.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -138,7 +138,7 @@ export class OwnPlatform {
 
   /** Reverts every migration but the first: the tables exist, and lack columns. @returns the reverted ones */
   async revertToFirstSchema(): Promise<string[]> {
-    const dataSource = await new DataSource(migrationOptions(this.database.url)).initialize();
+    const dataSource = await new DataSource(createMigrationOptions(this.database.url)).initialize();
     const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);
     for (let undone = 0; undone < reverted.length; undone += 1) await dataSource.undoLastMigration();
     await dataSource.destroy();

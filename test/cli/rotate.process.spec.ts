@@ -70,7 +70,7 @@ describe('platform-auth nodes rotate --config', () => {
 
   it('leaves the first use to the node with --no-confirm, and the running node keeps its old key until then', async () => {
     const { node, path } = await nodeWithFile();
-    expect(await rotates(node, path, '--no-confirm')).toMatch(/good until the node first uses/);
+    expect(await rotates(node, path, '--no-confirm')).toMatch(/valid until the node first uses/);
     await app.validateNode(node.header).expect(200);
     await app.validateNode(headerIn(path)).expect(200);
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
@@ -107,7 +107,7 @@ describe('platform-auth nodes rotate --config', () => {
     app.clock.advance({ days: 2 });
     expectProblem(await app.validateNode(headerIn(path)), problems.invalidNodeCredentials);
     const again = await cli.run('nodes', 'rotate', node.nodeId, '--config', path);
-    expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/not good any more/) as string });
+    expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/is not valid/) as string });
     await app.validateNode(headerIn(path)).expect(200);
   });
 
@@ -124,7 +124,7 @@ describe('platform-auth nodes rotate --config', () => {
     expect(await cli.fails('nodes', 'rotate', other.nodeId, '--config', path)).toMatch(/the pair of another node/);
     writeFileSync(cli.path('list.json'), '[]');
     expect(await cli.fails('nodes', 'rotate', node.nodeId, '--config', cli.path('list.json'))).toMatch(
-      /no JSON object/,
+      /is not a JSON object/,
     );
     for (const { nodeId } of [node, other])
       expect((await app.admin.get(`/nodes/${nodeId}`)).body).toMatchObject({ rotated_at: null });
@@ -140,7 +140,7 @@ describe('platform-auth nodes rotate --config', () => {
     gate.resume();
     const { code, stderr } = await run.ended;
     expect(code).toBe(1);
-    expect(stderr).toMatch(/could not be written[^]*the old one stays good until 20/);
+    expect(stderr).toMatch(/could not be written[^]*the old one stays valid until 20/);
     await app.validateNode(node.header).expect(200);
     expect(readFileSync(path, 'utf8')).toBe(`${before}}`);
   });

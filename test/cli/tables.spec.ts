@@ -1,10 +1,10 @@
 import { join } from 'node:path';
-import { table, wrapped } from '../../src/cli/terminal.js';
+import { formatTable, wrapText } from '../../src/cli/terminal.js';
 import { Cli } from '../support/cli.js';
 
 describe('a table', () => {
   it('prints the lines of a cell below each other, and escapes line breaks in values', () => {
-    const rows = table(['what'], [{ what: ['first', 'second\nforged', 'red \u001b[31m'] }]).split('\n');
+    const rows = formatTable(['what'], [{ what: ['first', 'second\nforged', 'red \u001b[31m'] }]).split('\n');
     expect(rows.slice(2, -1).map((row) => row.replaceAll('│', '').trim())).toEqual([
       'first',
       'second\ufffdforged',
@@ -29,7 +29,7 @@ describe('wrapped text', () => {
   it('breaks no word, also one that is longer than a line', () => {
     const path = `/srv/${'a'.repeat(90)}/env/mcp.env`;
     const text = `The configuration is not usable:\n- chmod 600 ${path}. ${'If it is not yours, ask. '.repeat(5).trim()}`;
-    const lines = wrapped(text);
+    const lines = wrapText(text);
     expect(lines.join(' ').split(' ')).toEqual(text.split(/\s+/));
     expect(lines[0]).toBe('The configuration is not usable:');
     expect(lines.filter((line) => line.length > 72)).toEqual([`${path}.`]);

@@ -31,7 +31,7 @@ describe('platform-auth users', () => {
   });
 
   it('reports an unknown e-mail address', async () => {
-    expect(await cli.fails('users', 'disable', 'unknown@example.org')).toMatch(/^Nobody has the e-mail address/);
+    expect(await cli.fails('users', 'disable', 'unknown@example.org')).toMatch(/^No account has the e-mail address/);
   });
 });
 

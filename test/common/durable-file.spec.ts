@@ -163,7 +163,7 @@ describe('a file that root replaces in a folder of a less trusted user', () => {
         isMade = true;
         spawnSync('mkfifo', [path('file.json')]);
       };
-      expect(write).toThrow(/no regular file/);
+      expect(write).toThrow(/not a regular file/);
     });
 
     it('leaves no temporary file when it cannot be renamed', () => {

@@ -1,7 +1,12 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { InvalidEnvironment, parseEnvironment, readVariables, type Variables } from '../../src/config/environment.js';
+import {
+  InvalidEnvironmentError,
+  parseEnvironment,
+  readVariables,
+  type Variables,
+} from '../../src/config/environment.js';
 import { SECRET_KEY } from '../support/settings.js';
 
 const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
@@ -10,7 +15,7 @@ function refusalOf(variables: Variables): string {
   try {
     parseEnvironment({ ...GOOD, ...variables });
   } catch (error) {
-    if (error instanceof InvalidEnvironment) return error.message;
+    if (error instanceof InvalidEnvironmentError) return error.message;
     throw error;
   }
   return 'accepted';
@@ -151,13 +156,13 @@ describe('the configuration', () => {
     });
   });
 
-  it('documents every variable in .env.example and in the README', () => {
+  it('is explained, variable by variable, in .env.example and in docs/configuration.md', () => {
     const root = join(import.meta.dirname, '../..');
     const read = (file: string): string => readFileSync(join(root, 'src/config', file), 'utf8');
     const source = read('variables.ts') + read('limits.ts');
     const names = [...source.matchAll(/^ {2,4}([A-Z][A-Z_]+): /gm)].map((match) => match[1]!);
     expect(names.length).toBeGreaterThan(30);
-    for (const file of ['.env.example', 'README.md']) {
+    for (const file of ['.env.example', 'docs/configuration.md']) {
       const text = readFileSync(join(root, file), 'utf8');
       expect({ file, missing: names.filter((name) => !text.includes(name)) }).toEqual({ file, missing: [] });
     }

@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { InvalidEnvironment, parseEnvironment } from '../../src/config/environment.js';
+import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
@@ -8,7 +8,7 @@ const refusalOf = (url: string): string => {
     parseEnvironment({ SECRET_KEY, DATABASE_URL: url });
     return 'accepted';
   } catch (error) {
-    if (error instanceof InvalidEnvironment) return error.message;
+    if (error instanceof InvalidEnvironmentError) return error.message;
     throw error;
   }
 };

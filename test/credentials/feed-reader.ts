@@ -1,5 +1,11 @@
 import { Client } from 'pg';
-import { answerTo, CHANGES_SINCE, snapshotOf, type Answer, type Reading } from '../../src/credentials/change-feed.js';
+import {
+  toAnswer,
+  CHANGES_SINCE,
+  parseSnapshot,
+  type Answer,
+  type FeedRow,
+} from '../../src/credentials/change-feed.js';
 
 /** Polls the change feed. */
 export class FeedReader {
@@ -21,8 +27,8 @@ export class FeedReader {
   }
 
   async ask(): Promise<Answer> {
-    const { rows } = await this.client.query<Reading>({ ...CHANGES_SINCE, values: [snapshotOf(this.cursor)] });
-    const answer = answerTo(this.cursor, rows[0]!);
+    const { rows } = await this.client.query<FeedRow>({ ...CHANGES_SINCE, values: [parseSnapshot(this.cursor)] });
+    const answer = toAnswer(this.cursor, rows[0]!);
     this.cursor = answer.cursor;
     return answer;
   }

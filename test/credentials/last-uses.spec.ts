@@ -18,7 +18,7 @@ function after(...failures: (Error | undefined)[]) {
     written.push(values);
     return Promise.resolve([]);
   };
-  const log = { warning: (_message: string, { count }: { count: number }) => warned.push(count) };
+  const log = { warn: (_message: string, { count }: { count: number }) => warned.push(count) };
   const uses = new LastUses({ rows } as unknown as Database, { name: 'x', text: '' }, log as unknown as Log);
   return { uses, written, warned };
 }

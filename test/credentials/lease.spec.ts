@@ -1,12 +1,12 @@
 import type { Answer } from '../../src/credentials/change-feed.js';
 import { KeyCache } from '../../src/credentials/key-cache.js';
 import { RevocationLease, type Clocks } from '../../src/credentials/revocation-lease.js';
-import { digestOf } from '../../src/crypto/secret.js';
+import { computeDigest } from '../../src/crypto/secret.js';
 
 const LEASE_MS = 500;
 const DAY_MS = 86_400_000;
 const QUIET: Answer = { cursor: 'of the model', reset: false, changes: [] };
-const DIGEST = digestOf('a key');
+const DIGEST = computeDigest('a key');
 
 /** A lease over clocks that the test moves, and a cache with one key. */
 function leaseOver(now: { monotonic: number; wall: number }, outageGraceMs = 0) {
@@ -14,7 +14,7 @@ function leaseOver(now: { monotonic: number; wall: number }, outageGraceMs = 0) 
   const lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs }, clocks);
   const cache = new KeyCache<{ name: string }>('node', lease, 10);
   const remember = (id: string): void =>
-    cache.remember(id, { digest: DIGEST, identity: { name: id }, expiresAt: null }, cache.ticket());
+    cache.remember(id, { digest: DIGEST, identity: { name: id }, expiresAt: null }, cache.takeTicket());
   return {
     remember,
     lease,

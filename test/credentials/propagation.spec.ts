@@ -121,27 +121,27 @@ describe('the announcement of a lease', () => {
     database.query(`SELECT lease_ms, seen_at > now() - interval '5 seconds' AS is_new FROM replica_leases`);
 
   it('is repeated every ten seconds', async () => {
-    await announcement.keepUp(client);
+    await announcement.announceIfDue(client);
     await database.query(`UPDATE replica_leases SET seen_at = now() - interval '1 hour'`);
     nowMs = 9_999;
-    await announcement.keepUp(client);
+    await announcement.announceIfDue(client);
     expect(await leases()).toEqual([{ lease_ms: 500, is_new: false }]);
     nowMs = 10_000;
-    await announcement.keepUp(client);
+    await announcement.announceIfDue(client);
     expect(await leases()).toEqual([{ lease_ms: 500, is_new: true }]);
   });
 
   it('may fail for 30 s while the database is read-only', async () => {
-    await announcement.keepUp(client);
+    await announcement.announceIfDue(client);
     await client.query('SET default_transaction_read_only = on');
     nowMs = 29_999;
-    await announcement.keepUp(client);
+    await announcement.announceIfDue(client);
     nowMs = 30_000;
-    await expect(announcement.keepUp(client)).rejects.toThrow('read-only');
+    await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
   });
 
   it('must succeed before the first key is cached', async () => {
     await client.query('SET default_transaction_read_only = on');
-    await expect(announcement.keepUp(client)).rejects.toThrow('read-only');
+    await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
   });
 });

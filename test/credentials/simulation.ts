@@ -1,7 +1,7 @@
-import { answerTo, snapshotOf, type Answer, type Change } from '../../src/credentials/change-feed.js';
+import { toAnswer, parseSnapshot, type Answer, type Change } from '../../src/credentials/change-feed.js';
 import { KeyCache } from '../../src/credentials/key-cache.js';
 import { RevocationLease } from '../../src/credentials/revocation-lease.js';
-import { digestOf } from '../../src/crypto/secret.js';
+import { computeDigest } from '../../src/crypto/secret.js';
 
 /** Three replicas, one database, one network, and no real time: everything happens in the order of a simulated clock. */
 
@@ -117,7 +117,7 @@ class Database {
 
   answer(cursor: string | undefined): Answer {
     const snapshot = this.writtenSnapshot();
-    const since = snapshotOf(cursor)?.split(':');
+    const since = parseSnapshot(cursor)?.split(':');
     const xip = since?.[2] ? since[2].split(',').map(BigInt) : [];
     const isNew = ({ xid }: Logged) => since !== undefined && (xid >= BigInt(since[1]!) || xip.includes(xid));
     const reading = {
@@ -126,7 +126,7 @@ class Database {
       purged: this.mistake === 'purge unnoticed' ? '0' : String(this.purged),
       changes: this.log.filter(isNew),
     };
-    const answer = answerTo(cursor, reading);
+    const answer = toAnswer(cursor, reading);
     // The previous protocol noticed a horizon that goes back, but not one that was passed again.
     const wentBack = this.mistake === 'horizon instead of snapshot' && since && this.xmin < BigInt(since[0]!);
     return wentBack ? { ...answer, reset: true } : answer;
@@ -304,19 +304,19 @@ export class World {
   private validate(replica: Replica, key: Key, { outMs, backMs }: Step): void {
     const startedMs = this.nowMs;
     const { version } = key;
-    const digest = digestOf(`${key.id} ${version}`);
+    const digest = computeDigest(`${key.id} ${version}`);
     const { cache } = replica;
     if (cache.recall(key.id, digest, new Date())) {
       this.fromMemory += 1;
       this.accept(replica, key.id, version, startedMs);
       return;
     }
-    let ticket = cache.ticket();
+    let ticket = cache.takeTicket();
     const read = (): boolean => !key.isRevoked && key.version === version;
     this.ask(replica, outMs, backMs, read).then(
       (isGood) => {
         if (!isGood) return;
-        if (this.mistake === 'remembers stale rows') ticket = cache.ticket();
+        if (this.mistake === 'remembers stale rows') ticket = cache.takeTicket();
         cache.remember(key.id, { digest, identity: { id: key.id }, expiresAt: null }, ticket);
         this.accept(replica, key.id, version, startedMs);
       },

@@ -1,6 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { AppCredential } from '../../src/app-credentials/app-credential.entity.js';
-import { migrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
 import { migrate } from '../../src/database/migrate.js';
 import { NodeDevice } from '../../src/nodes/node-device.entity.js';
 import { Session } from '../../src/tokens/session.entity.js';
@@ -20,7 +22,7 @@ describe('the migrations', () => {
   beforeAll(async () => {
     database = await createTestDatabase({ isEmpty: true });
     dataSource = new DataSource({
-      ...migrationOptions(database.url),
+      ...createMigrationOptions(database.url),
       entities: [User, Session, NodeDevice, AppCredential],
     });
     await dataSource.initialize();
@@ -48,6 +50,11 @@ describe('the migrations', () => {
          WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')
        ORDER BY 1, 2, 3`,
     );
+
+  const hasColumn = async (table: string, name: string): Promise<boolean> => {
+    const sql = 'SELECT FROM information_schema.columns WHERE table_name = $1 AND column_name = $2';
+    return (await database.query(sql, [table, name])).length > 0;
+  };
 
   const drift = async (): Promise<string[]> => {
     const { upQueries } = await dataSource.driver.createSchemaBuilder().log();
@@ -81,6 +88,24 @@ describe('the migrations', () => {
     expect(await drift()).not.toEqual([]);
     await database.query(undo);
     expect(await drift()).toEqual([]);
+  });
+
+  it('let requests pass while they wait for a long transaction', async () => {
+    await migrate(database.url);
+    while (await hasColumn('sessions', 'rotated_from')) await dataSource.undoLastMigration();
+    const [backup, request] = [new Client(database.url), new Client(database.url)];
+    await Promise.all([backup.connect(), request.connect()]);
+    await backup.query('BEGIN; SELECT count(*) FROM sessions');
+    const migrating = migrate(database.url);
+    await request.query(`SET statement_timeout = '3s'`);
+    for (let asked = 0; asked < 100; asked += 1) {
+      await request.query('SELECT count(*) FROM sessions');
+      await sleep(50);
+    }
+    expect(await hasColumn('sessions', 'rotated_from')).toBe(false);
+    await backup.query('COMMIT');
+    expect((await migrating).length).toBeGreaterThan(0);
+    await Promise.all([backup.end(), request.end()]);
   });
 
   it('are idempotent', async () => {

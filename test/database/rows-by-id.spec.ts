@@ -1,4 +1,4 @@
-import { newId } from '../../src/common/ids.js';
+import { createId } from '../../src/common/ids.js';
 import { RowsById } from '../../src/database/rows-by-id.js';
 
 describe('RowsById', () => {
@@ -20,13 +20,13 @@ describe('RowsById', () => {
   });
 
   const insert = (text: string): string => {
-    const id = newId();
+    const id = createId();
     table.set(id, { id, text });
     return id;
   };
 
   it('reads the rows of concurrent callers in one batch, and returns to each its own row', async () => {
-    const [first, second, missing] = [insert('first'), insert('second'), newId()];
+    const [first, second, missing] = [insert('first'), insert('second'), createId()];
     const found = await Promise.all([first, missing, second, first].map((id) => rows.find(id)));
     expect(found.map((row) => row?.text)).toEqual(['first', undefined, 'second', 'first']);
     expect(statements).toEqual([[first, missing, second, first]]);

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problemType } from '../../src/common/problem-body.js';
+import { toProblemType } from '../../src/common/problem-body.js';
 import { problems } from '../../src/common/problems.js';
 import { useApp } from '../support/use-app.js';
 
@@ -102,7 +102,7 @@ describe('GET /docs-json', () => {
 describe('the README', () => {
   it('lists every kind of problem', () => {
     const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
-    const missing = Object.values(problems).filter((problem) => !readme.includes(problemType(problem)));
+    const missing = Object.values(problems).filter((problem) => !readme.includes(toProblemType(problem)));
     expect(missing.map(({ code }) => code)).toEqual([]);
   });
 });

@@ -2,6 +2,7 @@ import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { problems } from '../../src/common/problems.js';
+import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
 import { Readiness } from '../../src/health/readiness.js';
 import { eventually } from '../support/eventually.js';
@@ -95,7 +96,7 @@ describe('the database check of GET /health', () => {
     proxy.blackHole(true);
     const queries = jest.spyOn(Client.prototype, 'query');
     await eventually('a check finds nothing', async () => (await flood()).includes(503));
-    const checks = queries.mock.calls.filter(([statement]) => statement.includes('pg_is_in_recovery'));
+    const checks = queries.mock.calls.filter(([statement]) => statement === IS_STANDBY);
     queries.mockRestore();
     expect(checks).toHaveLength(1);
   });

@@ -1,6 +1,6 @@
 import type { Server } from 'node:http';
 import request from 'supertest';
-import { InvalidEnvironment, parseEnvironment } from '../../src/config/environment.js';
+import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { problems } from '../../src/common/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
@@ -75,7 +75,7 @@ describe('INTERNAL_PORT', () => {
     expect(parseEnvironment(variables).internalPort).toBeUndefined();
     expect(parseEnvironment({ ...variables, INTERNAL_PORT: '8001' }).internalPort).toBe(8_001);
     const same = (more: object) => () => parseEnvironment({ ...variables, ...more });
-    expect(same({ INTERNAL_PORT: '8000' })).toThrow(InvalidEnvironment);
+    expect(same({ INTERNAL_PORT: '8000' })).toThrow(InvalidEnvironmentError);
     expect(same({ INTERNAL_PORT: '8000' })).toThrow('INTERNAL_PORT must differ from PORT');
     expect(same({ INTERNAL_PORT: '9', METRICS_PORT: '9' })).toThrow('METRICS_PORT must differ from INTERNAL_PORT');
   });

@@ -83,7 +83,7 @@ describe('the log shipper', () => {
       response.end();
     };
     const shipper = shipperTo(standIn.url);
-    expect([shipper.take(line('one')), shipper.take(line('two'))]).toEqual([true, true]);
+    expect([shipper.enqueue(line('one')), shipper.enqueue(line('two'))]).toEqual([true, true]);
     await shipper.stop();
     expect(standIn.deliveries).toEqual([[line('one'), line('two')]]);
     expect(headers).toMatchObject({ 'x-platform-app-id': 'id', 'x-platform-app-key': 'key' });
@@ -111,8 +111,8 @@ describe('the log shipper', () => {
     async (_name, answer) => {
       standIn.answer = answer;
       const shipper = shipperTo(standIn.url);
-      shipper.take(line('one'));
-      shipper.take(line('two'));
+      shipper.enqueue(line('one'));
+      shipper.enqueue(line('two'));
       await shipper.flush();
       expect(undelivered).toEqual([line('one'), line('two')]);
       expect(standIn.deliveries).toHaveLength(1);
@@ -125,11 +125,11 @@ describe('the log shipper', () => {
     const { url } = standIn;
     await standIn.stop();
     const shipper = shipperTo(url);
-    shipper.take(line('first'));
+    shipper.enqueue(line('first'));
     await shipper.flush();
     for (let i = 0; i < 5; i++) {
-      expect(shipper.take(line('probe'))).toBe(true);
-      expect(shipper.take(line('for the console'))).toBe(false);
+      expect(shipper.enqueue(line('probe'))).toBe(true);
+      expect(shipper.enqueue(line('for the console'))).toBe(false);
       await shipper.flush();
     }
     expect(states).toEqual([false]);
@@ -141,7 +141,7 @@ describe('the log shipper', () => {
   it('queues a bounded number of lines while a delivery hangs', async () => {
     standIn.answer = () => undefined;
     const shipper = shipperTo(standIn.url);
-    const taken = Array.from({ length: 20_000 }, (_, i) => shipper.take(line(String(i)))).filter(Boolean);
+    const taken = Array.from({ length: 20_000 }, (_, i) => shipper.enqueue(line(String(i)))).filter(Boolean);
     expect(taken.length).toBeLessThan(6_000);
     await shipper.flush();
     await shipper.stop();
@@ -151,20 +151,20 @@ describe('the log shipper', () => {
   it('finishes a flush while new lines arrive', async () => {
     const shipper = shipperTo(standIn.url);
     standIn.answer = (_logs, _request, response) => {
-      shipper.take(line('about the delivery'));
+      shipper.enqueue(line('about the delivery'));
       response.end();
     };
-    shipper.take(line('first'));
+    shipper.enqueue(line('first'));
     await shipper.flush();
     expect(standIn.lines.map(({ message }) => message)).toEqual(['first']);
     await shipper.stop();
     expect(standIn.lines.map(({ message }) => message)).toEqual(['first', 'about the delivery']);
-    expect(shipper.take(line('after the stop'))).toBe(false);
+    expect(shipper.enqueue(line('after the stop'))).toBe(false);
   });
 
   it('returns the waiting lines when it is abandoned', async () => {
     const shipper = shipperTo('http://127.0.0.1:9/logs');
-    shipper.take(line('first'));
+    shipper.enqueue(line('first'));
     shipper.abandon();
     expect(undelivered.map(({ message }) => message)).toEqual(['first']);
     await shipper.stop();

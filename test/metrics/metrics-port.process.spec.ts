@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
-import { InvalidEnvironment, parseEnvironment } from '../../src/config/environment.js';
+import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { eventually } from '../support/eventually.js';
 import { Scrape } from '../support/scrape.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
@@ -61,7 +61,7 @@ describe('METRICS_PORT', () => {
 
   it('must differ from PORT', () => {
     const parse = (): unknown => parseEnvironment({ ...variables, PORT: '8000', METRICS_PORT: '8000' });
-    expect(parse).toThrow(InvalidEnvironment);
+    expect(parse).toThrow(InvalidEnvironmentError);
     expect(parse).toThrow('METRICS_PORT must differ from PORT');
   });
 

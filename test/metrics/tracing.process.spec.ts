@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { wantsTracing } from '../../src/config/environment.js';
+import { isTracingRequested } from '../../src/config/environment.js';
 import { eventually } from '../support/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
@@ -108,7 +108,7 @@ describe('tracing', () => {
     [{ OTEL_TRACES_EXPORTER: 'none', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }, false],
     [{ OTEL_SDK_DISABLED: 'TRUE', OTEL_TRACES_EXPORTER: 'otlp' }, false],
   ])('is configured by %j as %j', (variables, wanted) => {
-    expect(wantsTracing(variables)).toBe(wanted);
+    expect(isTracingRequested(variables)).toBe(wanted);
   });
 });
 

@@ -3,7 +3,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { NextFunction, Request, Response } from 'express';
-import { openApiDocument } from '../../src/docs.js';
+import { createOpenApiDocument } from '../../src/docs.js';
 
 interface Documented {
   readonly content?: Record<string, { schema: object }>;
@@ -24,7 +24,7 @@ export function recordAnswers(app: NestExpressApplication): void {
     response.send = (body?: unknown) => {
       // Nest sends objects through `json`, which comes back here with the text.
       if (body === undefined || typeof body === 'string') {
-        answers ??= new DocumentedAnswers(openApiDocument(app));
+        answers ??= new DocumentedAnswers(createOpenApiDocument(app));
         const difference = answers.difference(request, response, body);
         if (difference) undocumented.push(difference);
       }

@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { problemType } from '../../src/common/problem-body.js';
+import { toProblemType } from '../../src/common/problem-body.js';
 import type { Problem } from '../../src/common/problems.js';
 
 /** Expects exactly this problem of the catalogue, in full (RFC 9457). */
@@ -10,7 +10,7 @@ export function expectProblem(response: Response, problem: Problem): void {
   });
   expect(response.headers['content-type']).toMatch(/^application\/problem\+json/);
   expect(response.body).toMatchObject({
-    type: problemType(problem),
+    type: toProblemType(problem),
     title: problem.title,
     detail: problem.detail,
     instance: expect.any(String) as string,

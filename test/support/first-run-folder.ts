@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { serverFolder } from '../../src/embedded-postgres/location.js';
+import { getServerFolder } from '../../src/embedded-postgres/location.js';
 import { eventually } from './eventually.js';
 
 /** A working directory for a first start, with everything that the service creates there. */
@@ -74,7 +74,7 @@ export class FirstRunFolder {
   }
 
   private get server(): string {
-    return serverFolder(join(realpathSync(this.path), '.data/postgres'));
+    return getServerFolder(join(realpathSync(this.path), '.data/postgres'));
   }
 }
 

@@ -13,6 +13,8 @@ export const VARIABLES: Variables = {
   HASH_THREADS: '2',
   // Every revocation waits for the lease to expire.
   REVOCATION_LEASE_MS: '100',
+  // Tests seal by hand.
+  AUDIT_SEAL_INTERVAL_SECONDS: '3600',
   LOG_LEVEL: 'silent',
   // All test users share one address. The throttling specs set their own limits.
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '1000000/60',

@@ -3,17 +3,19 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { Test } from '@nestjs/testing';
 import type { NestExpressApplication } from '@nestjs/platform-express';
+import { DataSource } from 'typeorm';
 import request, { type Test as SupertestRequest } from 'supertest';
 import { AppModule } from '../../src/app.module.js';
 import { Clock } from '../../src/common/clock.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/configure-app.js';
-import { internalServerOf } from '../../src/create-app.js';
+import { DatabaseClock } from '../../src/database/database-clock.js';
+import { createInternalServer } from '../../src/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';
 import { recordAnswers } from './documented-answers.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES } from './settings.js';
-import { TestClock } from './test-clock.js';
+import { MovedDatabaseClock, TestClock } from './test-clock.js';
 import { createTestDatabase, type TestDatabase } from './test-database.js';
 import { TestLog } from './test-log.js';
 
@@ -60,6 +62,11 @@ export class TestApp {
     const testing = await Test.createTestingModule({ imports: [AppModule.forRoot(environment)] })
       .overrideProvider(Clock)
       .useValue(this.clock)
+      .overrideProvider(DatabaseClock)
+      .useFactory({
+        inject: [DataSource],
+        factory: (dataSource: DataSource) => new MovedDatabaseClock(dataSource, this.clock),
+      })
       .overrideProvider(Log)
       .useValue(this.log)
       .compile();
@@ -69,7 +76,7 @@ export class TestApp {
     recordAnswers(this.nest);
     configureApp(this.nest);
     await this.nest.listen(0, '127.0.0.1');
-    this.internal = environment.internalPort === undefined ? undefined : internalServerOf(this.nest);
+    this.internal = environment.internalPort === undefined ? undefined : createInternalServer(this.nest);
     if (this.internal) await once(this.internal.listen(0, '127.0.0.1'), 'listening');
     this.original?.replicas.add(this);
     return this;

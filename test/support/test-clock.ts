@@ -1,14 +1,52 @@
+import type { DataSource } from 'typeorm';
 import { Clock } from '../../src/common/clock.js';
+import { DatabaseClock } from '../../src/database/database-clock.js';
+
+interface Duration {
+  readonly seconds?: number;
+  readonly minutes?: number;
+  readonly days?: number;
+}
 
 /** A clock that a test moves by hand. */
 export class TestClock extends Clock {
-  private offsetMs = 0;
+  private passedMs = 0;
+  private errorMs = 0;
 
   override now(): Date {
-    return new Date(Date.now() + this.offsetMs);
+    return new Date(Date.now() + this.passedMs + this.errorMs);
   }
 
-  advance({ seconds = 0, minutes = 0, days = 0 }: { seconds?: number; minutes?: number; days?: number }): void {
-    this.offsetMs += (seconds + minutes * 60 + days * 86_400) * 1_000;
+  /** Time passes: for this replica, and for PostgreSQL as the replica is told. */
+  advance(duration: Duration): void {
+    this.passedMs += millisecondsOf(duration);
+  }
+
+  /** The clock of this replica becomes wrong. */
+  drift(duration: Duration): void {
+    this.errorMs += millisecondsOf(duration);
+  }
+
+  /** What PostgreSQL's clock says once that time has passed. */
+  ofDatabase(now: Date): Date {
+    return new Date(now.getTime() + this.passedMs);
+  }
+}
+
+function millisecondsOf({ seconds = 0, minutes = 0, days = 0 }: Duration): number {
+  return (seconds + minutes * 60 + days * 86_400) * 1_000;
+}
+
+/** PostgreSQL's clock, moved by the time that a test lets pass. */
+export class MovedDatabaseClock extends DatabaseClock {
+  constructor(
+    dataSource: DataSource,
+    private readonly clock: TestClock,
+  ) {
+    super(dataSource);
+  }
+
+  override async now(): Promise<Date> {
+    return this.clock.ofDatabase(await super.now());
   }
 }

@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { problemType } from '../../src/common/problem-body.js';
+import { toProblemType } from '../../src/common/problem-body.js';
 import { problems } from '../../src/common/problems.js';
 
 /** The limit that a 429 reports. */
@@ -17,7 +17,7 @@ export function expectThrottled({ status, headers, body }: Response): Throttled 
   expect({ status, code, type }).toEqual({
     status: 429,
     code: tooManyRequests.code,
-    type: problemType(tooManyRequests),
+    type: toProblemType(tooManyRequests),
   });
   expect(headers['content-type']).toMatch(/^application\/problem\+json/);
   expect(headers['www-authenticate']).toBeUndefined();

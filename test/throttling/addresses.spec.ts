@@ -1,4 +1,4 @@
-import { networkOf, networksOf } from '../../src/common/network.js';
+import { toNetwork, toNetworks } from '../../src/common/network.js';
 import { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 
@@ -20,7 +20,7 @@ describe('the throttled address', () => {
     ['', 'unknown'],
     [undefined, 'unknown'],
   ])('of %p is %s', (address, network) => {
-    expect(networkOf(address)).toBe(network);
+    expect(toNetwork(address)).toBe(network);
   });
 
   it.each([
@@ -28,7 +28,7 @@ describe('the throttled address', () => {
     ['2001:db8:5:7::1', ['2001:db8:5:7::/64', '2001:db8:5::/48']],
     ['not an address', ['unknown']],
   ])('of %p is in the networks %p', (address, networks) => {
-    expect(networksOf(address)).toEqual(networks);
+    expect(toNetworks(address)).toEqual(networks);
   });
 
   const tryFrom = (app: TestApp, addresses: string[]) =>

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { parseEnvironment } from '../../src/config/environment.js';
-import { backoffMs, WorkerFleet, WorkerStartError } from '../../src/workers/worker-fleet.js';
+import { computeBackoffMs, WorkerFleet, WorkerStartError } from '../../src/workers/worker-fleet.js';
 import { eventually } from '../support/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { VARIABLES } from '../support/settings.js';
@@ -43,7 +43,7 @@ describe('WorkerFleet', () => {
       ['worker_replaced', 500],
       ['worker_replaced', 1_000],
     ]);
-    expect([0, 1, 2, 3, 4, 8, 9, 100].map(backoffMs)).toEqual([0, 0, 500, 1_000, 2_000, 30_000, 30_000, 30_000]);
+    expect([0, 1, 2, 3, 4, 8, 9, 100].map(computeBackoffMs)).toEqual([0, 0, 500, 1_000, 2_000, 30_000, 30_000, 30_000]);
   });
 
   it('replaces no worker during a shutdown, also when a replacement was scheduled', async () => {

@@ -12,36 +12,36 @@ import { KeyCache } from '../../credentials/key-cache.js';
 import { KeyStore } from '../../credentials/key-store.js';
 import { Propagation } from '../../credentials/propagation.js';
 import { RevocationLease, SYSTEM_CLOCKS } from '../../credentials/revocation-lease.js';
-import { randomSecret } from '../../crypto/secret.js';
-import { requestOptions } from '../../database/database-options.js';
+import { generateSecret } from '../../crypto/secret.js';
+import { createRequestOptions } from '../../database/database-options.js';
 import { Database } from '../../database/database.js';
 import { Log } from '../../logging/log.js';
 
-/** The app credentials without the service around them. */
-export interface AppKeysAtHand {
+/** What a command needs to work on app credentials without a running service. */
+export interface AppKeyContext {
   readonly credentials: AppCredentialsService;
   readonly dataSource: DataSource;
   readonly environment: Environment;
 }
 
 /**
- * Works on the app credentials straight in the database, so that no service need be up. The rules are the service's
- * own: these are its classes.
- * @param variables DATABASE_URL, and what else shall differ from the defaults
+ * Works on app credentials directly in the database, so that the service does not have to run. Uses the service's own
+ * classes, so that the rules are the same.
+ * @param variables DATABASE_URL, and any variable that differs from its default
  */
 export async function withAppKeys<Result>(
   variables: Variables,
   clock: Clock,
-  work: (atHand: AppKeysAtHand) => Promise<Result>,
+  work: (context: AppKeyContext) => Promise<Result>,
 ): Promise<Result> {
-  // Nothing is signed here, so any key will do; and standard output belongs to the command.
-  const environment = parseEnvironment({ ...variables, SECRET_KEY: randomSecret(), LOG_LEVEL: 'silent' });
-  const options = { ...requestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
+  // Nothing is signed here, so that any key is valid; and standard output holds only the command's result.
+  const environment = parseEnvironment({ ...variables, SECRET_KEY: generateSecret(), LOG_LEVEL: 'silent' });
+  const options = { ...createRequestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
   const dataSource = await new DataSource(options).initialize();
   try {
     const repository = dataSource.getRepository(AppCredential);
     const database = new Database(dataSource);
-    // Nothing is verified here, but the replicas of the service may have cached what is revoked here.
+    // Nothing is verified here, so that the cache stays empty; replicas may have cached a key that is revoked here.
     const lease = new RevocationLease({ leaseMs: 0, outageGraceMs: 0 }, SYSTEM_CLOCKS);
     const cache = new KeyCache<AppIdentity>(APP_KEY_TABLE.door, lease, 1);
     const log = new Log(environment);

@@ -1,26 +1,27 @@
 import { z } from 'zod';
-import { pairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
+import { listPairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
 import { isLongUnused, isOverlapOpen } from './doctor.database.js';
-import { holdsKey, liveOf } from './init.plan.js';
-import { messageOf } from './platform-files.js';
+import { holdsKey, findLive } from './init.plan.js';
+import { toMessage } from './platform-files.js';
 import { OWN_NAME } from './platform-map.js';
+import { readErrorCode, sendRequest } from '../service-call.js';
 
-const ANSWER_TIMEOUT_MS = 5_000;
+const SERVICE_TIMEOUT_MS = 5_000;
 const LOGGING_TIMEOUT_MS = 3_000;
-const LOOK_AT_LOG = 'Look at its log, and run doctor again.';
+const READ_LOG = 'Read its log, and run doctor again.';
 const NAME_INTERNAL_PORT =
   'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
-/** Presents each pair's credential, as its target would; when the service is away, that is the one finding. */
-export async function refusedPairs(checkup: Checkup): Promise<Finding[]> {
-  const away = await serviceAway(checkup.url);
+/** Presents each pair's credential, as its target would. When the service does not answer, that is the only finding. */
+export async function checkCredentials(checkup: Checkup): Promise<Finding[]> {
+  const away = await findServiceAway(checkup.url);
   if (away) return [away];
-  if (isUncomparable(checkup)) return [];
+  if (isComparisonImpossible(checkup)) return [];
   const findings: Finding[] = [];
-  for (const pair of pairsOnFile(checkup)) {
-    if (pair.appId === undefined || pair.appKey === undefined || mustNotBeUsed(pair, checkup)) continue;
-    const finding = await refusal(pair, pair.appId, pair.appKey, checkup.url);
+  for (const pair of listPairsOnFile(checkup)) {
+    if (pair.appId === undefined || pair.appKey === undefined || hasSideEffects(pair, checkup)) continue;
+    const finding = await findRefusal(pair, pair.appId, pair.appKey, checkup.url);
     if (finding) findings.push(finding);
     if (finding?.do === NAME_INTERNAL_PORT) break;
   }
@@ -28,95 +29,85 @@ export async function refusedPairs(checkup: Checkup): Promise<Finding[]> {
 }
 
 /**
- * A validation has effects. The first one with a rotated key ends the old key, which the running service may still be
- * presenting; and any one makes an unused key look used. In these cases the digest tells as much.
+ * Validating is not free of side effects. The first use of a rotated key ends the old key, which the running service may
+ * still present; and any use hides that a key was unused for long. In both cases the digest is compared instead.
  */
-function mustNotBeUsed({ caller, target, file, appId }: PairOnFile, { database, now }: Checkup): boolean {
-  const credential = liveOf(database?.live ?? [], caller, target);
+function hasSideEffects({ caller, target, file, appId }: PairOnFile, { database, now }: Checkup): boolean {
+  const credential = findLive(database?.live ?? [], caller, target);
   if (credential?.id !== appId || !credential || !holdsKey(file, credential)) return false;
   return isOverlapOpen(credential, now) || isLongUnused(credential, now);
 }
 
-/** Which key may be used cannot be told, and the next thing to do is known. */
-function isUncomparable({ database }: Checkup): boolean {
+/** Without the digests it is unknown which keys may be validated; the missing migrations are already a finding. */
+function isComparisonImpossible({ database }: Checkup): boolean {
   return database !== undefined && database.live === undefined;
 }
 
-async function serviceAway(url: string): Promise<Finding | undefined> {
+async function findServiceAway(url: string): Promise<Finding | undefined> {
   const remedy = 'Start it, or name its address with --url. No credential was tried.';
   try {
-    const answer = await ask(`${url}/health`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
-    await answer.body?.cancel();
-    if (answer.status === 200) return undefined;
-    return { severity: 'broken', where: url, what: `/health answers ${answer.status}.`, do: remedy };
+    const response = await sendRequest(`${url}/health`, { timeoutMs: SERVICE_TIMEOUT_MS });
+    await response.body?.cancel();
+    if (response.status === 200) return undefined;
+    return { severity: 'broken', where: url, what: `/health answers ${response.status}.`, do: remedy };
   } catch (error) {
-    return { severity: 'broken', where: url, what: `${OWN_NAME} does not answer: ${reasonOf(error)}.`, do: remedy };
+    const what = `${OWN_NAME} does not answer: ${describeError(error)}.`;
+    return { severity: 'broken', where: url, what, do: remedy };
   }
 }
 
-async function refusal(
+async function findRefusal(
   { caller, target, where }: PairOnFile,
   appId: string,
   appKey: string,
   url: string,
 ): Promise<Finding | undefined> {
+  const remedy = `Run init, then restart ${caller}.`;
   try {
-    const answer = await ask(`${url}/internal/validate-app`, {
+    const response = await sendRequest(`${url}/internal/validate-app`, {
       method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },
-      body: JSON.stringify({ target }),
-      signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+      headers: { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },
+      body: { target },
+      timeoutMs: SERVICE_TIMEOUT_MS,
     });
-    const body: unknown = await answer.json().catch(() => undefined);
-    if (answer.status === 401)
-      return {
-        severity: 'broken',
-        where,
-        what: 'The credential in the file is refused.',
-        do: `Run init, then restart ${caller}.`,
-      };
-    if (answer.status !== 200) {
-      const what = `No verdict: ${answer.status} from ${OWN_NAME}.`;
-      return { severity: 'broken', where, what, do: answer.status === 404 ? NAME_INTERNAL_PORT : LOOK_AT_LOG };
+    const body: unknown = await response.json().catch(() => undefined);
+    if (response.status === 401)
+      return { severity: 'broken', where, what: 'The credential in the file is refused.', do: remedy };
+    if (response.status !== 200) {
+      const what = `No verdict: ${response.status} from ${OWN_NAME}.`;
+      return { severity: 'broken', where, what, do: response.status === 404 ? NAME_INTERNAL_PORT : READ_LOG };
     }
     const { data } = verdict.safeParse(body);
     if (data?.caller === caller && data.target === target) return undefined;
-    const what = `The credential in the file is that of ${data?.caller ?? 'somebody'} → ${data?.target ?? 'something'}.`;
-    return { severity: 'broken', where, what, do: `Run init, then restart ${caller}.` };
+    const pair = data ? `that of ${data.caller} → ${data.target}` : 'not confirmed as that of any pair';
+    return { severity: 'broken', where, what: `The credential in the file is ${pair}.`, do: remedy };
   } catch (error) {
-    const what = `No verdict: ${reasonOf(error)}.`;
-    return { severity: 'broken', where, what, do: LOOK_AT_LOG };
+    return { severity: 'broken', where, what: `No verdict: ${describeError(error)}.`, do: READ_LOG };
   }
 }
 
-/** Any answer but an error or a redirect will do: how it takes lines is between the two. */
-export async function loggingAway({ files }: Checkup): Promise<Finding[]> {
+/** Sends a GET, so that no log line is delivered: only a missing response, a 5xx and a redirect count as trouble. */
+export async function checkLoggingService({ files }: Checkup): Promise<Finding[]> {
   const url = files.get(OWN_NAME)?.get('LOGGING_SERVICE_URL');
   if (url === undefined) return [];
-  const what = await loggingTrouble(url);
+  const what = await findLoggingTrouble(url);
   if (what === undefined) return [];
-  const remedy = 'Start it, or correct its address in the map and run init. Until then the console has the lines.';
+  const remedy =
+    'Start it, or correct its address in the map and run init. Until then log lines go to the console only.';
   return [{ severity: 'warning', where: `${OWN_NAME}.env: LOGGING_SERVICE_URL`, what, do: remedy }];
 }
 
-async function loggingTrouble(url: string): Promise<string | undefined> {
+async function findLoggingTrouble(url: string): Promise<string | undefined> {
   try {
-    const answer = await ask(url, { signal: AbortSignal.timeout(LOGGING_TIMEOUT_MS) });
-    await answer.body?.cancel();
-    const isTrouble = answer.status >= 500 || (answer.status >= 300 && answer.status < 400);
-    return isTrouble ? `The logging service answers ${answer.status}.` : undefined;
+    const response = await sendRequest(url, { timeoutMs: LOGGING_TIMEOUT_MS });
+    await response.body?.cancel();
+    const isTrouble = response.status >= 500 || (response.status >= 300 && response.status < 400);
+    return isTrouble ? `The logging service answers ${response.status}.` : undefined;
   } catch (error) {
-    return `The logging service does not answer: ${reasonOf(error)}.`;
+    return `The logging service does not answer: ${describeError(error)}.`;
   }
 }
 
-/** A credential is never carried on to where a redirect points. */
-async function ask(url: string, options: RequestInit): Promise<Response> {
-  return fetch(url, { ...options, redirect: 'manual' });
-}
-
-/** fetch says "fetch failed" and hides why. */
-function reasonOf(error: unknown): string {
-  const { cause } = error as { cause?: { code?: string } };
-  return cause?.code ?? messageOf(error);
+function describeError(error: unknown): string {
+  return readErrorCode(error) || toMessage(error);
 }

@@ -3,10 +3,10 @@ import type { SchemaState } from '../../database/migrate.js';
 import type { EnvFile } from '../../config/env-file.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 
-/** broken: something is refused, or open to others, now. warning: it works, and will not for ever. */
+/** broken: a call is refused or a secret is exposed now. warning: everything works now, and will not for ever. */
 export type Severity = 'broken' | 'warning';
 
-/** One thing that the doctor found, and what to do about it. Holds no secret. */
+/** One problem, and what to do about it. Holds no secret. */
 export interface Finding {
   readonly severity: Severity;
   readonly where: string;
@@ -14,20 +14,20 @@ export interface Finding {
   readonly do: string;
 }
 
-/** What the database says. */
+/** What was read from the database. */
 export interface DatabaseView {
   readonly schema: SchemaState;
-  /** undefined while migrations are missing: what this program would ask for may not be there. */
+  /** Live credentials; undefined while migrations are missing, because their columns may not exist. */
   readonly live: readonly AppCredential[] | undefined;
   /** How far this machine's clock is ahead of the database's; negative when it is behind. */
   readonly aheadMs: number;
 }
 
-/** What all checks look at. */
+/** The input of every check. */
 export interface Checkup {
   readonly map: PlatformMap;
   readonly envDir: string;
-  /** Where this service answers. */
+  /** The address of this service. */
   readonly url: string;
   readonly now: Date;
   /** The files that exist and can be read, by service. */
@@ -50,7 +50,10 @@ export interface PairOnFile {
 }
 
 /** @returns each service whose file can be read */
-export function servicesOnFile({ map, files }: Checkup): { service: MappedService; file: EnvFile; where: string }[] {
+export function listServicesOnFile({
+  map,
+  files,
+}: Checkup): { service: MappedService; file: EnvFile; where: string }[] {
   return map.services.flatMap((service) => {
     const file = files.get(service.name);
     return file ? [{ service, file, where: `${service.name}.env` }] : [];
@@ -58,8 +61,8 @@ export function servicesOnFile({ map, files }: Checkup): { service: MappedServic
 }
 
 /** @returns each pair of the map whose caller's file can be read */
-export function pairsOnFile(checkup: Checkup): PairOnFile[] {
-  return servicesOnFile(checkup).flatMap(({ service: { name: caller, calls }, file, where }) =>
+export function listPairsOnFile(checkup: Checkup): PairOnFile[] {
+  return listServicesOnFile(checkup).flatMap(({ service: { name: caller, calls }, file, where }) =>
     calls.map((target) => {
       const names = credentialVariables(target);
       return {

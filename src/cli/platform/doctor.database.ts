@@ -1,42 +1,42 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import { addDays, type Clock } from '../../common/clock.js';
-import { schemaState } from '../../database/migrate.js';
+import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
-import { pairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
+import { listPairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
 import type { EnvFile } from '../../config/env-file.js';
-import { holdsKey, liveOf } from './init.plan.js';
-import { databaseVariables, messageOf } from './platform-files.js';
+import { holdsKey, findLive } from './init.plan.js';
+import { databaseVariables, toMessage } from './platform-files.js';
 
-const TOLERABLE_SKEW_MS = 2_000;
-/** As long as a used refresh token repeats its answer: from here on clocks decide what is accepted. */
-const HARMFUL_SKEW_MS = 10_000;
+const MAX_SKEW_MS = 2_000;
+/** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
+const MAX_HARMLESS_SKEW_MS = 10_000;
 const UNUSED_DAYS = 30;
 const EXPIRY_NOTICE_DAYS = 14;
 
-/** Asks the database. Only reads. */
-export async function viewDatabase(
+/** Reads the schema, the live credentials and the clock of the database. Changes nothing. */
+export async function readDatabase(
   own: EnvFile | undefined,
   clock: Clock,
 ): Promise<{ view: DatabaseView | undefined; findings: Finding[] }> {
   try {
     const variables = databaseVariables(own);
-    const schema = await schemaState(variables.DATABASE_URL);
+    const schema = await readSchemaState(variables.DATABASE_URL);
     const view = await withAppKeys(variables, clock, async ({ credentials, dataSource }) => {
       const before = clock.now().getTime();
       const [row] = await dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.pending.length > 0 ? undefined : await credentials.live();
+      const live = schema.pending.length > 0 ? undefined : await credentials.listLive();
       return { schema, live, aheadMs: middle - (row?.now.getTime() ?? middle) };
     });
     return { view, findings: [] };
   } catch (error) {
-    const what = `The database cannot be used: ${messageOf(error)}.`;
-    const remedy = 'Start it, or correct DATABASE_URL in auth.env. What it would have told was not checked.';
+    const what = `The database cannot be used: ${toMessage(error)}.`;
+    const remedy = 'Start it, or correct DATABASE_URL in auth.env. Everything that needs the database was not checked.';
     return { view: undefined, findings: [{ severity: 'broken', where: 'database', what, do: remedy }] };
   }
 }
 
-export function outdatedSchema({ database }: Checkup): Finding[] {
+export function checkSchema({ database }: Checkup): Finding[] {
   const { pending = [], unknown = [] } = database?.schema ?? {};
   const findings: Finding[] = [];
   const where = 'database';
@@ -45,35 +45,35 @@ export function outdatedSchema({ database }: Checkup): Finding[] {
       severity: 'broken',
       where,
       what: `Migrations are missing: ${pending.join(', ')}.`,
-      do: 'Run migrate, then doctor again. Keys were neither compared nor tried.',
+      do: 'Run migrate, then doctor again. Keys were neither compared nor validated.',
     });
   if (unknown.length > 0)
     findings.push({
       severity: 'warning',
       where,
-      what: `A newer version has migrated it: ${unknown.join(', ')}.`,
-      do: 'Use this program in the version that the service has.',
+      what: `A newer version of the service has migrated it: ${unknown.join(', ')}.`,
+      do: 'Use the version of this program that the service has.',
     });
   return findings;
 }
 
-export function clockSkew({ database }: Checkup): Finding[] {
+export function checkClock({ database }: Checkup): Finding[] {
   const aheadMs = database?.aheadMs ?? 0;
-  if (Math.abs(aheadMs) < TOLERABLE_SKEW_MS) return [];
+  if (Math.abs(aheadMs) < MAX_SKEW_MS) return [];
   const seconds = Math.round(Math.abs(aheadMs) / 1_000);
   return [
     {
-      severity: Math.abs(aheadMs) < HARMFUL_SKEW_MS ? 'warning' : 'broken',
+      severity: Math.abs(aheadMs) < MAX_HARMLESS_SKEW_MS ? 'warning' : 'broken',
       where: 'clock',
       what: `This machine is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} the database.`,
-      do: 'Let both take their time from the same source (NTP): tokens and overlaps end by the clock.',
+      do: 'Synchronise both with the same time source (NTP): tokens and overlaps end by the clock.',
     },
   ];
 }
 
-export function openOverlaps(checkup: Checkup): Finding[] {
-  return pairsOnFile(checkup).flatMap(({ caller, target, where, file }): Finding[] => {
-    const credential = liveOf(checkup.database?.live ?? [], caller, target);
+export function checkOverlaps(checkup: Checkup): Finding[] {
+  return listPairsOnFile(checkup).flatMap(({ caller, target, where, file }): Finding[] => {
+    const credential = findLive(checkup.database?.live ?? [], caller, target);
     if (!credential || !isOverlapOpen(credential, checkup.now)) return [];
     const until = credential.previousKeyExpiresAt?.toISOString() ?? '';
     const isDelivered = holdsKey(file, credential);
@@ -82,15 +82,15 @@ export function openOverlaps(checkup: Checkup): Finding[] {
         severity: 'warning',
         where,
         what: isDelivered
-          ? `The key was rotated and nobody has used the new one yet; the old one works until ${until}.`
+          ? `The key was rotated and the new one was not used yet; the old one works until ${until}.`
           : `The key was rotated and the file does not hold the new one; the old one works until ${until}.`,
-        do: isDelivered ? `Restart ${caller}, so that it reads its file.` : RUN_INIT,
+        do: isDelivered ? `Restart ${caller}, so that it reads its file again.` : RUN_INIT,
       },
     ];
   });
 }
 
-export function unusedKeys({ database, now }: Checkup): Finding[] {
+export function checkUnusedKeys({ database, now }: Checkup): Finding[] {
   return (database?.live ?? [])
     .filter((credential) => isLongUnused(credential, now))
     .map(({ caller, target, lastUsedAt }) => ({
@@ -98,12 +98,12 @@ export function unusedKeys({ database, now }: Checkup): Finding[] {
       where: `${caller} → ${target}`,
       what: lastUsedAt
         ? `The key was last used on ${lastUsedAt.toISOString().slice(0, 10)}.`
-        : `The key was never used, in more than ${UNUSED_DAYS} days.`,
-      do: 'If the one does not call the other any more, take the pair out of the map and run init --prune.',
+        : `The key was not used once in more than ${UNUSED_DAYS} days.`,
+      do: `If ${caller} no longer calls ${target}, remove the pair from the map and run init --prune.`,
     }));
 }
 
-export function endingKeys({ database, now }: Checkup): Finding[] {
+export function checkExpiringKeys({ database, now }: Checkup): Finding[] {
   return (database?.live ?? [])
     .filter(({ expiresAt }) => expiresAt !== null && expiresAt < addDays(now, EXPIRY_NOTICE_DAYS))
     .map(({ caller, target, expiresAt }) => ({
@@ -114,13 +114,13 @@ export function endingKeys({ database, now }: Checkup): Finding[] {
     }));
 }
 
-export function strayPairs({ map, database }: Checkup): Finding[] {
+export function checkStrayPairs({ map, database }: Checkup): Finding[] {
   return (database?.live ?? [])
     .filter(({ caller, target }) => !map.services.some(({ name, calls }) => name === caller && calls.includes(target)))
     .map(({ caller, target }) => ({
       severity: 'warning',
       where: `${caller} → ${target}`,
-      what: 'A credential lives for a pair that is not in the map.',
+      what: 'There is a live credential for a pair that is not in the map.',
       do: 'Add the pair to the map, or run init --prune.',
     }));
 }

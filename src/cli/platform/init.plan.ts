@@ -1,12 +1,12 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
-import { digestOf, sameDigest } from '../../crypto/secret.js';
+import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { EnvFiles } from './platform-files.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
- * keep: the file holds what the database knows. mint: there is no credential. rotate: there is, but its key is lost.
- * unknown: the database cannot be asked before it is migrated.
+ * keep: the file holds the current key. mint: the pair has no credential. rotate: the pair has a credential, but the file
+ * does not hold its current key. unknown: the credentials cannot be read before the database is migrated.
  */
 export type PairAction = 'keep' | 'mint' | 'rotate' | 'unknown';
 
@@ -14,7 +14,7 @@ export interface PlannedPair {
   readonly caller: string;
   readonly target: string;
   readonly action: PairAction;
-  /** Of the live credential. */
+  /** The id of the live credential. */
   readonly appId: string | undefined;
 }
 
@@ -26,44 +26,44 @@ export interface PlannedService {
 
 export interface Plan {
   readonly services: readonly PlannedService[];
-  /** Live credentials of pairs that the map does not have. */
+  /** Live credentials of pairs that are not in the map. */
   readonly strays: readonly AppCredential[];
 }
 
 /**
  * Compares the map, the files and the live credentials. Changes nothing.
- * @param live undefined: they cannot be read yet
+ * @param live undefined when they cannot be read yet
  */
-export function planOf(map: PlatformMap, files: EnvFiles, live: readonly AppCredential[] | undefined): Plan {
-  const mapped = (credential: AppCredential): boolean =>
+export function makePlan(map: PlatformMap, files: EnvFiles, live: readonly AppCredential[] | undefined): Plan {
+  const isMapped = (credential: AppCredential): boolean =>
     map.services.some(({ name, calls }) => name === credential.caller && calls.includes(credential.target));
   return {
     services: map.services.flatMap((service) => {
       const file = files.get(service.name);
-      return file ? [{ service, file, pairs: pairsOf(service, file, live) }] : [];
+      return file ? [{ service, file, pairs: planPairs(service, file, live) }] : [];
     }),
-    strays: live?.filter((credential) => !mapped(credential)) ?? [],
+    strays: live?.filter((credential) => !isMapped(credential)) ?? [],
   };
 }
 
-/** Whether the file holds the key that works from now on; the previous one of a rotation will not for long. */
+/** Whether the file holds the current key. The previous key of a rotation does not count: it ends soon. */
 export function holdsKey(file: EnvFile, { target, keyDigest }: AppCredential): boolean {
   const key = file.get(credentialVariables(target).key);
-  return key !== undefined && sameDigest(digestOf(key), keyDigest);
+  return key !== undefined && isSameDigest(computeDigest(key), keyDigest);
 }
 
-export function liveOf(live: readonly AppCredential[], caller: string, target: string): AppCredential | undefined {
+export function findLive(live: readonly AppCredential[], caller: string, target: string): AppCredential | undefined {
   return live.find((credential) => credential.caller === caller && credential.target === target);
 }
 
-function pairsOf(
+function planPairs(
   { name, calls }: MappedService,
   file: EnvFile,
   live: readonly AppCredential[] | undefined,
 ): PlannedPair[] {
   return calls.map((target) => {
     if (!live) return { caller: name, target, appId: undefined, action: 'unknown' };
-    const credential = liveOf(live, name, target);
+    const credential = findLive(live, name, target);
     const pair = { caller: name, target, appId: credential?.id };
     if (!credential) return { ...pair, action: 'mint' };
     return { ...pair, action: holdsKey(file, credential) ? 'keep' : 'rotate' };

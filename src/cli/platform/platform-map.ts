@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import { z } from 'zod';
-import { CommandFailed } from '../terminal.js';
+import { CommandFailedError } from '../terminal.js';
 
-/** What the map calls the service that this program belongs to. */
+/** The name of this service in the map. */
 export const OWN_NAME = 'auth';
 const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY'];
 
@@ -11,14 +11,14 @@ const serviceName = z
   .string()
   .regex(/^[A-Za-z][A-Za-z0-9._-]{0,99}$/, 'must be a letter, then letters, digits, dots, dashes or underscores');
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]{0,99}$/, 'must be a variable name, as in LOGGING_SERVICE_URL');
-/** Nothing in it needs quotes in an environment file. */
+/** Needs no quotes in an environment file. */
 const PLAIN_URL = /^https?:\/\/[\w.:[\]-]+(\/[\w.~%/-]*)?$/;
 const address = z
   .string()
   .refine((url) => PLAIN_URL.test(url) && URL.canParse(url), 'must be an http(s) URL, as in http://127.0.0.1:7701');
 const place = z
   .string()
-  .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, and a path if need be: logging/api/v0/logs');
+  .regex(/^[\w.-]+(\/[\w.~%/-]*)?$/, 'must be a service of this map, with an optional path: logging/api/v0/logs');
 
 const service = z.strictObject({
   url: address,
@@ -29,13 +29,13 @@ const service = z.strictObject({
 });
 const schema = z.strictObject({ services: z.record(serviceName, service) }).superRefine(refuseContradictions);
 type RawMap = z.output<typeof schema>;
-type Complain = (path: (string | number)[], message: string) => void;
+type AddIssue = (path: (string | number)[], message: string) => void;
 
-/** One service of the platform, and what its environment file has to hold. */
+/** One service of the platform, and what its environment file must hold. */
 export interface MappedService {
   readonly name: string;
   readonly url: string;
-  /** Targets for each of which it has a credential. */
+  /** Targets: the service has one credential for each. */
   readonly calls: readonly string[];
   /** Variables that hold an address. */
   readonly urls: readonly { readonly variable: string; readonly url: string }[];
@@ -43,26 +43,26 @@ export interface MappedService {
   readonly verifiesAccessTokens: boolean;
 }
 
-/** Who is there, and who calls whom. This service comes first, the others in the order of the file. */
+/** The services and their calls. This service comes first, the others in the order of the file. */
 export interface PlatformMap {
   readonly services: readonly MappedService[];
 }
 
 /** @returns the names of the variables that hold the credential for a target: `OCR_APP_ID` and `OCR_APP_KEY` */
 export function credentialVariables(target: string): { readonly id: string; readonly key: string } {
-  return { id: `${prefixOf(target)}_APP_ID`, key: `${prefixOf(target)}_APP_KEY` };
+  return { id: `${toPrefix(target)}_APP_ID`, key: `${toPrefix(target)}_APP_KEY` };
 }
 
 /**
  * @param path of a YAML file
- * @throws {CommandFailed} naming the line of every mistake
+ * @throws {CommandFailedError} with the line of every mistake
  */
 export function readPlatformMap(path: string): PlatformMap {
   let text: string;
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new CommandFailed(`The map ${path} cannot be read: ${(error as Error).message}`);
+    throw new CommandFailedError(`The map ${path} cannot be read: ${(error as Error).message}`);
   }
   return parsePlatformMap(text, path);
 }
@@ -71,37 +71,37 @@ export function parsePlatformMap(text: string, path: string): PlatformMap {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const unreadable = document.errors.map(({ pos, message }) => ({ line: lines.linePos(pos[0]).line, message }));
-  if (unreadable.length > 0) throw unusable(path, unreadable);
+  if (unreadable.length > 0) throw createMapError(path, unreadable);
   const parsed = schema.safeParse(document.toJS({ maxAliasCount: 100 }));
-  if (parsed.success) return { services: servicesOf(parsed.data) };
-  const mistakes = parsed.error.issues.flatMap(explain);
-  throw unusable(
+  if (parsed.success) return { services: toServices(parsed.data) };
+  const mistakes = parsed.error.issues.flatMap(toMistakes);
+  throw createMapError(
     path,
     mistakes.map(({ path: at, message }) => ({
-      line: lines.linePos(offsetOf(document, at)).line,
+      line: lines.linePos(findOffset(document, at)).line,
       message: at.length > 0 ? `${at.join('.')}: ${message}` : message,
     })),
   );
 }
 
-function unusable(path: string, mistakes: { line: number; message: string }[]): CommandFailed {
+function createMapError(path: string, mistakes: { line: number; message: string }[]): CommandFailedError {
   const inOrder = mistakes.sort((left, right) => left.line - right.line);
-  return new CommandFailed(
+  return new CommandFailedError(
     `The map is not usable:\n${inOrder.map(({ line, message }) => `  ${path}:${line} ${message}`).join('\n')}`,
   );
 }
 
-/** A mistake about a key is found at that key. */
-function explain(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string }[] {
+/** Reports a mistake about a key at that key, so that its line is found. */
+function toMistakes(issue: z.core.$ZodIssue): { path: PropertyKey[]; message: string }[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => ({ path: [...issue.path, key], message: 'is not known here' }));
   if (issue.code === 'invalid_key')
-    return [{ path: issue.path, message: issue.issues[0]?.message ?? 'is not a good name' }];
+    return [{ path: issue.path, message: issue.issues[0]?.message ?? 'is not a valid name' }];
   return [{ path: issue.path, message: issue.message }];
 }
 
-/** Where in the text the last part of the path that exists begins. */
-function offsetOf(document: Document.Parsed, path: PropertyKey[]): number {
+/** @returns where in the text the last existing part of the path begins */
+function findOffset(document: Document.Parsed, path: PropertyKey[]): number {
   let node: unknown = document.contents;
   let offset = 0;
   for (const step of path) {
@@ -118,37 +118,37 @@ function offsetOf(document: Document.Parsed, path: PropertyKey[]): number {
 }
 
 function refuseContradictions({ services }: RawMap, context: z.RefinementCtx): void {
-  const complain: Complain = (path, message) =>
+  const addIssue: AddIssue = (path, message) =>
     context.addIssue({ code: 'custom', path: ['services', ...path], message });
-  if (!Object.hasOwn(services, OWN_NAME)) complain([], `has no ${OWN_NAME}, which is this service itself`);
+  if (!Object.hasOwn(services, OWN_NAME)) addIssue([], `has no ${OWN_NAME}, which is this service itself`);
   const byPrefix = new Map<string, string>();
   for (const [name, raw] of Object.entries(services)) {
-    const twin = byPrefix.get(prefixOf(name));
-    if (twin !== undefined) complain([name], `would have the variables of ${twin}: ${prefixOf(name)}_…`);
-    byPrefix.set(prefixOf(name), name);
+    const twin = byPrefix.get(toPrefix(name));
+    if (twin !== undefined) addIssue([name], `would have the same variables as ${twin}: ${toPrefix(name)}_…`);
+    byPrefix.set(toPrefix(name), name);
     raw.calls.forEach((target, index) => {
-      if (!Object.hasOwn(services, target)) complain([name, 'calls', index], `${target} is no service of this map`);
-      if (target === name) complain([name, 'calls', index], 'a service does not call itself');
-      if (raw.calls.indexOf(target) !== index) complain([name, 'calls', index], `${target} is listed twice`);
+      if (!Object.hasOwn(services, target)) addIssue([name, 'calls', index], `${target} is not a service of this map`);
+      if (target === name) addIssue([name, 'calls', index], 'a service does not call itself');
+      if (raw.calls.indexOf(target) !== index) addIssue([name, 'calls', index], `${target} is listed twice`);
     });
     const taken = [...OWN_VARIABLES, ...raw.calls.flatMap((target) => Object.values(credentialVariables(target)))];
     for (const [variable, value] of Object.entries(raw.urls)) {
-      if (!Object.hasOwn(services, placeOf(value).name))
-        complain([name, 'urls', variable], `${placeOf(value).name} is no service of this map`);
-      if (taken.includes(variable)) complain([name, 'urls', variable], 'holds something else already');
+      if (!Object.hasOwn(services, parsePlace(value).name))
+        addIssue([name, 'urls', variable], `${parsePlace(value).name} is not a service of this map`);
+      if (taken.includes(variable)) addIssue([name, 'urls', variable], 'is already used for something else');
     }
   }
 }
 
-function servicesOf({ services }: RawMap): MappedService[] {
-  const isOthers = ([name]: [string, unknown]): number => Number(name !== OWN_NAME);
+function toServices({ services }: RawMap): MappedService[] {
+  const toRank = ([name]: [string, unknown]): number => Number(name !== OWN_NAME);
   return Object.entries(services)
-    .sort((left, right) => isOthers(left) - isOthers(right))
+    .sort((left, right) => toRank(left) - toRank(right))
     .map(([name, raw]) => {
-      const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...placeOf(value) }));
+      const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...parsePlace(value) }));
       const plain = raw.calls
         .filter((target) => given.every((url) => url.name !== target))
-        .map((target) => ({ variable: `${prefixOf(target)}_URL`, name: target, path: '' }));
+        .map((target) => ({ variable: `${toPrefix(target)}_URL`, name: target, path: '' }));
       return {
         name,
         url: raw.url,
@@ -163,11 +163,11 @@ function servicesOf({ services }: RawMap): MappedService[] {
     });
 }
 
-function placeOf(value: string): { name: string; path: string } {
+function parsePlace(value: string): { name: string; path: string } {
   const slash = value.indexOf('/');
   return slash < 0 ? { name: value, path: '' } : { name: value.slice(0, slash), path: value.slice(slash) };
 }
 
-function prefixOf(name: string): string {
+function toPrefix(name: string): string {
   return name.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
 }

@@ -1,16 +1,24 @@
 import type { Variables } from '../../config/environment.js';
 import type { NodePair } from './config-format.js';
-import { baseUrl, callService, HEADER_VALUE, orAdvise, problemIn, Refused, refusalOf } from '../service-call.js';
-import { CommandFailed, say } from '../terminal.js';
+import {
+  callService,
+  HEADER_VALUE,
+  parseBaseUrl,
+  readProblem,
+  RefusedError,
+  toRefusal,
+  withAdvice,
+} from '../service-call.js';
+import { CommandFailedError, say } from '../terminal.js';
 
 const DEFAULT_URL = 'http://127.0.0.1:7701';
-const PATIENCE_MS = 1_000;
-const PAGE_LIMIT = 100;
-const AGAIN = 'To ask for it again does no harm.';
+const PROGRESS_INTERVAL_MS = 1_000;
+const MAX_PAGE_SIZE = 100;
+const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
 
-/** The service as an operator calls it, from any machine: over HTTP, through the admin door. */
+/** Calls the service over HTTP, at the admin door, from any machine. */
 export class AdminClient {
   private constructor(
     readonly url: string,
@@ -19,22 +27,24 @@ export class AdminClient {
   ) {}
 
   /**
-   * @param url of the service; without it AUTH_URL, or this machine
-   * @throws {CommandFailed} when ADMIN_API_KEY or the URL is missing or unusable
+   * @param url of the service; by default AUTH_URL, or else port 7701 of this machine
+   * @throws {CommandFailedError} when ADMIN_API_KEY or the URL is missing or unusable
    */
   static from(variables: Variables, url = variables.AUTH_URL): AdminClient {
     const { ADMIN_API_KEY: key, PLATFORM_APP_ID: appId, PLATFORM_APP_KEY: appKey } = variables;
     if (!key) {
-      throw new CommandFailed(
-        'ADMIN_API_KEY is not set. Give it the value that the service has, in the environment or in .env (production reads no .env).',
+      throw new CommandFailedError(
+        'ADMIN_API_KEY is not set. Set it to the value that the service has, in the environment or in .env (production reads no .env).',
       );
     }
     if (!HEADER_VALUE.test(key))
-      throw new CommandFailed('ADMIN_API_KEY holds spaces or other characters that no key has.');
+      throw new CommandFailedError('ADMIN_API_KEY holds spaces or other characters that are not valid in a key.');
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
-      throw new CommandFailed('PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that no credential has.');
-    return new AdminClient(baseUrl(url ?? DEFAULT_URL), key, app);
+      throw new CommandFailedError(
+        'PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that are not valid in a credential.',
+      );
+    return new AdminClient(parseBaseUrl(url ?? DEFAULT_URL), key, app);
   }
 
   async get<Body>(path: string, query: Query = {}): Promise<Body> {
@@ -43,12 +53,12 @@ export class AdminClient {
     return (await this.asAdmin('GET', path + suffix)) as Body;
   }
 
-  /** @returns undefined when there is no such thing */
+  /** @returns undefined when it does not exist */
   async find<Body>(path: string): Promise<Body | undefined> {
     try {
       return await this.get<Body>(path);
     } catch (error) {
-      if (error instanceof Refused && error.code === 'not_found') return undefined;
+      if (error instanceof RefusedError && error.code === 'not_found') return undefined;
       throw error;
     }
   }
@@ -58,26 +68,26 @@ export class AdminClient {
   }
 
   async patch<Body>(path: string, body: object): Promise<Body> {
-    return (await orAdvise(this.asAdmin('PATCH', path, body), AGAIN)) as Body;
+    return (await withAdvice(this.asAdmin('PATCH', path, body), IDEMPOTENT_ADVICE)) as Body;
   }
 
   async delete(path: string): Promise<void> {
-    await orAdvise(this.asAdmin('DELETE', path), AGAIN);
+    await withAdvice(this.asAdmin('DELETE', path), IDEMPOTENT_ADVICE);
   }
 
   /**
-   * Every item of a list, page after page.
-   * @param most items to ask for
+   * Reads every item of a list, page by page.
+   * @param maxItems to read
    */
-  async list<Item>(path: string, query: Query = {}, most = Infinity): Promise<Item[]> {
+  async list<Item>(path: string, query: Query = {}, maxItems = Infinity): Promise<Item[]> {
     const items: Item[] = [];
     let saidAt = Date.now();
-    for (let cursor: string | null | undefined; cursor !== null && items.length < most;) {
-      const limit = String(Math.min(PAGE_LIMIT, most - items.length));
+    for (let cursor: string | null | undefined; cursor !== null && items.length < maxItems;) {
+      const limit = String(Math.min(MAX_PAGE_SIZE, maxItems - items.length));
       const page: { items: Item[]; next_cursor: string | null } = await this.get(path, { ...query, limit, cursor });
       items.push(...page.items);
       cursor = page.next_cursor;
-      if (Date.now() - saidAt < PATIENCE_MS) continue;
+      if (Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
       say(`… ${items.length} so far`);
       saidAt = Date.now();
     }
@@ -85,26 +95,27 @@ export class AdminClient {
   }
 
   /**
-   * Presents a node's pair as the node would, which is a use: it ends the overlap when the key is the newer one.
-   * @returns `needs_app` when the service wants an app credential with it, and none or no good one was given
+   * Validates a node's pair, which counts as a use: it ends the overlap when the key is the newer one.
+   * @returns `needs_app` when the service requires an app credential with it, and no valid one is set
    */
   async validateNode({ nodeId, apiKey }: NodePair): Promise<'accepted' | 'refused' | 'needs_app'> {
     const credential = `${nodeId}:${apiKey}`;
     if (!HEADER_VALUE.test(credential)) return 'refused';
-    const answer = await callService(this.url, 'POST', '/internal/validate-node', {
-      'X-API-Key': credential,
-      ...this.appHeaders,
+    const answer = await callService(this.url, '/internal/validate-node', {
+      method: 'POST',
+      headers: { 'X-API-Key': credential, ...this.appHeaders },
     });
     if (answer.status === 200) return 'accepted';
-    const code = problemIn(answer)?.code;
+    const code = readProblem(answer)?.code;
     if (code === 'invalid_app_credentials') return 'needs_app';
     if (code === 'invalid_node_credentials') return 'refused';
-    throw refusalOf(this.url, answer);
+    throw toRefusal(this.url, answer);
   }
 
   private async asAdmin(method: string, path: string, body?: object): Promise<unknown> {
-    const answer = await callService(this.url, method, `/api/v0/admin${path}`, { 'X-Admin-Key': this.adminKey }, body);
+    const headers = { 'X-Admin-Key': this.adminKey };
+    const answer = await callService(this.url, `/api/v0/admin${path}`, { method, headers, body });
     if (answer.status === 204 || (answer.status >= 200 && answer.status < 300 && answer.body)) return answer.body;
-    throw refusalOf(this.url, answer);
+    throw toRefusal(this.url, answer);
   }
 }

@@ -1,10 +1,10 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { clientOf, numberFrom, outputOf, remote } from './remote-command.js';
-import { print, table } from '../terminal.js';
+import { createClient, createNumberParser, readOutput, describeRemote } from './remote-command.js';
+import { print, formatTable } from '../terminal.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
 const DEFAULT_LIMIT = 50;
-const MOST = 1_000_000;
+const MAX_LIMIT = 1_000_000;
 const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 interface AuditEvent {
@@ -28,33 +28,33 @@ interface AuditOptions {
   readonly limit: number;
 }
 
-/** `platform-auth audit`: who did what. */
-export function auditCommand(): Command {
-  return remote(
+/** `platform-auth audit`: events of the audit log. */
+export function createAuditCommand(): Command {
+  return describeRemote(
     new Command('audit'),
-    'Show who did what, from the record of the service.',
+    'Show events of the audit log.',
     'audit --event admin.node.revoked --since 7d',
   )
-    .option('--actor <id>', 'who did it')
-    .option('--subject <id>', 'to whom or what it was done')
-    .option('--event <name>', 'what was done, as in admin.node.revoked')
-    .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', moment)
-    .option('--until <moment>', 'ISO 8601, or how long ago', moment)
-    .option('--limit <number>', 'how many at most', numberFrom(1, MOST), DEFAULT_LIMIT)
+    .option('--actor <id>', 'only events of this user, app or node')
+    .option('--subject <id>', 'only events about this user, credential or session')
+    .option('--event <name>', 'only events of this name, as in admin.node.revoked')
+    .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parseMoment)
+    .option('--until <moment>', 'ISO 8601, or how long ago', parseMoment)
+    .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
     .action(async ({ limit, actor, subject, event, since, until }: AuditOptions, command: Command) => {
       const query = { actor, subject, event, since, until };
-      const items = await clientOf(command).list<AuditEvent>('/audit-events', query, limit);
-      print(outputOf(command), { items }, () => table(COLUMNS, items.map(rowOf)));
+      const items = await createClient(command).list<AuditEvent>('/audit-events', query, limit);
+      print(readOutput(command), { items }, () => formatTable(COLUMNS, items.map(toRow)));
     });
 }
 
-function rowOf({ actor, ...event }: AuditEvent) {
+function toRow({ actor, ...event }: AuditEvent) {
   const { time, event: name, subject, address, count, request_id } = event;
-  const who = [actor?.door, actor?.id].filter((part) => part !== null && part !== undefined).join(' ');
-  return { time, event: name, actor: who, subject, address, count, request_id };
+  const caller = [actor?.door, actor?.id].filter((part) => part !== null && part !== undefined).join(' ');
+  return { time, event: name, actor: caller, subject, address, count, request_id };
 }
 
-function moment(text: string): string {
+function parseMoment(text: string): string {
   const [, amount, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   const at = amount === undefined ? Date.parse(text) : Date.now() - Number(amount) * (UNIT_MS[unit] ?? NaN);
   if (Number.isNaN(at))

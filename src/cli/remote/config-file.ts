@@ -1,62 +1,71 @@
 import { accessSync, constants } from 'node:fs';
 import { resolve } from 'node:path';
-import { formatOf, readPair, UnreadableConfig, withPair, type ConfigFormat, type NodePair } from './config-format.js';
 import {
-  NoRegularFile,
+  detectFormat,
+  readPair,
+  UnreadableConfigError,
+  setPair,
+  type ConfigFormat,
+  type NodePair,
+} from './config-format.js';
+import {
+  NotRegularFileError,
   readRegular,
   rehearseReplacement,
   replaceFile,
   type FoundFile,
 } from '../../common/durable-file.js';
-import { CommandFailed } from '../terminal.js';
+import { CommandFailedError } from '../terminal.js';
 
-/** As long as a real pair, so that a rehearsal needs the room that the pair will. */
+/** As long as a real pair, so that a rehearsal needs as much disk space. */
 const SAMPLE: NodePair = { nodeId: '0'.repeat(36), apiKey: '0'.repeat(51) };
 
-/** A node's configuration file, whose node_id and api_key are ours and whose remainder is not. */
+/** A node's configuration file. Only node_id and api_key are changed; the rest belongs to the node. */
 export class ConfigFile {
   private constructor(
     readonly path: string,
     private readonly format: ConfigFormat,
-    /** What it holds now. */
+    /** The pair in the file when it was opened. */
     readonly pair: Partial<NodePair>,
   ) {}
 
   /**
-   * Opens a file, or the place of one that does not exist yet, and finds out whether it could be written.
-   * @throws {CommandFailed} when it cannot be read, understood or replaced; nothing has happened then
+   * Opens a file, which may not exist yet, and checks that it could be written.
+   * @throws {CommandFailedError} when it cannot be read, parsed or replaced; nothing was changed then
    */
-  static open(path: string, format = formatOf(path)): ConfigFile {
+  static open(path: string, format = detectFormat(path)): ConfigFile {
     if (!format)
-      throw new CommandFailed(`The name of ${path} does not tell its format. Add --format json, env or yaml.`);
+      throw new CommandFailedError(
+        `The format of ${path} cannot be told from its name. Add --format json, env or yaml.`,
+      );
     const absolute = resolve(path);
     try {
       const found = readRegular(absolute);
       if (found) accessSync(absolute, constants.W_OK);
-      rehearseReplacement(absolute, (standing) => Buffer.from(withPair(textOf(standing), format, SAMPLE)));
-      return new ConfigFile(absolute, format, readPair(textOf(found), format));
+      rehearseReplacement(absolute, (existing) => Buffer.from(setPair(decode(existing), format, SAMPLE)));
+      return new ConfigFile(absolute, format, readPair(decode(found), format));
     } catch (error) {
-      throw new CommandFailed(`${path} cannot be used: ${reasonOf(error)}. Nothing was changed.`);
+      throw new CommandFailedError(`${path} cannot be used: ${describeReason(error)}. Nothing was changed.`);
     }
   }
 
   /**
-   * Puts the pair into the file as it is now, durably, at once or not at all.
-   * @throws {CommandFailed} when it cannot; the file is as it was
+   * Sets the pair in the current content of the file: atomic and durable.
+   * @throws {CommandFailedError} when that fails; the file is unchanged
    */
   write(pair: NodePair): void {
     try {
-      replaceFile(this.path, (found) => Buffer.from(withPair(textOf(found), this.format, pair)));
+      replaceFile(this.path, (found) => Buffer.from(setPair(decode(found), this.format, pair)));
     } catch (error) {
-      throw new CommandFailed(`${this.path} could not be written: ${reasonOf(error)}. It is as it was.`);
+      throw new CommandFailedError(`${this.path} could not be written: ${describeReason(error)}. It is unchanged.`);
     }
   }
 }
 
-function textOf(found: FoundFile | undefined): string {
+function decode(found: FoundFile | undefined): string {
   if (!found) return '';
   const text = found.bytes.toString('utf8');
-  if (!Buffer.from(text).equals(found.bytes)) throw new UnreadableConfig('it is no UTF-8');
+  if (!Buffer.from(text).equals(found.bytes)) throw new UnreadableConfigError('it is not valid UTF-8');
   return text;
 }
 
@@ -64,17 +73,17 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'you may not read or write it, or write in its folder',
   EPERM: 'you may not replace it; run this as its owner',
   ENOENT: 'its folder does not exist',
-  ENOTDIR: 'its folder is no folder',
+  ENOTDIR: 'its folder is not a folder',
   EROFS: 'its file system is read-only',
   ENOSPC: 'the disk is full',
   EDQUOT: 'your disk quota is used up',
 };
 
-/** The message of anything else may quote what the file holds. */
-function reasonOf(error: unknown): string {
-  if (error instanceof UnreadableConfig) return error.message;
-  if (error instanceof NoRegularFile)
-    return `it is ${error.kind}${error.kind === 'a symbolic link' ? '; name the file that it leads to' : ''}`;
+/** Other errors are reduced to their code: their message may quote the file, which holds secrets. */
+function describeReason(error: unknown): string {
+  if (error instanceof UnreadableConfigError) return error.message;
+  if (error instanceof NotRegularFileError)
+    return `it is ${error.kind}${error.kind === 'a symbolic link' ? '; name the file that it points to' : ''}`;
   const { code } = error as NodeJS.ErrnoException;
-  return REASONS[code ?? ''] ?? `the operating system says ${code ?? 'no'}`;
+  return REASONS[code ?? ''] ?? `the operating system refused it (${code ?? 'no error code'})`;
 }

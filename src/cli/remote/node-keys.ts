@@ -1,10 +1,10 @@
-import { MOST_OVERLAP_HOURS } from '../../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
 import type { NodePair } from './config-format.js';
-import { segment } from './remote-command.js';
-import { orAdvise } from '../service-call.js';
-import { CommandFailed, say } from '../terminal.js';
+import { encodeSegment } from './remote-command.js';
+import { withAdvice } from '../service-call.js';
+import { CommandFailedError, say } from '../terminal.js';
 
 export interface NodeView {
   readonly [field: string]: string | null;
@@ -25,8 +25,8 @@ export interface Registration {
 }
 
 /**
- * Registers a node and writes its pair into its configuration file, or leaves no node behind.
- * @throws {CommandFailed} when the file holds another node's pair, or could not be written after all
+ * Registers a node and writes its pair into its configuration file; when that fails, revokes the node.
+ * @throws {CommandFailedError} when the file could not be written
  */
 export async function registerInto(
   client: AdminClient,
@@ -37,50 +37,50 @@ export async function registerInto(
   try {
     file.write({ nodeId: node.node_id, apiKey: node.api_key });
   } catch (error) {
-    throw new CommandFailed(`${(error as Error).message} ${await takenBack(client, node.node_id)}`);
+    throw new CommandFailedError(`${(error as Error).message} ${await revokeRegistered(client, node.node_id)}`);
   }
   return node;
 }
 
 export async function register(client: AdminClient, registration: Registration): Promise<IssuedNode> {
-  return orAdvise(
+  return withAdvice(
     client.post<IssuedNode>('/nodes', registration),
-    `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, nobody has its key: revoke it. Then run this again.`,
+    `If \`platform-auth nodes list --household ${registration.household_id}\` shows it, its key is lost: revoke it. Then run this again.`,
   );
 }
 
-async function takenBack(client: AdminClient, nodeId: string): Promise<string> {
+async function revokeRegistered(client: AdminClient, nodeId: string): Promise<string> {
   try {
-    await client.delete(`/nodes/${segment(nodeId)}`);
+    await client.delete(`/nodes/${encodeSegment(nodeId)}`);
     return `Node ${nodeId}, which was registered for it, is revoked again.`;
   } catch (error) {
     return `Node ${nodeId} was registered for it and could NOT be revoked again (${(error as Error).message}). Run: platform-auth nodes revoke ${nodeId}`;
   }
 }
 
-/** @throws {CommandFailed} when what the file holds is somebody's: a live node's pair, or a key of another kind */
+/** @throws {CommandFailedError} when the file holds the pair of a live node, or a key that may serve something else */
 export async function refuseToOverwrite(client: AdminClient, { path, pair }: ConfigFile): Promise<void> {
   const { nodeId, apiKey } = pair;
   if (nodeId === undefined && apiKey !== undefined)
-    throw new CommandFailed(
+    throw new CommandFailedError(
       `${path} holds an API key without a node id: it may be for something else. Add --replace if not.`,
     );
   if (nodeId === undefined) return;
-  const node = await client.find<NodeView>(`/nodes/${segment(nodeId)}`);
+  const node = await client.find<NodeView>(`/nodes/${encodeSegment(nodeId)}`);
   if (node && node.revoked_at === null) {
-    throw new CommandFailed(
-      `${path} is that of node ${nodeId} (${node.room}, ${node.name}), which is not revoked. Rotate that node, or add --replace.`,
+    throw new CommandFailedError(
+      `${path} holds the pair of node ${nodeId} (${node.room}, ${node.name}), which is not revoked. Rotate that node, or add --replace.`,
     );
   }
 }
 
 /**
- * Gives a node a new key in two phases, so that what the file holds is good whenever this is interrupted:
- * 1. The key in the file is used. If it is the newer one of an interrupted run, it now is the only one; if it is
- *    the older one, the rotation keeps it. Either way the rotation does not end it.
- * 2. A new key is made; the one in the file stays good until the new one is first used.
- * 3. The new key is put into the file, which holds one or the other, and both are good.
- * 4. The new key is used, which ends the old one, unless that is left to the node.
+ * Rotates a node's key so that the key in the file is valid at every moment, whenever this is interrupted:
+ * 1. Validate the key in the file, which is a use. If it is the newer key of an interrupted run, it becomes the only one;
+ *    if it is the older one, it is the one that the rotation keeps.
+ * 2. Rotate: the key in the file stays valid until the new one is first used.
+ * 3. Write the new key into the file. Old and new are both valid.
+ * 4. Validate the new key, which ends the old one, unless `confirms` leaves that to the node.
  *
  * @returns whether the old key has ended, and when it will at the latest
  */
@@ -92,55 +92,60 @@ export async function rotateInto(
 ): Promise<{ oldKey: 'ended' | 'open'; openUntil: string | null }> {
   const { path, pair } = file;
   if (pair.nodeId !== undefined && pair.nodeId.toLowerCase() !== nodeId.toLowerCase())
-    throw new CommandFailed(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
-  const advice = `Run this again: the key in ${path} is as good as it was.`;
-  await orAdvise(settle(client, path, nodeId, pair), advice);
-  // A key that was made and lost with the power must not cost the node its old one before somebody runs this again.
-  const rotation = { overlap_hours: MOST_OVERLAP_HOURS };
-  const rotated = client.post<IssuedNode>(`/nodes/${segment(nodeId)}/rotate`, rotation);
-  const { api_key: apiKey, ...node } = await orAdvise(rotated, advice);
+    throw new CommandFailedError(`${path} holds the pair of another node, ${pair.nodeId}. Nothing was changed.`);
+  const advice = `Run this again: the key in ${path} is as valid as before.`;
+  await withAdvice(useKeyInFile(client, path, nodeId, pair), advice);
+  // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
+  const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
+  const rotated = client.post<IssuedNode>(`/nodes/${encodeSegment(nodeId)}/rotate`, rotation);
+  const { api_key: apiKey, ...node } = await withAdvice(rotated, advice);
   try {
     file.write({ nodeId: node.node_id, apiKey });
   } catch (error) {
-    throw new CommandFailed(
-      `${(error as Error).message} The new key is lost; the old one stays good until ${String(node.previous_key_expires_at)}. Run this again.`,
+    throw new CommandFailedError(
+      `${(error as Error).message} The new key is lost; the old one stays valid until ${String(node.previous_key_expires_at)}. Run this again.`,
     );
   }
   const isEnded = confirms && (await confirm(client, path, { nodeId: node.node_id, apiKey }));
   return isEnded ? { oldKey: 'ended', openUntil: null } : { oldKey: 'open', openUntil: node.previous_key_expires_at };
 }
 
-async function settle(client: AdminClient, path: string, nodeId: string, { apiKey }: Partial<NodePair>): Promise<void> {
+async function useKeyInFile(
+  client: AdminClient,
+  path: string,
+  nodeId: string,
+  { apiKey }: Partial<NodePair>,
+): Promise<void> {
   if (apiKey === undefined) return;
   const verdict = await client.validateNode({ nodeId, apiKey });
-  if (verdict === 'refused') say(`The key in ${path} is not good any more, or never was.`);
+  if (verdict === 'refused') say(`The key in ${path} is not valid.`);
   if (verdict !== 'needs_app') return;
   const { previous_key_accepted_until: openUntil } = await client.get<{ previous_key_accepted_until: string | null }>(
-    `/nodes/${segment(nodeId)}/explain`,
+    `/nodes/${encodeSegment(nodeId)}/explain`,
   );
   if (openUntil !== null) {
-    throw new CommandFailed(
-      `An earlier rotation is open until ${openUntil}, and this service tells only to other services which of the two keys ${path} holds. ` +
+    throw new CommandFailedError(
+      `An earlier rotation is open until ${openUntil}, and this service tells only other services which of the two keys ${path} holds. ` +
         'Let the node make a call, or set PLATFORM_APP_ID and PLATFORM_APP_KEY to an app credential for this service; then run this again. Nothing was changed.',
     );
   }
 }
 
-/** @returns false when that is not ours to do */
+/** @returns whether the new key was used; false when the service requires an app credential for that */
 async function confirm(client: AdminClient, path: string, pair: NodePair): Promise<boolean> {
-  const rest = `${path} holds the new key.`;
+  const written = `${path} holds the new key.`;
   const verdict = await client.validateNode(pair).catch((error: unknown) => {
-    throw new CommandFailed(
-      `${rest} It could not be confirmed: ${(error as Error).message} The new key is good, and the old one too until the new one is first used.`,
+    throw new CommandFailedError(
+      `${written} It could not be confirmed: ${(error as Error).message} The new key is valid, and the old one too until the new one is first used.`,
     );
   });
   if (verdict === 'refused')
-    throw new CommandFailed(
-      `${path} was written, but its key is refused: another rotation came in between. Run this again.`,
+    throw new CommandFailedError(
+      `${path} was written, but its key is refused: another rotation ran at the same time. Run this again.`,
     );
   if (verdict === 'needs_app')
     say(
-      'Not confirmed: this service wants an app credential for it with each validation (PLATFORM_APP_ID, PLATFORM_APP_KEY).',
+      'Not confirmed: this service requires an app credential with each validation (PLATFORM_APP_ID, PLATFORM_APP_KEY).',
     );
   return verdict === 'accepted';
 }

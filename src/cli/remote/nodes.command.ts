@@ -1,10 +1,10 @@
 import { Command, Option } from 'commander';
 import { ConfigFile } from './config-file.js';
-import { CONFIG_FORMATS, withPair, type ConfigFormat } from './config-format.js';
-import { addRevoke, addShow, EXAMPLE_ID, overlapOption, rotate } from './credential-commands.js';
+import { CONFIG_FORMATS, setPair, type ConfigFormat } from './config-format.js';
+import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
 import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
-import { clientOf, outputOf, remote, uuid } from './remote-command.js';
-import { fields, print, table } from '../terminal.js';
+import { createClient, readOutput, describeRemote, parseUuid } from './remote-command.js';
+import { formatFields, print, formatTable } from '../terminal.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'revoked_at'] as const;
 const NODES = { group: 'nodes', name: 'Node', idField: 'node_id', path: '/nodes' };
@@ -25,21 +25,21 @@ interface RotateOptions {
   readonly overlapHours?: number;
 }
 
-/** `platform-auth nodes …`: the edge devices, from any machine, also from the device itself. */
-export function nodesCommand(): Command {
+/** `platform-auth nodes …`: the edge devices; runs on any machine, including the device itself. */
+export function createNodesCommand(): Command {
   const nodes = new Command('nodes')
-    .description('Register edge devices, and look after them.')
+    .description('Register and manage edge devices.')
     .addHelpText('after', '\nExample:\n  platform-auth nodes list');
   addRegister(nodes);
-  remote(
+  describeRemote(
     nodes.command('list'),
-    'List nodes, revoked ones too.',
+    'List nodes, including revoked ones.',
     'nodes list --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10',
   )
-    .option('--household <uuid>', 'only nodes of this household', uuid)
+    .option('--household <uuid>', 'only nodes of this household', parseUuid)
     .action(async ({ household }: { household?: string }, command: Command) => {
-      const items = await clientOf(command).list<NodeView>(NODES.path, { household_id: household });
-      print(outputOf(command), { items }, () => table(COLUMNS, items));
+      const items = await createClient(command).list<NodeView>(NODES.path, { household_id: household });
+      print(readOutput(command), { items }, () => formatTable(COLUMNS, items));
     });
   addShow(nodes, NODES);
   addRotate(nodes);
@@ -47,25 +47,25 @@ export function nodesCommand(): Command {
   return nodes;
 }
 
-function formatOption(description: string): Option {
+function createFormatOption(description: string): Option {
   return new Option('--format <format>', description).choices(CONFIG_FORMATS);
 }
 
 function addRegister(nodes: Command): void {
-  remote(
+  describeRemote(
     nodes.command('register'),
-    'Register a node, and put its pair into its configuration file or show it once.',
+    'Register a node, and write its pair into its configuration file or print it once.',
     'nodes register --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room kitchen --name speaker --config /etc/node/config.json',
   )
-    .requiredOption('--household <uuid>', 'that it belongs to', uuid)
-    .requiredOption('--room <room>', 'that it stands in')
-    .requiredOption('--name <name>', 'that people call it')
-    .option('--config <file>', 'to write node_id and api_key into; all else in it stays')
-    .addOption(formatOption('of the file (default: by its name), or of what is shown'))
-    .option('--replace', 'even if the file holds the pair of a node that is not revoked', false)
+    .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
+    .requiredOption('--room <room>', 'the room of the node')
+    .requiredOption('--name <name>', 'the name of the node')
+    .option('--config <file>', 'write node_id and api_key into this file, and keep the rest of it')
+    .addOption(createFormatOption('of the file (default: by its name), or of the output'))
+    .option('--replace', 'replace the pair even if its node is not revoked', false)
     .action(async (options: RegisterOptions, command: Command) => {
       const { household, room, name, config, format } = options;
-      const client = clientOf(command);
+      const client = createClient(command);
       const file = config === undefined ? undefined : ConfigFile.open(config, format);
       if (file && !options.replace) await refuseToOverwrite(client, file);
       const registration = { household_id: household, room, name };
@@ -75,49 +75,54 @@ function addRegister(nodes: Command): void {
       }
       const { node_id } = await registerInto(client, file, registration);
       const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
-      print(outputOf(command), { node_id, ...registration, config: file.path }, () => text);
+      print(readOutput(command), { node_id, ...registration, config: file.path }, () => text);
     });
 }
 
 function addRotate(nodes: Command): void {
-  remote(
+  describeRemote(
     nodes.command('rotate <node_id>'),
-    'Give a node a new key, and put it into its configuration file or show it once.',
+    'Rotate the key of a node, and write it into its configuration file or print it once.',
     `nodes rotate ${EXAMPLE_ID} --config /etc/node/config.json`,
   )
-    .option('--config <file>', 'that holds the pair: the node works whenever this is interrupted; run it again then')
-    .addOption(formatOption('of the file (default: by its name), or of what is shown'))
-    .option('--no-confirm', 'with --config: let the node use the new key first; until then both are good')
-    .addOption(overlapOption('without --config: '))
+    .option(
+      '--config <file>',
+      'the file that holds the pair; after an interruption the node still works, and this can be run again',
+    )
+    .addOption(createFormatOption('of the file (default: by its name), or of the output'))
+    .option('--no-confirm', 'with --config: do not use the new key; both are valid until the node uses it')
+    .addOption(createOverlapOption('without --config: '))
     .action(async (nodeId: string, options: RotateOptions, command: Command) => {
       const { config, format, confirm, overlapHours } = options;
       if (config !== undefined && overlapHours !== undefined)
-        command.error('error: --overlap-hours and --config do not go together: the file decides when the old key ends');
+        command.error(
+          'error: --overlap-hours and --config exclude each other: with a file, the use of the new key ends the old one',
+        );
       if (config === undefined) {
         show(command, await rotate<IssuedNode>(command, NODES, nodeId, overlapHours), format);
         return;
       }
       const file = ConfigFile.open(config, format);
-      const { oldKey, openUntil } = await rotateInto(clientOf(command), file, nodeId, confirm);
-      const fate =
+      const { oldKey, openUntil } = await rotateInto(createClient(command), file, nodeId, confirm);
+      const outcome =
         oldKey === 'ended'
-          ? 'The old one is refused from now on: a node that is running must read the file again.'
-          : `The old one is good until the node first uses the new one, and until ${String(openUntil)} at the latest.`;
+          ? 'The old one is refused from now on: a running node must read the file again.'
+          : `The old one is valid until the node first uses the new one, and until ${String(openUntil)} at the latest.`;
       const result = { node_id: nodeId, config: file.path, old_key: oldKey, old_key_accepted_until: openUntil };
-      print(outputOf(command), result, () => `Node ${nodeId} has a new key; ${file.path} holds it. ${fate}`);
+      print(readOutput(command), result, () => `Node ${nodeId} has a new key; ${file.path} holds it. ${outcome}`);
     });
 }
 
-/** The one place where a key is shown. */
+/** The only place that prints a node's key. */
 function show(command: Command, node: IssuedNode, format?: ConfigFormat): void {
   const pair = { nodeId: node.node_id, apiKey: node.api_key };
-  if (format) process.stdout.write(withPair('', format, pair));
+  if (format) process.stdout.write(setPair('', format, pair));
   else
-    print(outputOf(command), node, () =>
+    print(readOutput(command), node, () =>
       [
-        fields({ node_id: node.node_id, api_key: node.api_key }),
+        formatFields({ node_id: node.node_id, api_key: node.api_key }),
         '',
-        'The key is shown this once. The node sends it as',
+        'The key is shown only this once. The node sends it as',
         `  X-API-Key: ${node.node_id}:${node.api_key}`,
       ].join('\n'),
     );

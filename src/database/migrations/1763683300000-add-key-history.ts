@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 const TABLES = ['nodes', 'app_credentials'] as const;
 
-/** What an operator asks about a key afterwards. Nullable columns without a default: no row is rewritten. */
+/** The history of a key, for operators. Nullable columns without a default, so that no row is rewritten. */
 export class AddKeyHistory1763683300000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     for (const table of TABLES) {

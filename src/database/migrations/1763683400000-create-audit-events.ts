@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 const MONTHS_AT_ONCE = 3;
 
-/** Who did what: a table by months that nobody can change, and the windows in which failed logins are counted. */
+/** The audit log, an append-only table partitioned by month, and the windows in which failed logins are counted. */
 export class CreateAuditEvents1763683400000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`

@@ -1,9 +1,9 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /**
- * The counters of the throttles, in the shape that rate-limiter-flexible reads and writes. Unlogged: a count is worth
- * no wait for the disk at each try. After a crash or a promotion the table is empty, and counting starts anew.
- * Rows are rewritten in place, for which each page keeps room.
+ * The counters of the throttles, in the format of rate-limiter-flexible. Unlogged, because a count is not worth a write
+ * to the WAL at each attempt: after a crash or a promotion the table is empty, and counting starts again. The fill
+ * factor leaves room in each page for updates in place (HOT).
  */
 export class CreateThrottleCounters1763683500000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {

@@ -2,7 +2,10 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 const TABLES = ['nodes', 'app_credentials'] as const;
 
-/** The record of changed keys that replicas follow (docs/decisions/0033). Triggers keep it, so that psql counts too. */
+/**
+ * The feed of changed keys for replicas (docs/decisions/0033). Triggers write it, so that changes by psql are recorded
+ * too.
+ */
 export class CreateCredentialChanges1763683600000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`
@@ -30,7 +33,7 @@ export class CreateCredentialChanges1763683600000 implements MigrationInterface 
       END $$;
     `);
     for (const table of TABLES) {
-      // That a key was used is no reason to forget it.
+      // The use of a key does not evict it from caches.
       await runner.query(`
         CREATE TRIGGER ${table}_record_update AFTER UPDATE ON ${table} FOR EACH ROW
           WHEN ((to_jsonb(OLD) - '{last_used_at,last_used_for}'::text[])

@@ -1,15 +1,15 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 /**
- * One table for everything that is throttled. Unlogged: a count is not worth a wait for the disk at each try. After a
- * crash or a promotion the table is empty, and counting starts anew. Rows are rewritten in place, for which each page
- * keeps room.
+ * One table for everything that is throttled. Unlogged, because a count is not worth a write to the WAL at each
+ * attempt: after a crash or a promotion the table is empty, and counting starts again. The fill factor leaves room in
+ * each page for updates in place (HOT).
  *
  * `throttle_counters`, the table before it, stays: during a rolling update the old replicas still count in it. A later
  * release drops it.
  *
- * `refused_admin_keys` counts wrong admin keys as `failed_logins` counts wrong passwords. It is a table of its own because
- * old replicas would move its rows into the audit log as failed logins.
+ * `refused_admin_keys` counts wrong admin keys as `failed_logins` counts wrong passwords. It is a table of its own
+ * because old replicas would move its rows into the audit log as failed logins.
  */
 export class CreateThrottleWindows1763683700000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {

@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 const TABLES = ['failed_logins', 'refused_admin_keys'] as const;
 
-/** The id that a caller chose for its request stands beside ours. In audit_events it is one of the details. */
+/** The request id that the caller chose, in addition to ours. In audit_events it is one of the details. */
 export class AddCallerRequestId1763683750000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     for (const table of TABLES) {

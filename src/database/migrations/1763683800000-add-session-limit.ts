@@ -1,6 +1,9 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
-/** What the session limit and the detection of repeats from elsewhere need. Nullable columns: no row is rewritten. */
+/**
+ * For the session limit, and for detecting a refresh that is repeated from another network. Nullable: no row is
+ * rewritten.
+ */
 export class AddSessionLimit1763683800000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`

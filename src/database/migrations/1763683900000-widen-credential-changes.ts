@@ -5,12 +5,13 @@ const TRIGGERS = ['nodes', 'app_credentials'].flatMap((table) =>
 );
 
 /**
- * The record of changed keys for cursors that are whole snapshots, and the leases of live replicas (docs/decisions/0033).
- * What it adds is unseen by replicas of the version before, and their purge leaves its mark as well.
+ * Makes the feed of changed keys fit for cursors that are snapshots, and adds the leases of live replicas
+ * (docs/decisions/0033). Replicas of the previous version ignore the additions, and the trigger records their purges
+ * too.
  */
 export class WidenCredentialChanges1763683900000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // Named in full: a restore and the worker of a logical replication run triggers with an empty search path.
+    // Qualified names: a restore and the apply worker of logical replication run triggers with an empty search path.
     const [{ schema }] = (await runner.query('SELECT quote_ident(current_schema()) AS schema')) as [{ schema: string }];
     await runner.query(`
       ALTER TABLE credential_changes ADD COLUMN kind text;

@@ -3,7 +3,7 @@ import { IsIn, Matches } from 'class-validator';
 import { AUDITED_EVENTS, type AuditedEvent } from '../audit/audit-entry.js';
 import type { AuditRow } from '../audit/audit-events.js';
 import { IfSent, MomentField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 
 const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
@@ -14,7 +14,7 @@ export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
-    description: 'id of a user, app credential or node, or the door of an actor without an id: admin, open, cli',
+    description: 'id of a user, app credential or node; or the door of an actor without an id: admin, open, cli',
     example: 'admin',
   })
   @IfSent()
@@ -24,7 +24,7 @@ export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: SUBJECT,
-    description: 'id of the user, app credential or node that it was about, or unknown:… as an item shows it',
+    description: 'id of the user, app credential or node that the event is about, or unknown:… as in an item',
     example: ID,
   })
   @IfSent()
@@ -33,20 +33,20 @@ export class AuditEventsQuery extends PageQuery {
 
   @ApiPropertyOptional({ enum: AUDITED_EVENTS, example: 'admin.node.revoked' })
   @IfSent()
-  @IsIn(AUDITED_EVENTS, { message: 'must be the name of an event of this record' })
+  @IsIn(AUDITED_EVENTS, { message: 'must be the name of an audit event' })
   event?: AuditedEvent;
 
-  @MomentField('only from this moment on')
+  @MomentField('only events at or after this moment')
   since?: string;
 
-  @MomentField('only before this moment')
+  @MomentField('only events before this moment')
   until?: string;
 }
 
 export class AuditActorResponse {
   @ApiProperty({
     enum: ['user', 'app', 'node', 'admin', 'open', 'cli'],
-    description: 'open: nobody known; cli: the command line of an operator',
+    description: 'open: an unauthenticated caller; cli: the command line of an operator',
     example: 'admin',
   })
   door!: string;
@@ -71,7 +71,8 @@ export class AuditEventResponse {
   @ApiProperty({
     type: String,
     nullable: true,
-    description: 'id of the user, app credential or node that it was about; unknown:… for an address without account',
+    description:
+      'id of the user, app credential or node that the event is about; unknown:… for an address without an account',
     example: ID,
   })
   subject!: string | null;
@@ -84,7 +85,7 @@ export class AuditEventResponse {
 
   @ApiProperty({
     type: 'integer',
-    description: 'failed logins of the window, sessions that were ended; otherwise 1',
+    description: 'failed logins of the window, or ended sessions; otherwise 1',
     example: 1,
   })
   count!: number;
@@ -92,7 +93,7 @@ export class AuditEventResponse {
   @ApiProperty({
     type: 'object',
     additionalProperties: true,
-    description: 'what was before and after, as far as it is no secret',
+    description: 'the values before and after, without secrets',
     example: { before: { revoked_at: null }, after: { revoked_at: '2026-11-21T09:00:00.000Z' } },
   })
   details!: Record<string, unknown>;
@@ -112,4 +113,4 @@ export class AuditEventResponse {
   }
 }
 
-export class AuditEventPageResponse extends pageResponse<AuditRow, AuditEventResponse>(AuditEventResponse) {}
+export class AuditEventPageResponse extends createPageResponse<AuditRow, AuditEventResponse>(AuditEventResponse) {}

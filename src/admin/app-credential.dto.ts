@@ -1,8 +1,8 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { AppCredential } from '../app-credentials/app-credential.entity.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
-import { KeyResponse } from './key.messages.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
+import { KeyResponse } from './key.dto.js';
 
 export class MintAppCredentialRequest {
   @ServiceNameField('command-orchestration')
@@ -38,20 +38,20 @@ export class AppCredentialResponse extends KeyResponse {
       app_id: credential.id,
       caller: credential.caller,
       target: credential.target,
-      ...KeyResponse.keyFields(credential),
+      ...KeyResponse.toKeyFields(credential),
     };
   }
 }
 
 export class IssuedAppCredentialResponse extends AppCredentialResponse {
-  @ApiProperty({ description: 'shown this once', example: 'pa_app_7Qd…' })
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' })
   app_key!: string;
 
-  static issued(credential: AppCredential, key: string): IssuedAppCredentialResponse {
+  static fromIssued(credential: AppCredential, key: string): IssuedAppCredentialResponse {
     return { ...AppCredentialResponse.from(credential), app_key: key };
   }
 }
 
-export class AppCredentialPageResponse extends pageResponse<AppCredential, AppCredentialResponse>(
+export class AppCredentialPageResponse extends createPageResponse<AppCredential, AppCredentialResponse>(
   AppCredentialResponse,
 ) {}

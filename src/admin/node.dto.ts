@@ -1,8 +1,9 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { ExpiresAtField, LabelField, UuidField } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
-import { KeyResponse } from './key.messages.js';
+import type { NodeChange, NodeRegistration } from '../nodes/nodes.service.js';
+import { KeyResponse } from './key.dto.js';
 
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 
@@ -31,6 +32,18 @@ export class UpdateNodeRequest {
   expires_at?: string | null;
 }
 
+export function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
+  return { householdId: household_id.toLowerCase(), room, name, expiresAt: parseMoment(expires_at ?? null) };
+}
+
+export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
+  return {
+    ...(room !== undefined && { room }),
+    ...(name !== undefined && { name }),
+    ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
+  };
+}
+
 export class NodesQuery extends PageQuery {
   @UuidField({ example: HOUSEHOLD, optional: true, description: 'only nodes of this household' })
   household_id?: string;
@@ -55,18 +68,18 @@ export class NodeResponse extends KeyResponse {
       household_id: node.householdId,
       room: node.room,
       name: node.name,
-      ...KeyResponse.keyFields(node),
+      ...KeyResponse.toKeyFields(node),
     };
   }
 }
 
 export class IssuedNodeResponse extends NodeResponse {
-  @ApiProperty({ description: 'shown this once', example: 'pa_node_kJ3…' })
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
   api_key!: string;
 
-  static issued(node: NodeDevice, key: string): IssuedNodeResponse {
+  static fromIssued(node: NodeDevice, key: string): IssuedNodeResponse {
     return { ...NodeResponse.from(node), api_key: key };
   }
 }
 
-export class NodePageResponse extends pageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
+export class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}

@@ -2,7 +2,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import { ServiceNameField } from '../common/fields.js';
 import { REASON_CODES, type Explanation, type Reason } from '../credentials/explanation.js';
 
-const MAYBE_MOMENT = {
+const NULLABLE_MOMENT = {
   type: String,
   format: 'date-time',
   nullable: true,
@@ -19,18 +19,18 @@ export class ReasonResponse {
   code!: string;
 
   @ApiProperty({
-    description: 'for people to read',
+    description: 'for humans; may be reworded',
     example: 'It was revoked, which cannot be undone. Issue a new one.',
   })
   detail!: string;
 
-  @ApiProperty({ ...MAYBE_MOMENT, description: 'since when; null when it was always so or is not known' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'since when; null when it has no beginning or is not known' })
   since!: string | null;
 
   @ApiProperty({
     type: String,
     nullable: true,
-    description: 'the call that brought it about, as in X-Request-Id and in the log',
+    description: 'the request that revoked or rotated, as in X-Request-Id and in the log',
     example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
   })
   request_id!: string | null;
@@ -41,31 +41,38 @@ export class ReasonResponse {
   }
 }
 
-/** Why a credential would be refused if it came now. */
+/** Why a credential would be refused now. */
 export class ExplanationResponse {
-  @ApiProperty({ description: 'whether the current key would be', example: false })
+  @ApiProperty({ description: 'whether the current key would be accepted', example: false })
   accepted_now!: boolean;
 
-  @ApiProperty({ type: [ReasonResponse], description: 'why the current key would be refused; empty when it would not' })
+  @ApiProperty({
+    type: [ReasonResponse],
+    description: 'why the current key would be refused; empty when it would be accepted',
+  })
   reasons!: ReasonResponse[];
 
-  @ApiProperty({ ...MAYBE_MOMENT, description: 'while the key before the last rotation is good too: until when' })
+  @ApiProperty({
+    ...NULLABLE_MOMENT,
+    description: 'the end of the overlap, in which the key before the last rotation is valid too',
+  })
   previous_key_accepted_until!: string | null;
 
   @ApiProperty({
     type: [ReasonResponse],
-    description: 'why the key before the last rotation would be refused; empty when it would not, or there is none',
+    description:
+      'why the key before the last rotation would be refused; empty when it would be accepted, or does not exist',
   })
   previous_key_reasons!: ReasonResponse[];
 
-  @ApiProperty({ ...MAYBE_MOMENT, description: 'kept with a delay of up to half a minute between replicas' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'written by each replica with a delay of up to half a minute' })
   last_accepted_at!: string | null;
 
   @ApiProperty({
     type: String,
     nullable: true,
     description:
-      'the service it was last accepted for: who forwarded it, or which target was named; null when nobody was',
+      'the service for which it was last accepted: the forwarding app, or the named target; null when neither was sent',
     example: 'command-orchestration',
   })
   last_accepted_for!: string | null;

@@ -1,13 +1,13 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
 import { IfSent } from '../common/fields.js';
-import { MOST_OVERLAP_HOURS } from '../config/limits.js';
+import { MAX_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../credentials/key-columns.js';
 
 const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
-const MAYBE = { ...MOMENT, nullable: true, example: null } as const;
+const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
 
-/** What every credential tells about its key, and nothing that could be used as one. */
+/** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {
   @ApiProperty(MOMENT)
   created_at!: string;
@@ -15,25 +15,25 @@ export abstract class KeyResponse {
   @ApiProperty(MOMENT)
   updated_at!: string;
 
-  @ApiProperty({ ...MAYBE, description: 'refused from this moment on' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused from this moment on' })
   expires_at!: string | null;
 
-  @ApiProperty({ ...MAYBE, description: 'refused since this moment' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'refused since this moment' })
   revoked_at!: string | null;
 
-  @ApiProperty(MAYBE)
+  @ApiProperty(NULLABLE_MOMENT)
   rotated_at!: string | null;
 
   @ApiProperty({
-    ...MAYBE,
-    description: 'until then the key before the last rotation works too, unless the new one is used first',
+    ...NULLABLE_MOMENT,
+    description: 'until then the key before the last rotation is valid too, unless the new one is used first',
   })
   previous_key_expires_at!: string | null;
 
-  @ApiProperty({ ...MAYBE, description: 'kept with a delay of up to half a minute' })
+  @ApiProperty({ ...NULLABLE_MOMENT, description: 'written with a delay of up to half a minute' })
   last_used_at!: string | null;
 
-  protected static keyFields(row: KeyColumns): KeyResponse {
+  protected static toKeyFields(row: KeyColumns): KeyResponse {
     return {
       created_at: row.createdAt.toISOString(),
       updated_at: row.updatedAt.toISOString(),
@@ -50,13 +50,14 @@ export class RotateRequest {
   @ApiPropertyOptional({
     type: 'integer',
     minimum: 0,
-    maximum: MOST_OVERLAP_HOURS,
-    description: 'how long the old key works if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
+    maximum: MAX_OVERLAP_HOURS,
+    description:
+      'how long the old key stays valid if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
     example: 24,
   })
   @IfSent()
-  @IsInt({ message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
-  @Min(0, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
-  @Max(MOST_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MOST_OVERLAP_HOURS}` })
+  @IsInt({ message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
+  @Min(0, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
+  @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   overlap_hours?: number;
 }

@@ -2,11 +2,11 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
 import { IfSent } from '../common/fields.js';
-import { PageQuery, pageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../common/page.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 
 export class UpdateUserRequest {
-  @ApiProperty({ example: false, description: 'false ends all sessions and refuses every login' })
+  @ApiProperty({ example: false, description: 'false ends all sessions and refuses logins' })
   @IsBoolean({ message: 'must be true or false' })
   is_active!: boolean;
 }
@@ -27,13 +27,13 @@ export class SessionResponse {
   @ApiProperty(MOMENT)
   created_at!: string;
 
-  @ApiProperty({ ...MOMENT, description: 'last refresh, or the login' })
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
   rotated_at!: string;
 
   @ApiProperty({ ...MOMENT, description: 'when its refresh token expires if it is not used' })
   expires_at!: string;
 
-  @ApiProperty({ ...MOMENT, description: 'when it ends whatever happens' })
+  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
   absolute_expires_at!: string;
 
   @ApiProperty({ ...MOMENT, nullable: true, example: null })
@@ -55,4 +55,4 @@ export class SessionResponse {
   }
 }
 
-export class SessionPageResponse extends pageResponse<Session, SessionResponse>(SessionResponse) {}
+export class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}

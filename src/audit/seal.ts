@@ -1,0 +1,119 @@
+import { toUuid } from '../common/ids.js';
+import { deriveKey, computeDigest, computeMac, isSameDigest } from '../crypto/secret.js';
+
+/*
+ * Seals make a change of the audit log evident. A seal lists every row that was committed since the seal before it, each
+ * with an HMAC over all its columns. The seal itself is a JSON text with an HMAC, and names the HMAC of its predecessor:
+ * a chain. Invariants: a row is in exactly one seal; a seal never changes; what a database superuser can do does not
+ * include the key.
+ */
+
+/** What had been committed at one moment: a snapshot of PostgreSQL, in one epoch of its transaction ids. */
+export interface Reach {
+  readonly epoch: number;
+  /** `xmin:xmax:xip,…` as PostgreSQL writes a pg_snapshot. */
+  readonly snapshot: string;
+  /** Null before the first seal. */
+  readonly at: string | null;
+}
+
+/** A row's place in the order of sealing. */
+export interface Position {
+  readonly epoch: number;
+  readonly xid: string;
+  readonly time: string;
+  readonly id: string;
+}
+
+/** What a seal says. Its rows: visible in `to`, not visible in `from`, and not beyond `through`. */
+export interface SealContent {
+  readonly number: number;
+  /** HMAC of the seal before, in hex; empty in the first one. */
+  readonly previous: string;
+  /** Which key: tells a seal under another key from a forged one. */
+  readonly key: string;
+  readonly at: string;
+  readonly from: Reach;
+  readonly to: Reach;
+  /** The last row, when more rows of the same span are left for the next seal. */
+  readonly through: Position | null;
+  readonly rows: number;
+  /** SHA-256 of the entries, in hex. */
+  readonly entries: string;
+  /** The months that its rows are of, as in `2026-11`. */
+  readonly months: readonly string[];
+  /** The month that retention dropped. Such a seal has no rows. */
+  readonly dropped: string | null;
+}
+
+export interface StoredSeal {
+  readonly number: string;
+  readonly content: string;
+  readonly mac: Buffer;
+}
+
+export interface SealEntry {
+  readonly id: string;
+  /** Microseconds since 1970, as PostgreSQL counts. */
+  readonly micros: bigint;
+  readonly mac: Buffer;
+}
+
+const PURPOSE = 'platform-auth audit seal v1';
+const KEY_ID_LENGTH = 16;
+const [ID_BYTES, TIME_BYTES, MAC_BYTES] = [16, 8, 32];
+const ENTRY_BYTES = ID_BYTES + TIME_BYTES + MAC_BYTES;
+
+/** The key that seals are made and verified with. */
+export class SealKey {
+  private readonly key;
+  readonly id: string;
+
+  /** @param secret AUDIT_SEAL_KEY, or SECRET_KEY when that is not set */
+  constructor(secret: string) {
+    this.key = deriveKey(secret, PURPOSE);
+    this.id = computeMac(this.key, 'id').toString('hex').slice(0, KEY_ID_LENGTH);
+  }
+
+  /** @param row all its columns, as {@link CANONICAL_ROW} writes them */
+  macOfRow(row: string): Buffer {
+    return computeMac(this.key, `row\n${row}`);
+  }
+
+  macOfSeal(content: string): Buffer {
+    return computeMac(this.key, `seal\n${content}`);
+  }
+
+  hasSealed({ content, mac: stored }: StoredSeal): boolean {
+    return isSameDigest(this.macOfSeal(content), stored);
+  }
+}
+
+export function encodeEntries(entries: readonly SealEntry[]): Buffer {
+  const bytes = Buffer.alloc(entries.length * ENTRY_BYTES);
+  entries.forEach(({ id, micros, mac: rowMac }, index) => {
+    const start = index * ENTRY_BYTES;
+    bytes.write(id.replaceAll('-', ''), start, 'hex');
+    bytes.writeBigInt64BE(micros, start + ID_BYTES);
+    rowMac.copy(bytes, start + ID_BYTES + TIME_BYTES);
+  });
+  return bytes;
+}
+
+export function decodeEntries(bytes: Buffer): SealEntry[] {
+  return Array.from({ length: Math.floor(bytes.length / ENTRY_BYTES) }, (_, index) => {
+    const entry = bytes.subarray(index * ENTRY_BYTES, (index + 1) * ENTRY_BYTES);
+    return {
+      id: toUuid(entry.subarray(0, ID_BYTES)) ?? entry.toString('hex', 0, ID_BYTES),
+      micros: entry.readBigInt64BE(ID_BYTES),
+      mac: entry.subarray(ID_BYTES + TIME_BYTES),
+    };
+  });
+}
+
+export function digestOfEntries(bytes: Buffer): string {
+  return computeDigest(bytes).toString('hex');
+}
+
+/** What is sealed when nothing was sealed before: everything. */
+export const NOTHING: Reach = { epoch: -1, snapshot: '1:1:', at: null };

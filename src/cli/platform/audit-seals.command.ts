@@ -1,0 +1,66 @@
+import { Command, InvalidArgumentError } from 'commander';
+import type { Verification } from '../../audit/audit-verifier.js';
+import { isCheckpoint } from '../../audit/checkpoint.js';
+import { MAX_FINDINGS } from '../../audit/findings.js';
+import { CommandFailedError, announceIfSlow, print, formatTable, wrapText, type Output } from '../terminal.js';
+
+const NEEDS = `
+Connects to the database: needs DATABASE_URL, and the key of the seals: AUDIT_SEAL_KEY, or SECRET_KEY when that is not set.`;
+
+interface VerifyOptions extends Output {
+  readonly checkpoint?: string;
+  readonly oldKeys?: string;
+}
+
+/** `platform-auth audit verify`: finds rows and seals that were tampered with; see docs/audit.md. */
+export function createVerifyCommand(): Command {
+  return new Command('verify')
+    .description('Verify the audit log by its seals. Exit code 1 when a row or a seal was tampered with.')
+    .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
+    .option('--old-keys <file>', 'former seal keys, one a line')
+    .addHelpText('after', `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth audit verify`)
+    .action(async (_options, command: Command) => {
+      const options = command.optsWithGlobals<VerifyOptions>();
+      const { verifyAudit } = await import('./audit-seals.js');
+      const report = await announceIfSlow('Reading the audit log', verifyAudit(options));
+      print(options, report, toText);
+      const { length } = report.findings;
+      if (length > 0)
+        throw new CommandFailedError(`Tampered with: ${length}${length === MAX_FINDINGS ? ' or more' : ''}.`);
+    });
+}
+
+/** `platform-auth audit checkpoint`: one line that commits to everything sealed so far. */
+export function createCheckpointCommand(): Command {
+  return new Command('checkpoint')
+    .description(
+      'Print one line to store outside the database: later it proves that nothing sealed before it was rewritten.',
+    )
+    .addHelpText('after', `${NEEDS}\n\nExample:\n  platform-auth audit checkpoint >> checkpoints.txt`)
+    .action(async (_options, command: Command) => {
+      const { auditCheckpoint } = await import('./audit-seals.js');
+      const line = await auditCheckpoint();
+      print(command.optsWithGlobals<Output>(), { checkpoint: line }, () => line);
+    });
+}
+
+function toText(report: Verification): string {
+  const { seals, rows, dropped_rows, dropped_months, sealed_until, waiting, findings } = report;
+  const parts = [
+    `${seals} seals, ${rows} rows, sealed until ${sealed_until ?? 'never'}. Rows not sealed yet: ${waiting}.`,
+  ];
+  if (dropped_months.length > 0)
+    parts.push(`Dropped by retention: ${dropped_months.join(', ')} (${dropped_rows} rows).`);
+  if (findings.length === 0) parts.push('No row and no seal was tampered with.');
+  else parts.push(formatTable(['kind', 'row', 'time', 'what'], findings.map(toRow)));
+  return parts.join('\n');
+}
+
+function toRow({ kind, row, time, what }: Verification['findings'][number]) {
+  return { kind, row, time, what: wrapText(what) };
+}
+
+function parseCheckpoint(line: string): string {
+  if (!isCheckpoint(line)) throw new InvalidArgumentError('It must be a whole line of "audit checkpoint", in quotes.');
+  return line;
+}

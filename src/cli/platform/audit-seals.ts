@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import { Client } from 'pg';
+import { AuditVerifier, type Verification } from '../../audit/audit-verifier.js';
+import { formatCheckpoint } from '../../audit/checkpoint.js';
+import type { Query } from '../../audit/seal-chain.js';
+import { SealKey, type SealContent, type StoredSeal } from '../../audit/seal.js';
+import { LAST_SEAL } from '../../audit/seal-statements.js';
+import { BEGIN } from '../../audit/verify-statements.js';
+import { readVariables } from '../../config/environment.js';
+import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
+import { CommandFailedError } from '../terminal.js';
+import { toMessage } from './platform-files.js';
+
+export interface VerifyRequest {
+  readonly checkpoint?: string | undefined;
+  /** The path of a file with one former key a line. */
+  readonly oldKeys?: string | undefined;
+}
+
+/** Verifies the whole audit log by its seals. Only reads. */
+export async function verifyAudit({ checkpoint, oldKeys }: VerifyRequest): Promise<Verification> {
+  const old = oldKeys === undefined ? [] : readSecrets(oldKeys).map((secret) => new SealKey(secret));
+  return withDatabase((query, key) => {
+    const keys = new Map([...old, key].map((each) => [each.id, each]));
+    return new AuditVerifier(query, keys).verify(checkpoint);
+  });
+}
+
+/** @returns the line that commits to everything sealed so far */
+export async function auditCheckpoint(): Promise<string> {
+  return withDatabase(async (query, key) => {
+    const [seal] = await query<StoredSeal>(LAST_SEAL);
+    if (!seal) throw new CommandFailedError('Nothing is sealed yet. Start the service: it seals every few seconds.');
+    if (!key.hasSealed(seal))
+      throw new CommandFailedError('The last seal is not valid. Run: platform-auth audit verify');
+    const { number, at } = JSON.parse(seal.content) as SealContent;
+    return formatCheckpoint({ number, at, mac: seal.mac });
+  });
+}
+
+function readSecrets(path: string): string[] {
+  try {
+    return readFileSync(path, 'utf8')
+      .split('\n')
+      .map((line) => line.trim())
+      .filter((line) => line !== '');
+  } catch (error) {
+    throw new CommandFailedError(`The file of old keys cannot be read: ${toMessage(error)}.`);
+  }
+}
+
+async function withDatabase<Result>(work: (query: Query, key: SealKey) => Promise<Result>): Promise<Result> {
+  const variables = readVariables();
+  const client = new Client({ connectionString: parseDatabaseUrl(variables), connectionTimeoutMillis: 5_000 });
+  const key = new SealKey(parseAuditSealSecret(variables));
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    await client.query(BEGIN);
+    const query: Query = async <Row extends object>(text: string, values: unknown[] = []) =>
+      (await client.query<Row>(text, values)).rows;
+    return await work(query, key);
+  } finally {
+    await client.end();
+  }
+}

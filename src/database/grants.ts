@@ -1,0 +1,89 @@
+import { DataSource } from 'typeorm';
+import { createMigrationOptions } from './database-options.js';
+
+/** The role that the service connects as, when another role owns the tables. */
+export interface Grant {
+  readonly role: string;
+  /** The minimum age at which the role may drop a month of the audit log. */
+  readonly auditRetentionDays: number;
+}
+
+/** A role that cannot be restricted, or does not exist. */
+export class UnusableRoleError extends Error {
+  override readonly name = 'UnusableRoleError';
+}
+
+const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quoted,
+    pg_has_role(rolname, (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass), 'MEMBER') AS is_owner
+  FROM pg_roles WHERE rolname = $1`;
+
+/**
+ * All tables but those of the audit log, whose rows the role may not change, and their partitions. Only in the schema of
+ * the service: the first superuser of a server, which the image of PostgreSQL makes an owner, owns the system catalogs.
+ */
+const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
+  WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+    AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
+    AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
+
+/** The functions that run as the owner look for functions and operators there too. */
+const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
+
+/** Without the columns that the database sets itself: a role that may set them could backdate a row. */
+const INSERTABLE_COLUMNS = `SELECT string_agg(quote_ident(attname), ', ') AS names FROM pg_attribute
+  WHERE attrelid = 'audit_events'::regclass AND attnum > 0 AND NOT attisdropped
+    AND attname NOT IN ('epoch', 'xid', 'recorded_at')`;
+
+const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(integer),
+  audit_seal_entries_prune(integer), audit_events_ensure_epoch()`;
+
+/**
+ * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent, and needed
+ * after each migration that adds a table.
+ * @throws {UnusableRoleError} when the role does not exist, is a superuser, or may act as the owner
+ */
+export async function grantToService(databaseUrl: string, { role, auditRetentionDays }: Grant): Promise<void> {
+  const dataSource = await new DataSource({ ...createMigrationOptions(databaseUrl), migrations: [] }).initialize();
+  try {
+    await dataSource.transaction(async (transaction) => {
+      const [found] = await transaction.query<{ is_superuser: boolean; is_owner: boolean; quoted: string }[]>(
+        FIND_ROLE,
+        [role],
+      );
+      if (!found)
+        throw new UnusableRoleError(`The role "${role}" does not exist. Create it first: CREATE ROLE … LOGIN`);
+      if (found.is_superuser || found.is_owner) {
+        const why = found.is_superuser ? 'is a superuser' : 'owns the audit log, or may act as its owner';
+        throw new UnusableRoleError(`The role "${role}" ${why}: it cannot be restricted. Choose another role.`);
+      }
+      for (const statement of await createStatements(found.quoted, transaction.query.bind(transaction)))
+        await transaction.query(statement);
+      const [schema] = await transaction.query<{ name: string; may_create: boolean }[]>(MAY_CREATE, [role]);
+      if (schema?.may_create)
+        throw new UnusableRoleError(
+          `The role "${role}" may create objects in the schema "${schema.name}", through PUBLIC or a role that it is a ` +
+            'member of, and with a function of its own become the owner. Revoke CREATE on the schema as its owner.',
+        );
+      await transaction.query('UPDATE audit_settings SET retention_floor_days = $1', [auditRetentionDays]);
+    });
+  } finally {
+    await dataSource.destroy();
+  }
+}
+
+async function createStatements(role: string, query: (sql: string) => Promise<unknown>): Promise<string[]> {
+  const tables = (await query(ORDINARY_TABLES)) as { name: string }[];
+  const [columns] = (await query(INSERTABLE_COLUMNS)) as { names: string }[];
+  const [current] = (await query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
+  return [
+    // PUBLIC has it before PostgreSQL 15.
+    `REVOKE CREATE ON SCHEMA ${current?.schema ?? 'public'} FROM PUBLIC, ${role}`,
+    `GRANT USAGE ON SCHEMA ${current?.schema ?? 'public'} TO ${role}`,
+    ...tables.map(({ name }) => `GRANT SELECT, INSERT, UPDATE, DELETE ON ${name} TO ${role}`),
+    `REVOKE ALL ON audit_events, audit_seals, audit_seal_entries, audit_settings, migrations FROM ${role}`,
+    `GRANT SELECT ON audit_events, audit_settings, migrations TO ${role}`,
+    `GRANT INSERT (${columns?.names ?? ''}) ON audit_events TO ${role}`,
+    `GRANT SELECT, INSERT ON audit_seals, audit_seal_entries TO ${role}`,
+    `GRANT EXECUTE ON FUNCTION ${FUNCTIONS} TO ${role}`,
+  ];
+}

@@ -1,0 +1,95 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Injectable } from '@nestjs/common';
+import { LRUCache } from 'lru-cache';
+import type { Networks } from '../common/network.js';
+import { ProblemException } from '../common/problem.exception.js';
+import { problems } from '../common/problems.js';
+import type { SecurityEvent } from '../common/security-event.js';
+import { Environment } from '../config/environment.js';
+import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
+import { deriveKey, computeMac } from '../crypto/secret.js';
+import type { Row } from './statements.js';
+
+const MAX_EXHAUSTED_KEYS = 10_000;
+/** Beyond this, each refusal of a key in its window is delayed: a client that awaits each response floods no faster. */
+const MAX_PROMPT_REFUSALS = 100;
+const REFUSAL_DELAY_MS = 1_000;
+const MAX_DELAYED = 1_000;
+/** Beyond this, only each power of two is logged. */
+const MAX_LOGGED_REFUSALS = 100;
+
+/** The tries of one kind for one account, for one network, or for both: what one row counts. */
+export interface Budget {
+  /** Of the limit: in the header, in the log, and before the colon of the key. */
+  readonly name: string;
+  readonly key: string;
+  readonly limit: Limit;
+}
+
+/** The keys of the windows, and the refusals of exhausted keys by this replica, which cost no statement. */
+@Injectable()
+export class ThrottleKeys {
+  private readonly digestKey;
+  /** The number of refusals of each exhausted key, until its window ends. */
+  private readonly refusals = new LRUCache<string, number>({ max: MAX_EXHAUSTED_KEYS });
+  private delayed = 0;
+
+  constructor({ secretKey }: Environment) {
+    this.digestKey = deriveKey(secretKey, 'platform-auth/throttle-keys/v1');
+  }
+
+  /** One for each network. Keys are HMACs, so that a dump reveals no account and no network (ASVS 14.2). */
+  toBudgets(name: string, limit: Limit, [network, ...sites]: Networks, ...account: string[]): [Budget, ...Budget[]] {
+    const toBudget = (each: string, points: number): Budget => {
+      const digest = computeMac(this.digestKey, [...account, each].join('\n')).toString('base64url');
+      return { name, key: `${name}:${digest}`, limit: { ...limit, points } };
+    };
+    const { points } = limit;
+    return [toBudget(network, points), ...sites.map((site) => toBudget(site, points * SITE_BUDGET_FACTOR))];
+  }
+
+  isExhausted(budgets: readonly Budget[]): boolean {
+    return budgets.some(({ key }) => this.refusals.has(key));
+  }
+
+  markExhausted({ key }: Budget, msLeft: number): void {
+    if (msLeft > 0 && !this.refusals.has(key)) this.refusals.set(key, 0, { ttl: Math.ceil(msLeft) });
+  }
+
+  /** @throws {ProblemException} too_many_requests when one of the budgets is known to be exhausted */
+  async refuseExhausted(event: SecurityEvent, budgets: readonly Budget[]): Promise<void> {
+    const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
+    const [longest] = waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft);
+    if (!longest) return;
+    const { budget, msLeft } = longest;
+    const count = (this.refusals.get(budget.key) ?? 0) + 1;
+    this.refusals.set(budget.key, count, { noUpdateTTL: true });
+    if (count > MAX_PROMPT_REFUSALS && this.delayed < MAX_DELAYED) {
+      this.delayed += 1;
+      await sleep(REFUSAL_DELAY_MS, undefined, { ref: false });
+      this.delayed -= 1;
+    }
+    throw new ProblemException(problems.tooManyRequests, {
+      refusal: { event, reason: budget.name, ...(count > MAX_LOGGED_REFUSALS && { count }) },
+      isLogged: count <= MAX_LOGGED_REFUSALS || Number.isInteger(Math.log2(count)),
+      headers: {
+        'Retry-After': String(toSeconds(msLeft)),
+        ...toRateLimitHeaders(budget, { lost: budget.limit.points, ms_left: msLeft }),
+      },
+    });
+  }
+}
+
+type WindowState = Pick<Row, 'lost' | 'ms_left'>;
+
+/** The header fields of draft-ietf-httpapi-ratelimit-headers. */
+export function toRateLimitHeaders({ name, limit }: Budget, state: WindowState): Record<string, string> {
+  return {
+    'RateLimit-Policy': `"${name}";q=${limit.points};w=${limit.seconds}`,
+    RateLimit: `"${name}";r=${limit.points - state.lost};t=${toSeconds(state.ms_left)}`,
+  };
+}
+
+function toSeconds(ms: number): number {
+  return Math.max(1, Math.ceil(ms / 1_000));
+}

@@ -1,0 +1,150 @@
+import { Client } from 'pg';
+import { OwnPostgres } from '../support/own-postgres.js';
+import { TestApp } from '../support/test-app.js';
+import type { TestDatabase } from '../support/test-database.js';
+import { Auditor, seal } from './auditor.js';
+
+const SCENARIO_MS = 90_000;
+const ROW = `INSERT INTO audit_events (id, time, event, actor_door, count, details)
+  SELECT gen_random_uuid(), now(), 'user.registered', 'open', 1, '{}'`;
+
+describe('the seals of the audit log', () => {
+  let app: TestApp;
+  let auditor: Auditor;
+
+  beforeEach(async () => {
+    app = await TestApp.start();
+    auditor = new Auditor(app.database);
+  });
+
+  afterEach(async () => {
+    auditor.cli.remove();
+    await app.stop();
+  });
+
+  const connect = async (database = app.database): Promise<Client> => {
+    const client = new Client({ connectionString: database.url });
+    await client.connect();
+    return client;
+  };
+
+  it(
+    'cover a row whose transaction stays open for long once, and are not held up by it',
+    async () => {
+      const [slow, elsewhere] = [
+        await connect(),
+        await connect({ ...app.database, url: process.env.TEST_DATABASE_URL! }),
+      ];
+      await slow.query('BEGIN');
+      await slow.query(ROW);
+      await elsewhere.query('BEGIN; SELECT pg_current_xact_id()');
+      await app.user();
+      expect(await seal(app)).toBe(1);
+      await app.user();
+      expect(await seal(app)).toBe(1);
+      await slow.query('COMMIT');
+      expect(await seal(app)).toBe(1);
+      expect(await seal(app)).toBe(0);
+      await elsewhere.query('ROLLBACK');
+      await app.user();
+      expect(await seal(app)).toBe(1);
+      expect(await auditor.verify()).toMatchObject({ rows: 4, waiting: 0, findings: [] });
+      await Promise.all([slow.end(), elsewhere.end()]);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'catch up in bounded steps, from several replicas at once, while rows are added',
+    async () => {
+      const replica = await TestApp.start({ database: app.database });
+      await app.database.query(`${ROW} FROM generate_series(1, 3500)`);
+      const writers = await Promise.all([connect(), connect()]);
+      const write = async (client: Client): Promise<void> => {
+        for (let written = 0; written < 100; written += 1) await client.query(ROW);
+      };
+      const [first, second] = [seal(app), seal(replica)];
+      await Promise.all([first, second, ...writers.map(write), seal(app), seal(replica)]);
+      await seal(app);
+      const report = await auditor.verify();
+      expect(report).toMatchObject({ rows: 3_700, waiting: 0, findings: [] });
+      expect(report.seals).toBeGreaterThan(4);
+      await Promise.all(writers.map((client) => client.end()));
+      await replica.stop();
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'cover the rows that were there before seals existed',
+    async () => {
+      await app.database.query(`INSERT INTO audit_events (id, time, event, actor_door, count, details, xid, recorded_at)
+        SELECT gen_random_uuid(), now() - n * interval '1 hour', 'user.registered', 'open', 1, '{}', '0', NULL
+        FROM generate_series(1, 1500) AS n`);
+      await app.database.query('DELETE FROM audit_seal_entries');
+      await app.database.query(`ALTER TABLE audit_seals DISABLE TRIGGER ALL`);
+      await app.database.query('DELETE FROM audit_seals');
+      expect(await seal(app)).toBe(1_500);
+      expect(await auditor.verify()).toMatchObject({ rows: 1_500, waiting: 0, findings: [] });
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'go on after a restore into a server that counts transactions from the start',
+    async () => {
+      await app.database.query(
+        'DO $$ BEGIN FOR i IN 1..20000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$',
+      );
+      const alice = await app.user();
+      await seal(app);
+      await app.user();
+      const checkpoint = await auditor.checkpoint();
+      const server = await OwnPostgres.start();
+      await (await TestApp.start({ database: server.database })).stop();
+      await copyLog(app.database, server.database);
+      const restored = await TestApp.start({ database: server.database });
+      await restored.user();
+      await seal(restored);
+      const there = new Auditor(server.database);
+      expect(await there.verify('--checkpoint', checkpoint)).toMatchObject({ rows: 3, waiting: 0, findings: [] });
+      const epochs = await server.database.query('SELECT DISTINCT epoch FROM audit_events ORDER BY epoch');
+      expect(epochs).toEqual([{ epoch: 0 }, { epoch: 1 }]);
+      const first = await server.database.query<{ id: string }>('SELECT id FROM audit_events WHERE subject = $1', [
+        alice.id,
+      ]);
+      expect(first).toHaveLength(1);
+      there.cli.remove();
+      await restored.stop();
+      await server.remove();
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'that cannot be made are told of once, and made later',
+    async () => {
+      await app.user();
+      await app.database.query('ALTER TABLE audit_seals RENAME TO lost');
+      for (let runs = 0; runs < 3; runs += 1) expect(await seal(app)).toBe(0);
+      await app.database.query('ALTER TABLE lost RENAME TO audit_seals');
+      expect(await seal(app)).toBe(1);
+      const lines = app.log.lines.map(({ message }) => message).filter((message) => message.startsWith('audit_seal'));
+      expect(lines).toEqual(['audit_seal_failed', 'audit_seals_again']);
+    },
+    SCENARIO_MS,
+  );
+});
+
+/** What a restore from a dump brings back, into tables that are there and empty. */
+async function copyLog(from: TestDatabase, to: TestDatabase): Promise<void> {
+  for (const table of ['audit_events', 'audit_seals', 'audit_seal_entries']) {
+    const [rows] = await from.query<{ all: object[] }>(`SELECT json_agg(${table}) AS all FROM ${table}`);
+    if (table === 'audit_seals')
+      await to.query(
+        'TRUNCATE audit_seal_entries; ALTER TABLE audit_seals DISABLE TRIGGER ALL; DELETE FROM audit_seals',
+      );
+    const columns = `SELECT * FROM json_populate_recordset(NULL::${table}, $1)`;
+    await to.query(`INSERT INTO ${table} ${columns}`, [JSON.stringify(rows!.all)]);
+  }
+}

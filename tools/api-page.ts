@@ -1,0 +1,32 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import type { OpenAPIObject } from '@nestjs/swagger';
+import { problems } from '../src/common/problems.js';
+import { freePort } from '../src/embedded-postgres/free-port.js';
+import { listRoutes, problemTable, routeTable } from './api-tables.js';
+import { Cleanup } from './cleanup.js';
+import { startPostgres } from './postgres.js';
+import { ServerProcess } from './server-process.js';
+import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
+
+// Renews the tables of docs/api.md from the OpenAPI document of the built service and the catalogue of problems.
+
+const PAGE = 'docs/api.md';
+
+await Cleanup.around(async (cleanup) => {
+  const database = await startPostgres({ cleanup, purpose: 'api-page' });
+  const variables = productionVariables(database.url(), makeSecrets());
+  const service = new ServerProcess(await freePort(), { cleanup, script: SERVICE_SCRIPT, variables });
+  const { url } = await service.start();
+  const document = (await (await fetch(`${url}/docs-json`)).json()) as OpenAPIObject;
+  const withRoutes = replaceTable(readFileSync(PAGE, 'utf8'), 'routes', routeTable(listRoutes(document)));
+  writeFileSync(PAGE, replaceTable(withRoutes, 'problems', problemTable(problems)));
+});
+
+/** Replaces what is between the two marks of a table. */
+function replaceTable(page: string, name: string, table: string): string {
+  const [start, end] = [`<!-- ${name}: generated -->\n`, `\n<!-- end of ${name} -->`];
+  const [before, rest] = page.split(start);
+  const [, after] = rest?.split(end) ?? [];
+  if (before === undefined || after === undefined) throw new Error(`${PAGE} has no marks for the table "${name}".`);
+  return `${before}${start}\n${table}\n${end}${after}`;
+}
