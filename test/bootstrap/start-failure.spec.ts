@@ -10,7 +10,7 @@ describe('the message of a failed start', () => {
     ['a taken port', failure('EADDRINUSE', { variable: 'PORT', port: 7701 }), /^Port 7701 is taken.*PORT=7702/],
     ['a taken port of the metrics', failure('EADDRINUSE', { variable: 'METRICS_PORT', port: 9464 }), /METRICS_PORT/],
     ['a database that refuses', failure('ECONNREFUSED'), /^The database at DATABASE_URL refuses/],
-    ['a database host that nobody knows', failure('ENOTFOUND'), /^The host in DATABASE_URL is not known/],
+    ['an unknown database host', failure('ENOTFOUND'), /^The host in DATABASE_URL is not known/],
     ["another user's folder", failure('EACCES'), /open '\.env'.*set SECRET_KEY, ADMIN_API_KEY and DATABASE_URL/],
     ['a read-only file system', failure('EROFS'), /start it in a folder of your own/],
     ['anything else', new Error('what it was'), /^The service could not start: what it was$/],

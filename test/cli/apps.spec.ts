@@ -41,7 +41,7 @@ describe('platform-auth apps and explain', () => {
   it('explains another target, an unknown id and a rotated node', async () => {
     const [service, node] = [await app.service(undefined, 'auth'), await app.node()];
     expect(await cli.ok('explain', 'app', service.appId, '--target', 'ocr')).toMatch(
-      /other_target\n {4}It is good for auth/,
+      /other_target\n {4}It is valid at auth only/,
     );
     expect(await cli.ok('explain', 'node', 'nonsense')).toMatch(/refused now:\n {2}unknown\n[^]*never accepted/);
     const { api_key } = await cli.json<{ api_key: string }>('nodes', 'rotate', node.nodeId);

@@ -175,7 +175,7 @@ describe('platform-auth init', () => {
       process.env.REVOCATION_LEASE_MS = given;
       const waits = jest.spyOn(Propagation.prototype, 'awaitPropagation').mockResolvedValue();
       await platform.init({ prune: true });
-      expect(waits.mock.contexts).toMatchObject([{ waitMs }]);
+      expect(waits.mock.contexts).toMatchObject([{ minWaitMs: waitMs }]);
       waits.mockRestore();
       delete process.env.REVOCATION_LEASE_MS;
     });
