@@ -7,7 +7,6 @@ import { guardHead } from './http/request-guards.js';
 import { createRequestLog } from './http/request-log.js';
 import { createValidationPipe } from './http/validation.js';
 import { Log } from './logging/log.js';
-import { SecurityEvents } from './logging/security-events.js';
 import { RequestMetrics } from './metrics/request-metrics.js';
 
 /**
@@ -24,6 +23,6 @@ export function configureApp(app: NestExpressApplication): void {
   app.use(createRequestLog(log, environment.logsValidations, count));
   app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(createValidationPipe());
-  app.useGlobalFilters(new ProblemFilter(log, app.get(SecurityEvents)));
+  app.useGlobalFilters(new ProblemFilter(log));
   serveDocs(app);
 }

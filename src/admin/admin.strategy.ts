@@ -4,7 +4,7 @@ import type { Request } from 'express';
 import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AdminPrincipal } from '../access/principals.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { getClientAddress } from '../common/client-address.js';
 import { toNetwork } from '../common/network.js';
@@ -37,7 +37,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     await this.throttle.spend('admin-key', getClientAddress(request));
     await this.refusals.count(
       { event: 'admin.key.refused', reason, counted: network, subject: network },
-      actorOf(request),
+      toActor(request),
     );
     throw createRefusal('admin', reason);
   }

@@ -11,13 +11,12 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { toPageRequest } from '../common/page.js';
 import { parseMoment } from '../common/fields.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { SecurityEvents } from '../logging/security-events.js';
 import * as dto from './app-credential.dto.js';
 import { RotateRequest } from './key.dto.js';
 
@@ -26,7 +25,6 @@ import { RotateRequest } from './key.dto.js';
 export class AppCredentialsAdminController {
   constructor(
     private readonly credentials: AppCredentialsService,
-    private readonly events: SecurityEvents,
     private readonly environment: Environment,
   ) {}
 
@@ -43,12 +41,7 @@ export class AppCredentialsAdminController {
     @Body() body: dto.MintAppCredentialRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
-    const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), actorOf(request));
-    this.events.record('admin.app_credential.minted', request, {
-      app_id: credential.id,
-      calling_service: caller,
-      called_service: target,
-    });
+    const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), toActor(request));
     return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 
@@ -82,12 +75,7 @@ export class AppCredentialsAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    const { id: appId, caller, target } = await this.credentials.revoke(id, actorOf(request));
-    this.events.record('admin.app_credential.revoked', request, {
-      app_id: appId,
-      calling_service: caller,
-      called_service: target,
-    });
+    await this.credentials.revoke(id, toActor(request));
   }
 
   @Post(':app_id/rotate')
@@ -107,12 +95,7 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { credential, key } = await this.credentials.rotate(id, overlapHours, actorOf(request));
-    this.events.record('admin.app_credential.rotated', request, {
-      app_id: credential.id,
-      calling_service: credential.caller,
-      called_service: credential.target,
-    });
+    const { credential, key } = await this.credentials.rotate(id, overlapHours, toActor(request));
     return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 }

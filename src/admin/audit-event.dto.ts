@@ -1,7 +1,6 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
-import { AUDITED_EVENTS, type AuditedEvent } from '../audit/audit-entry.js';
-import type { AuditRow } from '../audit/audit-events.js';
+import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-event.js';
 import { IfSent, MomentField } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../common/page.js';
 
@@ -31,10 +30,10 @@ export class AuditEventsQuery extends PageQuery {
   @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
   subject?: string;
 
-  @ApiPropertyOptional({ enum: AUDITED_EVENTS, example: 'admin.node.revoked' })
+  @ApiPropertyOptional({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
   @IfSent()
-  @IsIn(AUDITED_EVENTS, { message: 'must be the name of an audit event' })
-  event?: AuditedEvent;
+  @IsIn(AUDIT_EVENT_NAMES, { message: 'must be the name of an audit event' })
+  event?: AuditEventName;
 
   @MomentField('only events at or after this moment')
   since?: string;
@@ -62,7 +61,7 @@ export class AuditEventResponse {
   @ApiProperty({ type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' })
   time!: string;
 
-  @ApiProperty({ enum: AUDITED_EVENTS, example: 'admin.node.revoked' })
+  @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
   event!: string;
 
   @ApiProperty({ type: AuditActorResponse })
@@ -98,7 +97,7 @@ export class AuditEventResponse {
   })
   details!: Record<string, unknown>;
 
-  static from(row: AuditRow): AuditEventResponse {
+  static from(row: StoredAuditEvent): AuditEventResponse {
     return {
       id: row.id,
       time: row.time.toISOString(),
@@ -113,4 +112,6 @@ export class AuditEventResponse {
   }
 }
 
-export class AuditEventPageResponse extends createPageResponse<AuditRow, AuditEventResponse>(AuditEventResponse) {}
+export class AuditEventPageResponse extends createPageResponse<StoredAuditEvent, AuditEventResponse>(
+  AuditEventResponse,
+) {}

@@ -1,7 +1,7 @@
 import { Controller, Get, Query } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
-import { AuditEvents } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { getPageLimit } from '../common/page.js';
 import { parseMoment } from '../common/fields.js';
 import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
@@ -9,7 +9,7 @@ import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
 @ApiTags('admin: audit events')
 @Controller('api/v0/admin/audit-events')
 export class AuditEventsAdminController {
-  constructor(private readonly events: AuditEvents) {}
+  constructor(private readonly audit: AuditLog) {}
 
   @Get()
   @RequireAdmin()
@@ -26,6 +26,6 @@ export class AuditEventsAdminController {
       since: parseMoment(query.since),
       until: parseMoment(query.until),
     };
-    return AuditEventPageResponse.from(await this.events.list(filter, getPageLimit(query), query.cursor));
+    return AuditEventPageResponse.from(await this.audit.list(filter, getPageLimit(query), query.cursor));
   }
 }

@@ -11,11 +11,10 @@ import {
 import type { Request } from 'express';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { toPageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { SecurityEvents } from '../logging/security-events.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { RotateRequest } from './key.dto.js';
 import * as dto from './node.dto.js';
@@ -25,7 +24,6 @@ import * as dto from './node.dto.js';
 export class NodesAdminController {
   constructor(
     private readonly nodes: NodesService,
-    private readonly events: SecurityEvents,
     private readonly environment: Environment,
   ) {}
 
@@ -37,8 +35,7 @@ export class NodesAdminController {
   })
   @ApiCreatedResponse({ type: dto.IssuedNodeResponse })
   async register(@Req() request: Request, @Body() body: dto.RegisterNodeRequest): Promise<dto.IssuedNodeResponse> {
-    const { node, key } = await this.nodes.register(dto.toRegistration(body), actorOf(request));
-    this.events.record('admin.node.registered', request, { node_id: node.id, household_id: node.householdId });
+    const { node, key } = await this.nodes.register(dto.toRegistration(body), toActor(request));
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }
 
@@ -71,8 +68,7 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: dto.UpdateNodeRequest,
   ): Promise<dto.NodeResponse> {
-    const node = await this.nodes.update(id, dto.toChange(body), actorOf(request));
-    this.events.record('admin.node.updated', request, { node_id: node.id });
+    const node = await this.nodes.update(id, dto.toChange(body), toActor(request));
     return dto.NodeResponse.from(node);
   }
 
@@ -87,8 +83,7 @@ export class NodesAdminController {
   })
   @ApiNoContentResponse()
   async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    const node = await this.nodes.revoke(id, actorOf(request));
-    this.events.record('admin.node.revoked', request, { node_id: node.id });
+    await this.nodes.revoke(id, toActor(request));
   }
 
   @Post(':node_id/rotate')
@@ -108,8 +103,7 @@ export class NodesAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedNodeResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { node, key } = await this.nodes.rotate(id, overlapHours, actorOf(request));
-    this.events.record('admin.node.rotated', request, { node_id: node.id });
+    const { node, key } = await this.nodes.rotate(id, overlapHours, toActor(request));
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }
 }

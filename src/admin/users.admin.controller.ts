@@ -11,13 +11,12 @@ import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { ApiProblems } from '../access/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { actorOf } from '../audit/actor.js';
+import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../common/page.js';
 import { problems } from '../common/problems.js';
-import { SecurityEvents } from '../logging/security-events.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { CredentialsRequest } from '../users/credentials.request.js';
-import { UserPageResponse, UserResponse } from '../users/user.response.js';
+import { CredentialsRequest } from '../users/credentials.dto.js';
+import { UserPageResponse, UserResponse } from '../users/user.dto.js';
 import { UsersService } from '../users/users.service.js';
 import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
 
@@ -27,7 +26,6 @@ export class UsersAdminController {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
-    private readonly events: SecurityEvents,
   ) {}
 
   @Post()
@@ -36,8 +34,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Create a user', description: 'Works while registration is closed, too.' })
   @ApiCreatedResponse({ type: UserResponse })
   async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
-    const user = await this.users.register(email, password, actorOf(request), 'admin.user.created');
-    this.events.record('admin.user.created', request, { user_id: user.id });
+    const user = await this.users.register(email, password, toActor(request), 'admin.user.created');
     return UserResponse.from(user);
   }
 
@@ -73,13 +70,7 @@ export class UsersAdminController {
     // In the transaction that disables the user: no session can start after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
       this.sessions.endAll(transaction, userId, 'disabled');
-    const { user, endedSessions } = await this.users.setActive(id, is_active, actorOf(request), endSessions);
-    this.events.record('admin.user.updated', request, {
-      user_id: user.id,
-      reason: is_active ? 'enabled' : 'disabled',
-      count: endedSessions,
-    });
-    return UserResponse.from(user);
+    return UserResponse.from(await this.users.setActive(id, is_active, toActor(request), endSessions));
   }
 
   @Delete(':id')
@@ -90,9 +81,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
   @ApiNoContentResponse()
   async delete(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    const { id: userId } = await this.users.find(id);
-    await this.users.delete(userId, actorOf(request));
-    this.events.record('admin.user.deleted', request, { user_id: userId });
+    await this.users.delete(id, toActor(request));
   }
 
   @Get(':id/sessions')
@@ -118,7 +107,6 @@ export class UsersAdminController {
   @ApiNoContentResponse()
   async endSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { id: userId } = await this.users.find(id);
-    const count = await this.sessions.revokeAll(userId, actorOf(request));
-    this.events.record('admin.user.sessions_revoked', request, { user_id: userId, count });
+    await this.sessions.revokeAll(userId, toActor(request));
   }
 }

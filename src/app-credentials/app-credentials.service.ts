@@ -6,7 +6,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
-import { recordIn } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { toPage, type Page, type PageRequest } from '../common/page.js';
@@ -26,12 +26,13 @@ export interface AppIdentity {
 /** Injection token of the key store of app credentials. */
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
-export const APP_KEY_TABLE: KeyTable = {
+export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   name: 'app_credentials',
   door: 'app',
   auditPrefix: 'admin.app_credential',
   identityColumns: ['caller', 'target'],
   keyPrefix: 'pa_app_',
+  toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };
 
 export interface IssuedAppCredential {
@@ -50,6 +51,7 @@ export class AppCredentialsService {
   constructor(
     @InjectRepository(AppCredential) private readonly credentials: Repository<AppCredential>,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
@@ -68,10 +70,16 @@ export class AppCredentialsService {
     });
     try {
       await this.credentials.manager.transaction(async (transaction) => {
-        await revokeExpired(transaction, { caller, target }, now, actor);
+        await this.revokeExpired(transaction, { caller, target }, now, actor);
         await transaction.insert(AppCredential, credential);
-        const entry = { event: 'admin.app_credential.minted', actor, time: now, subject: credential.id } as const;
-        await recordIn(transaction, { ...entry, details: { after: { caller, target, expires_at: expiresAt } } });
+        await this.audit.record(transaction, {
+          event: 'admin.app_credential.minted',
+          actor,
+          time: now,
+          subject: credential.id,
+          details: { after: { caller, target, expires_at: expiresAt } },
+          logFields: APP_KEY_TABLE.toLogFields(credential),
+        });
       });
     } catch (error) {
       if (getViolatedConstraint(error) === 'app_credentials_live_pair_key')
@@ -137,19 +145,25 @@ export class AppCredentialsService {
   async purge(deadBefore: Date, lock: number): Promise<number> {
     return this.keys.purge(deadBefore, lock);
   }
-}
 
-/** Without this, the unique index would keep an expired credential in the place of its pair. */
-async function revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
-  const revoked = await transaction
-    .createQueryBuilder()
-    .update(AppCredential)
-    .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
-    .where({ ...pair, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) })
-    .returning('id')
-    .execute();
-  const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-  for (const { id } of revoked.raw as { id: string }[]) {
-    await recordIn(transaction, { event: 'admin.app_credential.revoked', actor, time: now, subject: id, details });
+  /** Without this, the unique index would keep an expired credential in the place of its pair. */
+  private async revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
+    const revoked = await transaction
+      .createQueryBuilder()
+      .update(AppCredential)
+      .set({ revokedAt: now, revokedByRequest: actor.requestId, updatedAt: now })
+      .where({ ...pair, revokedAt: IsNull(), expiresAt: LessThanOrEqual(now) })
+      .returning('id')
+      .execute();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    for (const { id } of revoked.raw as { id: string }[]) {
+      await this.audit.record(transaction, {
+        event: 'admin.app_credential.revoked',
+        actor,
+        time: now,
+        subject: id,
+        details,
+      });
+    }
   }
 }

@@ -10,8 +10,8 @@ const PRUNE_BATCH_SIZE = 1_000;
 const PREFIX = 'audit_events_';
 
 /**
- * The months of the audit log: made ahead of their time, and dropped as a whole when they are too old. Both are done by
- * functions of the database (migration 1763684050000), because the role of the service need not own the table.
+ * The monthly partitions of the audit log: created in advance, dropped as a whole after the retention period. Functions of
+ * the database do both (migration 1763684050000), because the role of the service need not own the table.
  */
 @Injectable()
 export class AuditPartitions {
@@ -21,23 +21,23 @@ export class AuditPartitions {
     private readonly seals: AuditSeals,
   ) {}
 
-  /** @returns the names of the partitions that were made; none when another replica is at it */
-  async makeMonths(): Promise<string[]> {
-    const made = await this.alone(async (transaction) => {
+  /** @returns the names of the partitions that were created; none while another replica holds the lock */
+  async createMonths(): Promise<string[]> {
+    const created = await this.runExclusively(async (transaction) => {
       const [row] = await transaction.query<{ made: string[] }[]>('SELECT audit_events_make_months($1) AS made', [
         MONTHS_AHEAD,
       ]);
       return row?.made;
     });
-    return made ?? [];
+    return created ?? [];
   }
 
   /**
-   * Drops one month at most. The seal that says so is committed with it, so that a month dropped by anyone else shows.
-   * @returns the month, as in `2025-10`; undefined when none is old enough, or another replica is at it
+   * Drops one month at most, and commits a seal about it in the same transaction: `audit verify` reports any other drop.
+   * @returns the month, as in `2025-10`; undefined when none is old enough, or while another replica holds the lock
    */
   async dropMonth(): Promise<string | undefined> {
-    return this.alone(async (transaction) => {
+    return this.runExclusively(async (transaction) => {
       if (!(await this.seals.lock(transaction))) return undefined;
       const [row] = await transaction.query<{ name: string | null }[]>('SELECT audit_events_drop_month($1) AS name', [
         this.environment.auditRetentionDays,
@@ -49,7 +49,7 @@ export class AuditPartitions {
     });
   }
 
-  /** Deletes, in small batches, what the seals hold about rows that were dropped with their months. */
+  /** Deletes, in batches, the seals' entries of rows that were dropped with their months. */
   async pruneSealEntries(): Promise<void> {
     for (let pruned = PRUNE_BATCH_SIZE; pruned === PRUNE_BATCH_SIZE;) {
       const [row] = await this.dataSource.query<{ pruned: number }[]>('SELECT audit_seal_entries_prune($1) AS pruned', [
@@ -59,7 +59,7 @@ export class AuditPartitions {
     }
   }
 
-  private async alone<Result>(
+  private async runExclusively<Result>(
     work: (transaction: EntityManager) => Promise<Result | undefined>,
   ): Promise<Result | undefined> {
     return this.dataSource.transaction(async (transaction) => {
@@ -67,7 +67,7 @@ export class AuditPartitions {
         LOCKS.auditPartitions,
       ]);
       if (!lock?.mine) return undefined;
-      // Inserts wait while a partition is added or dropped: give up soon, and try again in the next run.
+      // Inserts wait while a partition is added or dropped: give up soon and retry in the next run.
       await transaction.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       return work(transaction);
     });

@@ -3,16 +3,16 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../config/environment.js';
 import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
-import { digestOfEntries, encodeEntries, NOTHING, SealKey } from './seal.js';
+import { digestEntries, encodeEntries, NOTHING, SealKey } from './seal.js';
 import type { Position, Reach, SealContent, SealEntry, StoredSeal } from './seal.js';
 import * as sql from './seal-statements.js';
 
 const ROWS_PER_SEAL = 1_000;
 const MAX_SEALS_PER_RUN = 20;
-/** A seal without rows says that there were none, so that a row which is dated back into a silence shows. */
+/** A quiet period gets a seal without rows, so that a row backdated into it is detected. */
 const MAX_SILENCE_MS = 10 * 60_000;
 const BEFORE_ALL: Position = { epoch: -1, xid: '0', time: '-infinity', id: '00000000-0000-0000-0000-000000000000' };
-const NO_ROWS = { rows: 0, entries: digestOfEntries(Buffer.alloc(0)), months: [] };
+const NO_ROWS = { rows: 0, entries: digestEntries(Buffer.alloc(0)), months: [] };
 
 type Span = Pick<SealContent, 'from' | 'to' | 'through'>;
 
@@ -22,7 +22,7 @@ interface RowToSeal extends Position {
   readonly canonical: string;
 }
 
-/** Appends to the chain of seals: one replica at a time, and in bounded steps. No request waits for it. */
+/** Appends to the chain of seals, in one replica at a time and in bounded steps. Not on the path of any request. */
 @Injectable()
 export class AuditSeals {
   private readonly key: SealKey;
@@ -38,10 +38,10 @@ export class AuditSeals {
 
   /**
    * Seals the rows that were committed since the last seal, at most {@link MAX_SEALS_PER_RUN} × {@link ROWS_PER_SEAL}.
-   * @returns how many; 0 also when another replica is at it
+   * @returns the number of rows; 0 also while another replica holds the lock
    */
   async run(): Promise<number> {
-    // Not in the transaction of a seal, which must get its id after its snapshot (docs/decisions/0043).
+    // In a transaction of its own: that of a seal must get its id after its snapshot (docs/decisions/0043).
     await this.dataSource.query(sql.ENSURE_EPOCH);
     let total = 0;
     for (let made = 0; made < MAX_SEALS_PER_RUN; made += 1) {
@@ -52,7 +52,7 @@ export class AuditSeals {
     return total;
   }
 
-  /** Until the transaction ends, no other one appends to the chain. */
+  /** Takes the lock on the chain until the transaction ends. @returns false while another replica holds it */
   async lock(transaction: EntityManager): Promise<boolean> {
     const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
       LOCKS.auditSeals,
@@ -60,38 +60,38 @@ export class AuditSeals {
     return row?.mine === true;
   }
 
-  /** Says in the chain that retention dropped a month. The caller holds the lock. */
+  /** Appends a seal that states that retention dropped a month. The caller holds the lock. */
   async recordDrop(transaction: EntityManager, month: string): Promise<void> {
-    const last = await this.lastSeal(transaction);
+    const last = await this.readLastSeal(transaction);
     const { from, to, through }: Span = last?.content ?? { from: NOTHING, to: NOTHING, through: null };
-    const { at } = await presentOf(transaction);
+    const { at } = await readPresent(transaction);
     await this.append(transaction, last, { at, from, to, through, ...NO_ROWS, dropped: month });
   }
 
   private async sealNext(transaction: EntityManager): Promise<SealContent | undefined> {
     if (!(await this.lock(transaction))) return undefined;
     await transaction.query(sql.PLAN);
-    const last = await this.lastSeal(transaction);
-    const { at, ...present } = await presentOf(transaction);
-    const { from, to, after } = nextSpan(last?.content, { at, ...present });
-    const rows = await transaction.query<RowToSeal[]>(sql.ROWS_TO_SEAL, parametersOf(from, to, after ?? BEFORE_ALL));
+    const last = await this.readLastSeal(transaction);
+    const { at, ...present } = await readPresent(transaction);
+    const { from, to, after } = computeNextSpan(last?.content, { at, ...present });
+    const rows = await transaction.query<RowToSeal[]>(sql.ROWS_TO_SEAL, toParameters(from, to, after ?? BEFORE_ALL));
     if (rows.length === 0 && !after && last && Date.parse(at) - Date.parse(last.content.at) < MAX_SILENCE_MS)
       return undefined;
-    const entries = encodeEntries(rows.map((row) => this.entryOf(row)));
+    const entries = encodeEntries(rows.map((row) => this.toEntry(row)));
     const months = [...new Set(rows.map(({ month }) => month))].sort();
-    const through = rows.length === ROWS_PER_SEAL ? positionOf(rows.at(-1)) : null;
-    const summary = { rows: rows.length, entries: digestOfEntries(entries), months };
+    const through = rows.length === ROWS_PER_SEAL ? toPosition(rows.at(-1)) : null;
+    const summary = { rows: rows.length, entries: digestEntries(entries), months };
     const seal = await this.append(transaction, last, { at, from, to, through, ...summary, dropped: null });
-    const latest = latestOf(rows);
+    const latest = findLatestTime(rows);
     if (latest !== undefined) await transaction.query(sql.INSERT_ENTRIES, [seal.number, latest, entries]);
     return seal;
   }
 
-  private entryOf({ id, micros, canonical }: RowToSeal): SealEntry {
-    return { id, micros: BigInt(micros), mac: this.key.macOfRow(canonical) };
+  private toEntry({ id, micros, canonical }: RowToSeal): SealEntry {
+    return { id, micros: BigInt(micros), mac: this.key.computeRowMac(canonical) };
   }
 
-  private async lastSeal(transaction: EntityManager): Promise<{ content: SealContent; mac: Buffer } | undefined> {
+  private async readLastSeal(transaction: EntityManager): Promise<{ content: SealContent; mac: Buffer } | undefined> {
     const [seal] = await transaction.query<StoredSeal[]>(sql.LAST_SEAL);
     const number = Number(seal?.number ?? 0);
     if (number < this.highestSeen) this.log.error('audit_seals_missing', { count: this.highestSeen - number });
@@ -107,36 +107,39 @@ export class AuditSeals {
     const number = (last?.content.number ?? 0) + 1;
     const content: SealContent = { number, previous: last?.mac.toString('hex') ?? '', key: this.key.id, ...own };
     const text = JSON.stringify(content);
-    await transaction.query(sql.INSERT_SEAL, [number, text, this.key.macOfSeal(text)]);
+    await transaction.query(sql.INSERT_SEAL, [number, text, this.key.computeSealMac(text)]);
     return content;
   }
 }
 
-/** Goes on where the last seal stopped: within its span, or from its end to the present. */
-function nextSpan(last: SealContent | undefined, present: Reach): { from: Reach; to: Reach; after: Position | null } {
+/** Continues where the last seal stopped: within its span, or from its end to the present. */
+function computeNextSpan(
+  last: SealContent | undefined,
+  present: Reach,
+): { from: Reach; to: Reach; after: Position | null } {
   if (!last) return { from: NOTHING, to: present, after: null };
   if (last.through) return { from: last.from, to: last.to, after: last.through };
   return { from: last.to, to: present, after: null };
 }
 
-async function presentOf(transaction: EntityManager): Promise<Reach & { readonly at: string }> {
+async function readPresent(transaction: EntityManager): Promise<Reach & { readonly at: string }> {
   const [row] = await transaction.query<{ epoch: number; snapshot: string; at: Date }[]>(sql.PRESENT);
   if (!row) throw new Error('audit_settings has no row');
   return { epoch: row.epoch, snapshot: row.snapshot, at: row.at.toISOString() };
 }
 
-function parametersOf(from: Reach, to: Reach, after: Position): unknown[] {
+function toParameters(from: Reach, to: Reach, after: Position): unknown[] {
   const [, xmax, inProgress = ''] = from.snapshot.split(':');
   const xids = inProgress.split(',').filter((xid) => xid !== '');
   const position = [after.epoch, after.xid, after.time, after.id];
   return [to.epoch, to.snapshot, from.epoch, xmax, xids, ...position, ROWS_PER_SEAL];
 }
 
-function positionOf(row: RowToSeal | undefined): Position | null {
+function toPosition(row: RowToSeal | undefined): Position | null {
   return row ? { epoch: row.epoch, xid: row.xid, time: row.time, id: row.id } : null;
 }
 
-function latestOf(rows: readonly RowToSeal[]): string | undefined {
+function findLatestTime(rows: readonly RowToSeal[]): string | undefined {
   const latest = rows.reduce<RowToSeal | undefined>(
     (found, row) => (found && BigInt(found.micros) >= BigInt(row.micros) ? found : row),
     undefined,

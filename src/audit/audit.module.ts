@@ -1,12 +1,12 @@
 import { Global, Module } from '@nestjs/common';
-import { AuditEvents } from './audit-events.js';
+import { AuditLog } from './audit-log.js';
 import { AuditPartitions } from './audit-partitions.js';
 import { AuditSeals } from './audit-seals.js';
 import { CountedRefusals } from './counted-refusals.js';
 
 @Global()
 @Module({
-  providers: [AuditEvents, AuditPartitions, AuditSeals, CountedRefusals],
-  exports: [AuditEvents, AuditPartitions, AuditSeals, CountedRefusals],
+  providers: [AuditLog, AuditPartitions, AuditSeals, CountedRefusals],
+  exports: [AuditLog, AuditPartitions, AuditSeals, CountedRefusals],
 })
 export class AuditModule {}

@@ -1,14 +1,14 @@
 const WORD = 'platform-auth-audit-checkpoint/1';
 const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
 
-/** The head of the chain at one moment: it stands for every seal before it. */
+/** The head of the chain at one moment. Its HMAC covers every earlier seal. */
 export interface Checkpoint {
   readonly number: number;
   readonly at: string;
   readonly mac: Buffer;
 }
 
-/** @returns one line, which holds nothing secret */
+/** @returns one line without secrets */
 export function formatCheckpoint({ number, at, mac }: Checkpoint): string {
   return `${WORD} ${number} ${at} ${mac.toString('hex')}`;
 }

@@ -5,18 +5,19 @@ import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from './actor.js';
+import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
 
 const WINDOW_MS = 15 * 60_000;
-/** A replica whose clock is behind, or a statement that waited, may still count in a window that is over. */
-const SLACK_MS = 60_000;
+/** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
+const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
 
-/** What is counted, and the table of the windows that are still open. */
+/** The counted events, and the tables of their open windows. */
 const TABLES = { 'user.login.failed': 'failed_logins', 'admin.key.refused': 'refused_admin_keys' } as const;
 export type CountedEvent = keyof typeof TABLES;
 const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
 
-const countIn = (table: string) => ({
+const buildCountStatement = (table: string) => ({
   name: `${table}_count`,
   text: `INSERT INTO ${table} AS counted
            (account, window_start, id, time, last_at, subject, request_id, caller_request_id, address, count, reasons)
@@ -26,32 +27,41 @@ const countIn = (table: string) => ({
              reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
 });
 
-/** The columns of a window as those of audit_events, in the same order. */
-const asEvent = (event: CountedEvent): string => `id, time, '${event}' AS event, 'open' AS actor_door,
-  NULL::text AS actor_id, subject, request_id, address, count, jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
+/** A window as a row of audit_events. */
+const toExpressions = (event: CountedEvent): ColumnExpressions => ({
+  id: 'id',
+  time: 'time',
+  event: `'${event}'`,
+  actor_door: `'open'`,
+  actor_id: 'NULL::text',
+  subject: 'subject',
+  request_id: 'request_id',
+  address: 'address',
+  details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
     'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'caller_request_id', caller_request_id)) AS details`;
+    'caller_request_id', caller_request_id))`,
+  count: 'count',
+});
 
 /** The windows that are still open, as rows of audit_events. */
-export const OPEN_WINDOWS = COUNTED_EVENTS.map((event) => `SELECT ${asEvent(event)} FROM ${TABLES[event]}`).join(
-  ' UNION ALL ',
-);
+export const OPEN_WINDOWS = COUNTED_EVENTS.map(
+  (event) => `${selectAuditEvents(toExpressions(event))} FROM ${TABLES[event]}`,
+).join(' UNION ALL ');
 
-const moveClosed = (event: CountedEvent) => ({
+const buildMoveStatement = (event: CountedEvent) => ({
   name: `${TABLES[event]}_move_closed`,
   text: `WITH closed AS (
            DELETE FROM ${TABLES[event]} WHERE (account, window_start) IN
              (SELECT account, window_start FROM ${TABLES[event]}
               WHERE window_start <= $1 LIMIT ${BATCH_SIZE} FOR UPDATE SKIP LOCKED)
            RETURNING *)
-         INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, request_id, address, count, details)
-         SELECT ${asEvent(event)} FROM closed RETURNING id`,
+         ${insertAuditEvents(toExpressions(event))} FROM closed RETURNING id`,
 });
 
 export interface Refusal {
   readonly event: CountedEvent;
   readonly reason: string;
-  /** Canonical e-mail address, or network: what the refusals are counted by. */
+  /** Canonical e-mail address, or network: the key of the count. */
   readonly counted: string;
   /** Undefined for an e-mail address without an account. */
   readonly subject?: string | undefined;
@@ -59,7 +69,7 @@ export interface Refusal {
 
 /**
  * Counts failed logins and refused admin keys: one row for each e-mail address, or network, and window of 15 minutes,
- * whichever replica counts. The row has the request ids and network address of the first refusal.
+ * across all replicas. The row has the request ids and network address of the first refusal.
  */
 @Injectable()
 export class CountedRefusals {
@@ -73,7 +83,7 @@ export class CountedRefusals {
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
   }
 
-  /** One write, whether the e-mail address has an account or not. */
+  /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
   async count({ event, reason, counted, subject }: Refusal, actor: Actor): Promise<void> {
     const { requestId, callerRequestId, address } = actor;
     const account = computeMac(this.key, counted);
@@ -81,20 +91,20 @@ export class CountedRefusals {
     const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
     const values = [account, windowStart, createId(), now, about, requestId, address, reason, callerRequestId ?? null];
-    await this.database.rows(countIn(TABLES[event]), values);
+    await this.database.rows(buildCountStatement(TABLES[event]), values);
   }
 
   /**
-   * Makes the windows that are over part of the audit log, in small batches. Several replicas may do it at once.
+   * Moves closed windows into the audit log, in batches. Safe to run in several replicas at once (SKIP LOCKED).
    * @param now by the clock of PostgreSQL
-   * @returns how many
+   * @returns the number of windows
    */
   async moveClosed(now: Date): Promise<number> {
-    const latestStart = new Date(now.getTime() - WINDOW_MS - SLACK_MS);
+    const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;
     for (const event of COUNTED_EVENTS) {
       for (let moved = BATCH_SIZE; moved === BATCH_SIZE; total += moved) {
-        moved = (await this.database.rows(moveClosed(event), [latestStart])).length;
+        moved = (await this.database.rows(buildMoveStatement(event), [latestStart])).length;
       }
     }
     return total;

@@ -9,7 +9,7 @@ export type FindingKind =
   | 'other_key'
   | 'checkpoint';
 
-/** One way in which the audit log is not as it was sealed. */
+/** One difference between the audit log and its seals. */
 export interface Finding {
   readonly kind: FindingKind;
   readonly seal: number | null;
@@ -24,7 +24,7 @@ export const MAX_FINDINGS = 1_000;
 export class Findings {
   readonly all: Finding[] = [];
 
-  /** The first {@link MAX_FINDINGS} are kept. */
+  /** Keeps the first {@link MAX_FINDINGS}. */
   report(kind: FindingKind, { seal = null, row = null, time = null, what }: Partial<Finding> & { what: string }): void {
     if (this.all.length < MAX_FINDINGS) this.all.push({ kind, seal, row, time, what });
   }

@@ -3,7 +3,7 @@ import { parseCheckpoint } from './checkpoint.js';
 import type { Findings } from './findings.js';
 import {
   decodeEntries,
-  digestOfEntries,
+  digestEntries,
   type SealContent,
   type SealEntry,
   type SealKey,
@@ -11,10 +11,10 @@ import {
 } from './seal.js';
 import * as sql from './verify-statements.js';
 
-/** By their ids. */
+/** Keys by their ids. */
 export type SealKeys = ReadonlyMap<string, SealKey>;
 
-/** Runs SQL in one read-only transaction, so that all that is compared is of one moment. */
+/** Runs SQL in one read-only transaction, so that everything is compared in one snapshot. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
 
 /** A row as its seal lists it. */
@@ -24,13 +24,13 @@ export interface ListedRow extends SealEntry {
 
 const SEALS_PER_PAGE = 200;
 
-/** Follows the chain of seals from its beginning, and reports where it does not hold. */
+/** Follows the chain of seals from its beginning, and reports each seal that is missing, changed or out of order. */
 export class SealChain {
-  /** The last seal that holds. */
+  /** The last valid seal. */
   last: SealContent | undefined;
   rows = 0;
   droppedRows = 0;
-  /** For each month that retention dropped, the number of the seal that says so. */
+  /** For each month that retention dropped, the number of the seal that states it. */
   private readonly drops = new Map<string, number>();
 
   constructor(
@@ -58,29 +58,29 @@ export class SealChain {
       for (const stored of page) {
         const found = Number(stored.number);
         const isNext = this.isNext(number + 1, found);
-        const seal = this.verified(stored, isNext ? previous : undefined);
+        const seal = this.verify(stored, isNext ? previous : undefined);
         [number, previous] = [found, stored.mac.toString('hex')];
-        if (seal) listed.push(...this.rowsOf((this.last = seal), stored.entries));
+        if (seal) listed.push(...this.readRows((this.last = seal), stored.entries));
       }
       yield listed;
       if (page.length < SEALS_PER_PAGE) return;
     }
   }
 
-  /** @param line of `audit checkpoint`, kept elsewhere */
+  /** @param line of `audit checkpoint`, stored outside the database */
   async compareWith(line: string): Promise<void> {
     const { number, mac } = parseCheckpoint(line);
     const [seal] = await this.query<StoredSeal>(sql.SEAL, [number]);
     if (seal && isSameDigest(seal.mac, mac)) return;
     const what = seal
-      ? `Seal ${number} is not the one of the checkpoint: what stood before it was rewritten.`
-      : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database is of an earlier moment.`;
+      ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
+      : `Seal ${number} of the checkpoint is missing: the log was rewritten, or the database was restored from an older backup.`;
     this.findings.report('checkpoint', { seal: number, what });
   }
 
   private async readDrops(): Promise<void> {
     for (const stored of await this.query<StoredSeal>(sql.DROPS)) {
-      const seal = contentOf(stored);
+      const seal = parseContent(stored);
       if (typeof seal?.dropped === 'string' && this.keys.get(seal.key)?.hasSealed(stored))
         this.drops.set(seal.dropped, seal.number);
     }
@@ -94,9 +94,9 @@ export class SealChain {
   }
 
   /** @param previous the HMAC of the seal before; undefined when that seal is missing */
-  private verified(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
+  private verify(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
     const seal = Number(stored.number);
-    const content = contentOf(stored);
+    const content = parseContent(stored);
     const key = content && this.keys.get(content.key);
     if (content && !key) {
       this.findings.report('other_key', { seal, what: `Seal ${seal} names a key that was not given: ${content.key}.` });
@@ -111,7 +111,7 @@ export class SealChain {
     return undefined;
   }
 
-  private rowsOf(seal: SealContent, entries: Buffer | null): ListedRow[] {
+  private readRows(seal: SealContent, entries: Buffer | null): ListedRow[] {
     const { number, rows, months } = seal;
     this.rows += rows;
     if (rows === 0) return [];
@@ -119,7 +119,7 @@ export class SealChain {
       this.droppedRows += rows;
       return [];
     }
-    if (entries !== null && digestOfEntries(entries) === seal.entries)
+    if (entries !== null && digestEntries(entries) === seal.entries)
       return decodeEntries(entries).map((entry) => ({ ...entry, seal }));
     const what = `The list of rows of seal ${number} ${entries ? 'was changed' : 'is missing'}.`;
     this.findings.report('seal_changed', { seal: number, what });
@@ -127,7 +127,7 @@ export class SealChain {
   }
 }
 
-function contentOf({ content }: StoredSeal): SealContent | undefined {
+function parseContent({ content }: StoredSeal): SealContent | undefined {
   try {
     return JSON.parse(content) as SealContent;
   } catch {

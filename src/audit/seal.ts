@@ -2,13 +2,12 @@ import { toUuid } from '../common/ids.js';
 import { deriveKey, computeDigest, computeMac, isSameDigest } from '../crypto/secret.js';
 
 /*
- * Seals make a change of the audit log evident. A seal lists every row that was committed since the seal before it, each
- * with an HMAC over all its columns. The seal itself is a JSON text with an HMAC, and names the HMAC of its predecessor:
- * a chain. Invariants: a row is in exactly one seal; a seal never changes; what a database superuser can do does not
- * include the key.
+ * Seals make the audit log tamper-evident. A seal lists every row that was committed since the seal before it, each with an
+ * HMAC over all its columns. The seal is a JSON text with an HMAC, and contains the HMAC of its predecessor: a hash chain.
+ * Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
  */
 
-/** What had been committed at one moment: a snapshot of PostgreSQL, in one epoch of its transaction ids. */
+/** What was committed at one moment: a snapshot of PostgreSQL, in one epoch of its transaction ids. */
 export interface Reach {
   readonly epoch: number;
   /** `xmin:xmax:xip,…` as PostgreSQL writes a pg_snapshot. */
@@ -17,7 +16,7 @@ export interface Reach {
   readonly at: string | null;
 }
 
-/** A row's place in the order of sealing. */
+/** The position of a row in the order of sealing. */
 export interface Position {
   readonly epoch: number;
   readonly xid: string;
@@ -25,22 +24,22 @@ export interface Position {
   readonly id: string;
 }
 
-/** What a seal says. Its rows: visible in `to`, not visible in `from`, and not beyond `through`. */
+/** The content of a seal. Its rows are visible in `to`, not visible in `from`, and not beyond `through`. */
 export interface SealContent {
   readonly number: number;
   /** HMAC of the seal before, in hex; empty in the first one. */
   readonly previous: string;
-  /** Which key: tells a seal under another key from a forged one. */
+  /** The id of the key: distinguishes a seal under an older key from a forged one. */
   readonly key: string;
   readonly at: string;
   readonly from: Reach;
   readonly to: Reach;
-  /** The last row, when more rows of the same span are left for the next seal. */
+  /** The last row, when the next seal continues the same span. */
   readonly through: Position | null;
   readonly rows: number;
   /** SHA-256 of the entries, in hex. */
   readonly entries: string;
-  /** The months that its rows are of, as in `2026-11`. */
+  /** The months of its rows, as in `2026-11`. */
   readonly months: readonly string[];
   /** The month that retention dropped. Such a seal has no rows. */
   readonly dropped: string | null;
@@ -54,7 +53,7 @@ export interface StoredSeal {
 
 export interface SealEntry {
   readonly id: string;
-  /** Microseconds since 1970, as PostgreSQL counts. */
+  /** Microseconds since 1970, the precision of PostgreSQL. */
   readonly micros: bigint;
   readonly mac: Buffer;
 }
@@ -64,7 +63,7 @@ const KEY_ID_LENGTH = 16;
 const [ID_BYTES, TIME_BYTES, MAC_BYTES] = [16, 8, 32];
 const ENTRY_BYTES = ID_BYTES + TIME_BYTES + MAC_BYTES;
 
-/** The key that seals are made and verified with. */
+/** Creates and verifies the HMACs of seals. */
 export class SealKey {
   private readonly key;
   readonly id: string;
@@ -76,16 +75,16 @@ export class SealKey {
   }
 
   /** @param row all its columns, as {@link CANONICAL_ROW} writes them */
-  macOfRow(row: string): Buffer {
+  computeRowMac(row: string): Buffer {
     return computeMac(this.key, `row\n${row}`);
   }
 
-  macOfSeal(content: string): Buffer {
+  computeSealMac(content: string): Buffer {
     return computeMac(this.key, `seal\n${content}`);
   }
 
   hasSealed({ content, mac: stored }: StoredSeal): boolean {
-    return isSameDigest(this.macOfSeal(content), stored);
+    return isSameDigest(this.computeSealMac(content), stored);
   }
 }
 
@@ -111,9 +110,9 @@ export function decodeEntries(bytes: Buffer): SealEntry[] {
   });
 }
 
-export function digestOfEntries(bytes: Buffer): string {
+export function digestEntries(bytes: Buffer): string {
   return computeDigest(bytes).toString('hex');
 }
 
-/** What is sealed when nothing was sealed before: everything. */
+/** The reach before the first seal. */
 export const NOTHING: Reach = { epoch: -1, snapshot: '1:1:', at: null };

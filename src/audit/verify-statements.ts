@@ -13,12 +13,12 @@ export interface FoundRow {
 
 const TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
 
-/** So that no month is dropped between the snapshot and the first look at it. */
+/** The lock keeps a month from being dropped between the snapshot and the first read of it. */
 export const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
   LOCK TABLE audit_events IN ACCESS SHARE MODE;
   SET LOCAL TimeZone = 'UTC'`;
 
-/** Each listed row is looked up by its key, instead of reading the whole log for each page of seals. */
+/** Forces a lookup by primary key for each listed row, instead of a scan of the whole log for each page of seals. */
 export const PLAN_LOOKUPS =
   'SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off';
 export const PLAN_SCANS =
@@ -43,7 +43,7 @@ export const LISTED_ROWS = `SELECT logged.id, listed.micros::text, logged.xid::t
 
 export const BY_ID = `SELECT logged.id, ${TIME} FROM audit_events AS logged WHERE logged.id = ANY ($1::uuid[])`;
 
-/** Rows in a sealed place that no seal lists, and rows of transactions that have not begun. At most `$3`. */
+/** Rows within a sealed span that no seal lists, and rows with the id of a future transaction. At most `$3` of each. */
 export const UNLISTED_ROWS = `WITH listed AS MATERIALIZED (
     SELECT encode(substring(entries FROM 56 * n + 1 FOR 16), 'hex')::uuid AS id,
       ('x' || encode(substring(entries FROM 56 * n + 17 FOR 8), 'hex'))::bit(64)::bigint AS micros

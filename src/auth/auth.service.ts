@@ -1,6 +1,12 @@
+/**
+ * The flows of users: register, log in, refresh, log out.
+ * Every refused login has the same response and the same cost, against user enumeration. Password guesses are reserved in
+ * the login throttle before bcrypt runs, and settled after it. A reused refresh token ends its session before the refusal.
+ */
 import { Injectable } from '@nestjs/common';
 import { createRefusal } from '../access/doors.js';
-import { asUser, type Actor } from '../audit/actor.js';
+import { toUserActor, type Actor } from '../audit/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
@@ -8,17 +14,14 @@ import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
-import { SessionsService, type EndedSession, type Grant, type StartedSession } from '../tokens/sessions.service.js';
-import { TokenRotation, type RefreshOutcome } from '../tokens/token-rotation.js';
+import { SessionsService, type Grant } from '../tokens/sessions.service.js';
+import { TokenRotation } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
 import { UsersService, type PasswordVerdict } from '../users/users.service.js';
-
-/** `repeated`, `repeated_elsewhere`: the response to the first try was lost, and this is the same one again. */
-export type Refreshed = Extract<RefreshOutcome, { grant: Grant }>;
+import type { TokenPairResponse } from './auth.dto.js';
 
 type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
 
-/** Register, log in, refresh, log out: the flows over users and sessions. */
 @Injectable()
 export class AuthService {
   constructor(
@@ -26,6 +29,7 @@ export class AuthService {
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
+    private readonly audit: AuditLog,
     private readonly refusals: CountedRefusals,
     private readonly throttle: LoginThrottle,
     private readonly busy: BusyThrottle,
@@ -46,7 +50,7 @@ export class AuthService {
   }
 
   /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */
-  async logIn(email: string, password: string, actor: Actor): Promise<StartedSession> {
+  async logIn(email: string, password: string, actor: Actor): Promise<TokenPairResponse> {
     const { address } = actor;
     const attempt = await this.throttle.begin(email, address ?? undefined);
     const verdict = await this.users.verifyPassword(email, password, attempt.turn).catch(async (error: unknown) => {
@@ -54,17 +58,22 @@ export class AuthService {
       throw error;
     });
     await attempt.settle(verdict.valid);
-    if (!verdict.valid) throw await this.loginRefused(email, verdict, actor);
+    if (!verdict.valid) return this.refuseLogin(email, verdict, actor);
     const { id: userId } = verdict.user;
-    const grant = await this.sessions.start(userId, verdict.user.email, asUser(actor, userId));
-    if (!grant) throw await this.loginRefused(email, { valid: false, reason: 'disabled', userId }, actor);
-    return grant;
+    const grant = await this.sessions.start(userId, verdict.user.email, toUserActor(actor, userId));
+    if (!grant) return this.refuseLogin(email, { valid: false, reason: 'disabled', userId }, actor);
+    return this.toTokenPair(grant);
   }
 
-  /** @throws {ProblemException} invalid_refresh_token, after whatever had to be revoked is committed */
-  async refresh(refreshToken: string, actor: Actor): Promise<Refreshed> {
+  /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
+  async refresh(refreshToken: string, actor: Actor): Promise<TokenPairResponse> {
     const result = await this.rotation.refresh(refreshToken, actor);
-    if ('grant' in result) return result;
+    if ('grant' in result) {
+      const { userId, sessionId } = result.grant;
+      const logFields = { user_id: userId, session_id: sessionId, reason: result.outcome };
+      this.audit.logOnly('session.refreshed', actor, logFields);
+      return this.toTokenPair(result.grant);
+    }
     const event: RefusalEvent =
       result.outcome === 'reused'
         ? {
@@ -77,27 +86,32 @@ export class AuthService {
   }
 
   /**
-   * Ends the session of the refresh token, of the access token, or of both. What has ended already, or never was,
-   * needs no ending.
-   * @returns the sessions that ended
-   * @throws {ProblemException} nothing_to_log_out; invalid_access_token for nothing but a bearer that this service never signed
+   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
+   * never existed, is a success too.
+   * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a lone bearer that this service did not sign
    */
-  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<EndedSession[]> {
+  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
-    const claims = bearer === undefined ? undefined : this.accessTokens.readExpired(bearer);
-    // A good refresh token is not spoilt by what else was sent: its session must end.
+    const claims = bearer === undefined ? undefined : this.accessTokens.verifyIgnoringExpiry(bearer);
+    // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
-    const ended = [
-      refreshToken === undefined ? undefined : await this.sessions.endByRefreshToken(refreshToken, actor),
-      claims && (await this.sessions.end({ sessionId: claims.sid, userId: claims.sub }, 'logout', actor)),
-    ];
-    return ended.filter((session) => session !== undefined);
+    if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
+    if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
   }
 
-  private async loginRefused(email: string, verdict: RefusedPassword, actor: Actor): Promise<ProblemException> {
+  private toTokenPair(grant: Grant): TokenPairResponse {
+    return {
+      access_token: this.accessTokens.sign(grant),
+      refresh_token: grant.refreshToken,
+      token_type: 'Bearer',
+      expires_in: this.accessTokens.ttlSeconds,
+    };
+  }
+
+  private async refuseLogin(email: string, verdict: RefusedPassword, actor: Actor): Promise<never> {
     const { reason, userId } = verdict;
     await this.refusals.count({ event: 'user.login.failed', reason, counted: email, subject: userId }, actor);
     const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
-    return new ProblemException(problems.invalidCredentials, { refusal: event });
+    throw new ProblemException(problems.invalidCredentials, { refusal: event });
   }
 }

@@ -1,4 +1,4 @@
-/** Names of the security events (ASVS 16.3). They are stable, because alerts refer to them. */
+/** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
 export type SecurityEvent =
   | 'user.registered'
   | 'user.login.succeeded'
@@ -29,3 +29,10 @@ export type SecurityEvent =
   | 'admin.user.updated'
   | 'admin.user.deleted'
   | 'admin.user.sessions_revoked';
+
+/** These are logged at level warn, and so at LOG_LEVEL=warn too. */
+const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
+
+export function isWarning(event: SecurityEvent): boolean {
+  return WARNINGS.test(event);
+}

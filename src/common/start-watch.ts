@@ -17,7 +17,7 @@ export class StartTimeoutError extends Error {
 
   constructor({ step, seconds, reason }: Wait) {
     const why = reason === undefined ? '' : ` (${reason})`;
-    super(`waited ${seconds} s for ${step}, without progress${why}`);
+    super(`no progress in ${seconds} s of waiting for ${step}${why}`);
   }
 }
 

@@ -1,10 +1,13 @@
-import { audited } from '../audit/audit-entry.js';
+import { insertAuditEvents, withAuditEvent } from '../audit/audit-columns.js';
+import type { AuditEvent } from '../audit/audit-event.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
+import type { LogFields } from '../logging/log-line.js';
+import type { KeyColumns } from './key-columns.js';
 
 /** A table with the columns of KeyColumns. Its fields are constants in the code, never input: they become SQL. */
-export interface KeyTable {
+export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
   /** The door at which its keys are presented. */
   readonly door: 'node' | 'app';
@@ -14,6 +17,8 @@ export interface KeyTable {
   readonly identityColumns: readonly string[];
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
+  /** The log fields of what operators do to a key. */
+  toLogFields(row: Entity): LogFields;
 }
 
 /** The row of `read`, besides the identity columns. */
@@ -52,7 +57,7 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
     ),
     // Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again.
     // During an overlap the new key was never used: only the older key is known to have reached its holder.
-    rotate: audited(
+    rotate: withAuditEvent(
       statement(
         'rotate',
         `UPDATE ${name}
@@ -68,7 +73,7 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
       `(SELECT jsonb_build_object('before',
           jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
-    revoke: audited(
+    revoke: withAuditEvent(
       statement(
         'revoke',
         `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
@@ -81,6 +86,16 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
   };
 }
 
+/** An operator's act on a key. */
+export function toAuditEvent<Entity extends KeyColumns>(
+  table: KeyTable<Entity>,
+  act: 'rotated' | 'revoked',
+  row: Entity,
+  event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
+): AuditEvent {
+  return { event: `${table.auditPrefix}.${act}`, subject: row.id, logFields: table.toLogFields(row), ...event };
+}
+
 /** Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. */
 function buildRecordUses(name: string, door: string): string {
   return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
@@ -91,6 +106,16 @@ function buildRecordUses(name: string, door: string): string {
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
                    AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at)
                  RETURNING used.event_id, used.at, holder.id, locked.last_used_at AS used_before)
-          INSERT INTO audit_events (id, time, event, actor_door, actor_id, subject, count, details)
-          SELECT event_id, at, '${door}.first_used', '${door}', id, id, 1, '{}' FROM written WHERE used_before IS NULL`;
+          ${insertAuditEvents({
+            id: 'event_id',
+            time: 'at',
+            event: `'${door}.first_used'`,
+            actor_door: `'${door}'`,
+            actor_id: 'id::text',
+            subject: 'id::text',
+            request_id: 'NULL::text',
+            address: 'NULL::text',
+            details: `'{}'::jsonb`,
+            count: '1',
+          })} FROM written WHERE used_before IS NULL`;
 }

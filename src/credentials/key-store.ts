@@ -7,7 +7,7 @@
 import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
 import type { Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
-import { entryValues } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { isId } from '../common/ids.js';
@@ -21,7 +21,7 @@ import { Log } from '../logging/log.js';
 import { issueKey, type IssuedKey } from './issued-key.js';
 import type { KeyCache } from './key-cache.js';
 import type { KeyColumns } from './key-columns.js';
-import { buildKeyStatements, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
+import { buildKeyStatements, toAuditEvent, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
 import { LastUses } from './last-uses.js';
 import type { Propagation } from './propagation.js';
 
@@ -46,11 +46,12 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private canEndOverlaps = true;
 
   constructor(
-    private readonly table: KeyTable,
+    private readonly table: KeyTable<Entity>,
     private readonly repository: Repository<Entity>,
     private readonly database: Database,
     private readonly cache: KeyCache<Identity>,
     private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly log: Log,
   ) {
@@ -140,25 +141,25 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
-    const { id } = await this.find(givenId);
+    const credential = await this.find(givenId);
     const { key, columns } = this.issue();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
-    const entry = { event: `${this.table.auditPrefix}.rotated`, actor, time: now, subject: id, details } as const;
-    const values = [id, columns.keyDigest, overlapEnds, now, actor.requestId, ...entryValues(entry)];
-    const rotated = await this.database.row(this.statements.rotate, values);
-    if (!rotated) throw await this.toRotationProblem(id);
+    const event = toAuditEvent(this.table, 'rotated', credential, { actor, time: now, details });
+    const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
+    const rotated = await this.audit.execute(this.statements.rotate, values, event);
+    if (rotated.length === 0) throw await this.toRotationProblem(credential.id);
     return key;
   }
 
   private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
     const credential = await this.find(givenId);
-    const { id } = credential;
     const now = this.clock.now();
     const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-    const entry = { event: `${this.table.auditPrefix}.revoked`, actor, time: now, subject: id, details } as const;
-    await this.database.row(this.statements.revoke, [id, now, actor.requestId, ...entryValues(entry)]);
+    const event = toAuditEvent(this.table, 'revoked', credential, { actor, time: now, details });
+    const revoked = await this.audit.execute(this.statements.revoke, [credential.id, now, actor.requestId], event);
+    if (revoked.length === 0) this.audit.logOnly(event.event, actor, this.table.toLogFields(credential));
     return credential;
   }
 

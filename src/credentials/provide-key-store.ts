@@ -1,6 +1,7 @@
 import type { FactoryProvider, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
 import type { Repository } from 'typeorm';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
@@ -20,18 +21,19 @@ export function provideKeyStore<Entity extends KeyColumns>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, Environment, Clock, Log],
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Environment, Clock, Log],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
       lease: RevocationLease,
       propagation: Propagation,
+      audit: AuditLog,
       { credentialMemorySize }: Environment,
       clock: Clock,
       log: Log,
     ) => {
       const cache = new KeyCache<object>(table.door, lease, credentialMemorySize);
-      return new KeyStore(table, repository, database, cache, propagation, clock, log);
+      return new KeyStore(table, repository, database, cache, propagation, audit, clock, log);
     },
   };
 }

@@ -82,7 +82,7 @@ function findInstalledPrograms(): string {
     return join(dirname(createRequire(import.meta.url).resolve(name)), '..', 'native');
   } catch (cause) {
     throw new Error(
-      `There is no embedded PostgreSQL for this machine (${name}). Set DATABASE_URL to a PostgreSQL server.`,
+      `The package of the embedded PostgreSQL for this machine is not installed (${name}). Set DATABASE_URL to a PostgreSQL server.`,
       { cause },
     );
   }
@@ -93,7 +93,7 @@ function findUnprivilegedUser(): ServerUser {
   const user = { uid: id('-u'), gid: id('-g') };
   if (!user.uid)
     throw new Error(
-      `PostgreSQL refuses to run as root, and there is no user "${UNPRIVILEGED_USER}". Set DATABASE_URL, or start as another user.`,
+      `PostgreSQL refuses to run as root, and the user "${UNPRIVILEGED_USER}" does not exist. Set DATABASE_URL, or start as another user.`,
     );
   return user;
 }

@@ -1,14 +1,15 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import { ProblemException } from '../common/problem.exception.js';
+import { getClientAddress } from '../common/client-address.js';
+import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
 import { toProblemBody } from '../common/problem-body.js';
 import { problems, type Problem } from '../common/problems.js';
 import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { ResponseLocals } from '../common/response-locals.js';
+import { isWarning } from '../common/security-event.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { SecurityEvents } from '../logging/security-events.js';
 
 /** Errors of Express and its body parser have a status. Their messages quote the request, and are dropped. */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
@@ -21,10 +22,7 @@ const BY_STATUS: Readonly<Record<number, Problem>> = {
 /** Turns every error into a problem response. */
 @Catch()
 export class ProblemFilter implements ExceptionFilter {
-  constructor(
-    private readonly log: Log,
-    private readonly events: SecurityEvents,
-  ) {}
+  constructor(private readonly log: Log) {}
 
   catch(error: unknown, host: ArgumentsHost): void {
     const request = host.switchToHttp().getRequest<Request>();
@@ -49,9 +47,8 @@ export class ProblemFilter implements ExceptionFilter {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
     if (refusal) {
       (response.locals as ResponseLocals).refusal = refusal;
-      const { event, reason, count, fields } = refusal;
       const isLogged = error instanceof ProblemException && error.isLogged;
-      if (isLogged) this.events.record(event, request, { reason, count, ...fields });
+      if (isLogged) this.recordRefusal(refusal, request);
       else (response.locals as ResponseLocals).isUnlogged = true;
     }
     if (problem.status < 500) return;
@@ -61,6 +58,18 @@ export class ProblemFilter implements ExceptionFilter {
       error: toErrorFields(getCause(error)),
     };
     this.log.writeAbout(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
+  }
+
+  private recordRefusal({ event, reason, count, fields }: RefusalEvent, request: Request): void {
+    this.log.writeAbout(request, isWarning(event) ? 'warn' : 'info', event, {
+      event,
+      request_id: getRequestId(request),
+      caller_request_id: getCallerRequestId(request),
+      address: getClientAddress(request),
+      reason,
+      count,
+      ...fields,
+    });
   }
 }
 

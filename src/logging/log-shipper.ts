@@ -90,7 +90,7 @@ export class LogShipper {
     await this.flush();
   }
 
-  /** Gives up the waiting lines, because there is no time left to deliver them. */
+  /** Passes the waiting lines to `onUndelivered`, when the process exits before they can be delivered. */
   abandon(): void {
     this.isStopped = true;
     this.options.onUndelivered(this.waiting.splice(0));

@@ -3,8 +3,7 @@
 
 import { Global, Module } from '@nestjs/common';
 import { Log } from './log.js';
-import { SecurityEvents } from './security-events.js';
 
 @Global()
-@Module({ providers: [Log, SecurityEvents], exports: [Log, SecurityEvents] })
+@Module({ providers: [Log], exports: [Log] })
 export class LoggingModule {}

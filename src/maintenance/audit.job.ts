@@ -5,7 +5,7 @@ import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Keeps the audit log in order: months to come, closed windows of counted refusals, months that are too old. */
+/** Maintains the audit log: creates months in advance, moves closed windows of counted refusals, drops expired months. */
 @Injectable()
 export class AuditJob {
   constructor(
@@ -17,9 +17,9 @@ export class AuditJob {
 
   async run(): Promise<void> {
     try {
-      // Destroys nothing, and goes by the clock of PostgreSQL alone.
-      const made = await this.partitions.makeMonths();
-      if (made.length > 0) this.log.info('audit_partitions_made', { count: made.length });
+      // Deletes nothing and uses the clock of PostgreSQL alone: safe while the clocks disagree.
+      const created = await this.partitions.createMonths();
+      if (created.length > 0) this.log.info('audit_partitions_made', { count: created.length });
       const now = await this.clock.now();
       if (!now) return;
       await this.refusals.moveClosed(now);

@@ -5,7 +5,11 @@ import { PurgeJob } from './purge.job.js';
 
 const MS_PER_MINUTE = 60_000;
 
-/** Runs the jobs every `PURGE_INTERVAL_MINUTES`. They log what goes wrong, and try again next time. */
+/**
+ * Runs the purge job and the audit job every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own. Every replica
+ * runs them; advisory locks let one at a time work. A failed job logs a warning, and the next run retries. Deletions go by
+ * the clock of PostgreSQL (retention-clock.ts).
+ */
 @Injectable()
 export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;

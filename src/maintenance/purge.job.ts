@@ -12,7 +12,7 @@ import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Deletes what died long ago by the clock of PostgreSQL, in small batches, in one replica at a time. */
+/** Deletes sessions, keys and throttle windows after their retention, in batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -26,7 +26,7 @@ export class PurgeJob {
     private readonly log: Log,
   ) {}
 
-  /** @returns how many sessions and keys were deleted; only those before another replica was found at it, or the database could not be used */
+  /** @returns the number of sessions and keys deleted before it was done, another replica held the lock, or the database failed */
   async run(): Promise<number> {
     let count = 0;
     try {
@@ -40,7 +40,7 @@ export class PurgeJob {
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
     } catch (error) {
-      // One step further on, the other replica would find this one at it, and neither would do what both passed by.
+      // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });

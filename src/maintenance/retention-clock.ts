@@ -8,8 +8,8 @@ import { createSlowGauge } from '../metrics/slow-gauge.js';
 const MAX_SKEW_SECONDS = 60;
 
 /**
- * The time by which old rows are deleted: PostgreSQL's. While the clocks of this replica and of PostgreSQL disagree,
- * one of them is wrong, and this replica deletes nothing.
+ * The clock for retention: PostgreSQL's. Fails safe: while it and the clock of this replica disagree, one of them is wrong,
+ * and this replica deletes nothing.
  */
 @Injectable()
 export class RetentionClock {
@@ -38,7 +38,7 @@ export class RetentionClock {
     return isSkewed ? undefined : now;
   }
 
-  /** The answer may have waited for a connection: its time lies between those before and after the question. */
+  /** The query may have waited for a connection, so its time is compared with the mean of before and after. */
   private async compare(): Promise<{ now: Date; skewSeconds: number }> {
     const before = this.clock.now().getTime();
     const now = await this.database.now();

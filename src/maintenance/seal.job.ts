@@ -7,8 +7,8 @@ import { Log } from '../logging/log.js';
 const MS_PER_SECOND = 1_000;
 
 /**
- * Seals what was added to the audit log, every `AUDIT_SEAL_INTERVAL_SECONDS`, and once before the service listens: after
- * a restore from a dump, the new epoch must begin before new rows are written.
+ * Seals new rows of the audit log every `AUDIT_SEAL_INTERVAL_SECONDS`, and once before the service listens: after a restore
+ * from a dump, the new epoch must begin before new rows are written.
  */
 @Injectable()
 export class SealJob implements OnModuleInit, OnApplicationShutdown {
@@ -33,7 +33,7 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     await this.running;
   }
 
-  /** Never fails: what could not be sealed waits for the next run. @returns the number of rows sealed */
+  /** Single flight. Never rejects: the next run retries. @returns the number of rows sealed */
   run(): Promise<number> {
     this.running ??= this.seal().finally(() => (this.running = undefined));
     return this.running;

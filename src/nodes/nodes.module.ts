@@ -16,6 +16,7 @@ import { ValidateNodeController } from './validate-node.controller.js';
       auditPrefix: 'admin.node',
       identityColumns: ['household_id'],
       keyPrefix: 'pa_node_',
+      toLogFields: ({ id }) => ({ node_id: id }),
     }),
     NodesService,
     NodeStrategy,

@@ -7,7 +7,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../audit/actor.js';
-import { recordIn } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { toPage, type Page, type PageRequest } from '../common/page.js';
@@ -41,6 +41,7 @@ export class NodesService {
     @InjectRepository(NodeDevice) private readonly nodes: Repository<NodeDevice>,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
     private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
@@ -51,7 +52,9 @@ export class NodesService {
     await this.nodes.manager.transaction(async (transaction) => {
       await transaction.insert(NodeDevice, node);
       const details = { after: { household_id: node.householdId, ...toChangeableFields(node) } };
-      await recordIn(transaction, { event: 'admin.node.registered', actor, time: now, subject: node.id, details });
+      const logFields = { node_id: node.id, household_id: node.householdId };
+      const event = { event: 'admin.node.registered', actor, time: now, subject: node.id, details, logFields } as const;
+      await this.audit.record(transaction, event);
     });
     return { node, key };
   }
@@ -89,10 +92,14 @@ export class NodesService {
         if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
         const after = { ...before, ...change, updatedAt: this.clock.now() };
         const details = { before: toChangeableFields(before), after: toChangeableFields(after) };
-        if (isDeepStrictEqual(details.before, details.after)) return before;
+        const logFields = { node_id: before.id };
+        if (isDeepStrictEqual(details.before, details.after)) {
+          this.audit.logOnly('admin.node.updated', actor, logFields);
+          return before;
+        }
         await transaction.update(NodeDevice, { id: before.id }, { ...change, updatedAt: after.updatedAt });
-        const entry = { actor, time: after.updatedAt, subject: before.id, details };
-        await recordIn(transaction, { event: 'admin.node.updated', ...entry });
+        const event = { actor, time: after.updatedAt, subject: before.id, details, logFields };
+        await this.audit.record(transaction, { event: 'admin.node.updated', ...event });
         return after;
       });
     // Waits even when nothing changed: this may be the retry of a call whose response was lost.

@@ -5,7 +5,7 @@ import { isId, createRandomId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { Grant } from './sessions.service.js';
 
-/** What an access token says (RFC 7519 §4.1). */
+/** The claims of an access token (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
   readonly iss: string;
   readonly aud?: string;
@@ -17,21 +17,21 @@ export interface AccessTokenClaims {
   readonly email: string;
 }
 
-/** `{"alg":"HS256","typ":"JWT"}`: the header of every token that this service signs. `kid`, `jwk`, `jku` and `crit` have no place in it. */
+/** `{"alg":"HS256","typ":"JWT"}`: the header of every token that this service signs. It rules out `kid`, `jwk`, `jku` and `crit`. */
 const HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
 const CLOCK_TOLERANCE_SECONDS = 60;
-/** `{"`: the payload is an object. */
+/** `{"`: the payload is a JSON object. */
 const PAYLOAD_START = 'eyJ';
 
-/** Whether a token begins as every token of this service does. */
-export function looksLikeOurs(token: string): boolean {
+/** Whether a token begins as every token that this service signs does. Cheap: rejects most foreign tokens before the HMAC. */
+export function hasOurHeader(token: string): boolean {
   return token.startsWith(HEADER + PAYLOAD_START);
 }
 
 /**
- * Whether a payload has what this service relies on, in the form in which it signs it.
- * @param audience that is expected; a token for an audience is refused where none is (RFC 7519 §4.1.3)
+ * Whether a payload has the claims that this service relies on, in the form in which it signs them.
+ * @param audience the configured one; without one, a token with an audience is refused (RFC 7519 §4.1.3)
  */
 export function isComplete(
   claims: Partial<AccessTokenClaims>,
@@ -42,8 +42,8 @@ export function isComplete(
 }
 
 /**
- * Whether this service could have signed a token with these times. Every dependent that verifies HS256 tokens holds
- * SECRET_KEY, and must not be able to sign itself a token for longer than the configured life.
+ * Whether this service could have signed a token with these times. Every service that verifies HS256 tokens holds
+ * SECRET_KEY, and must not be able to sign itself a token that outlives the configured TTL.
  */
 export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttlMinutes: number): boolean {
   const latestIssue = now.getTime() / 1_000 + CLOCK_TOLERANCE_SECONDS;
@@ -54,7 +54,7 @@ function isIdClaim(claim: unknown): boolean {
   return typeof claim === 'string' && isId(claim);
 }
 
-/** Signs access tokens, and reads them for the flows; the user door verifies them on its own (see user.strategy.ts). */
+/** Signs access tokens, and verifies them for the logout. The user door verifies in user.strategy.ts. */
 @Injectable()
 export class AccessTokens {
   readonly ttlSeconds: number;
@@ -84,11 +84,11 @@ export class AccessTokens {
   }
 
   /**
-   * Reads a token that may have expired: to log out it is as good as a fresh one.
-   * @returns undefined for anything that this service did not sign, or could not have signed by now
+   * Verifies a token that may have expired: an expired one may still end its session.
+   * @returns undefined for a token that this service did not sign, or could not have signed by now
    */
-  readExpired(token: string): AccessTokenClaims | undefined {
-    if (!looksLikeOurs(token)) return undefined;
+  verifyIgnoringExpiry(token: string): AccessTokenClaims | undefined {
+    if (!hasOurHeader(token)) return undefined;
     try {
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, { ignoreExpiration: true });
       const { jwtAudience, accessTokenTtlMinutes } = this.environment;

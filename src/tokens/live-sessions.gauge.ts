@@ -8,7 +8,7 @@ import { COUNT_LIVE_SESSIONS } from './session-statements.js';
 const NAME = 'live_sessions';
 const STATEMENT_TIMEOUT_MS = 1_000;
 
-/** The number of live sessions. Every replica counts the same rows: their maximum, not their sum. */
+/** The number of live sessions. Every replica counts the same rows, so aggregate by maximum, not by sum. */
 @Injectable()
 export class LiveSessionsGauge {
   constructor(
@@ -22,7 +22,7 @@ export class LiveSessionsGauge {
 
   private async count(): Promise<number> {
     return this.dataSource.transaction(async (transaction) => {
-      // Requests come first: a slow count gives up.
+      // A slow count must not hold a connection that requests need.
       await transaction.query(`SET LOCAL statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
       const [row] = await transaction.query<{ live: number }[]>(COUNT_LIVE_SESSIONS, [this.clock.now()]);
       return row?.live ?? 0;

@@ -18,22 +18,22 @@ const SEED_BYTES = 32;
 const BODY_BYTES = ID_BYTES + GENERATION_BYTES + SEED_BYTES;
 const MAC_BYTES = 32;
 const FORMAT = new RegExp(`^${PREFIX}[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + MAC_BYTES) * 4) / 3)}}$`);
-const LAST_GENERATION = 2 ** 31 - 1;
+const MAX_GENERATION = 2 ** 31 - 1;
 
-/** An opaque refresh token taken apart. */
+/** A parsed refresh token. It is opaque to the client. */
 export interface RefreshToken {
   readonly text: string;
   readonly digest: SecretDigest;
   readonly sessionId: string;
   readonly generation: number;
-  /** 256 random bits that every generation of a session shares. They exist in its tokens only, never at rest. */
+  /** 256 random bits that every generation of a session shares. They are in its tokens only, never stored. */
   readonly seed: Buffer;
 }
 
 /**
- * Makes and reads refresh tokens: session id, generation and seed, and an HMAC over the three under a key derived
- * from SECRET_KEY. Whoever holds one generation can be given any other one again, while neither the database (it has
- * only a digest) nor the key alone is enough to make one.
+ * Creates and parses refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived
+ * from SECRET_KEY. From any generation that a client presents, every other one can be derived. An attacker needs both the
+ * seed (the database has only a digest) and the key to forge one.
  */
 @Injectable()
 export class RefreshTokens {
@@ -43,23 +43,23 @@ export class RefreshTokens {
     this.key = deriveKey(environment.secretKey, 'platform-auth refresh token v1');
   }
 
-  /** The first token of a new session. */
-  first(sessionId: string): RefreshToken {
-    return this.make(sessionId, 0, generateSecretBytes());
+  /** The token of generation 0, for a new session. */
+  createFirst(sessionId: string): RefreshToken {
+    return this.create(sessionId, 0, generateSecretBytes());
   }
 
-  /** The token of another generation of the same session: always the same one. */
-  ofGeneration(generation: number, { sessionId, seed }: RefreshToken): RefreshToken {
-    return this.make(sessionId, generation, seed);
+  /** The token of another generation of the same session. Deterministic. */
+  deriveGeneration(generation: number, { sessionId, seed }: RefreshToken): RefreshToken {
+    return this.create(sessionId, generation, seed);
   }
 
-  /** @returns undefined for text that is no refresh token; whether it is a good one only the database knows */
+  /** @returns undefined for text that is not in the format of a refresh token; only the database can tell whether one is valid */
   parse(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');
     const sessionId = toUuid(bytes.subarray(0, ID_BYTES));
     const generation = bytes.readUInt32BE(ID_BYTES);
-    if (!sessionId || generation >= LAST_GENERATION) return undefined;
+    if (!sessionId || generation >= MAX_GENERATION) return undefined;
     return {
       text,
       digest: computeDigest(text),
@@ -70,15 +70,15 @@ export class RefreshTokens {
   }
 
   /**
-   * Whether a token was once handed out for a session whose current token has this digest: it carries the session's
-   * seed and our HMAC. A forgery that only knows the session's id fails.
+   * Whether this service issued the token for the session whose current token has this digest: it has the session's
+   * seed and a valid HMAC. A forgery by an attacker who knows only the session id fails.
    */
-  belongsTo(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): boolean {
-    const isOurs = isSameDigest(this.ofGeneration(token.generation, token).digest, token.digest);
-    return isOurs && isSameDigest(this.ofGeneration(currentGeneration, token).digest, currentDigest);
+  isOfSession(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): boolean {
+    const isOurs = isSameDigest(this.deriveGeneration(token.generation, token).digest, token.digest);
+    return isOurs && isSameDigest(this.deriveGeneration(currentGeneration, token).digest, currentDigest);
   }
 
-  private make(sessionId: string, generation: number, seed: Buffer): RefreshToken {
+  private create(sessionId: string, generation: number, seed: Buffer): RefreshToken {
     const body = Buffer.alloc(BODY_BYTES);
     body.set(parse(sessionId), 0);
     body.writeUInt32BE(generation, ID_BYTES);

@@ -1,10 +1,10 @@
-import { audited } from '../audit/audit-entry.js';
+import { withAuditEvent } from '../audit/audit-columns.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
-/** The statements that every login, refresh and bearer request waits for. Times come from the injected clock. */
+/** The hot statements of login, refresh and bearer requests. Times come from the injected clock. */
 
-/** Locks the user's row, so that no session starts beside the transaction that disables the user. */
-export const START_SESSION = audited({
+/** FOR SHARE on the user's row closes the race with the transaction that disables the user. */
+export const START_SESSION = withAuditEvent({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at)
          SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6
@@ -13,12 +13,11 @@ export const START_SESSION = audited({
 });
 
 /**
- * Ends what a user has beyond the session limit: sessions that expired first, then the oldest logins. It is a statement
- * of its own, after the INSERT, because only a snapshot taken after the INSERT shows what parallel logins have inserted:
- * the last of them sees all. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, so that no two
- * transactions can wait for each other.
+ * Evicts the sessions of a user beyond the session limit: expired ones first, then the oldest logins. A statement of its
+ * own, after the INSERT: only a snapshot taken after the INSERT shows the sessions of parallel logins, and the last login
+ * sees all. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, against deadlocks.
  */
-export const END_SURPLUS_SESSIONS = audited({
+export const END_SURPLUS_SESSIONS = withAuditEvent({
   name: 'sessions_end_surplus',
   text: `WITH surplus AS (
            SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
@@ -30,9 +29,9 @@ export const END_SURPLUS_SESSIONS = audited({
 });
 
 /**
- * One conditional statement: of many presentations of a token, one rotates it. The others wait for the row until the
- * rotation is visible. `was_current` is read from the snapshot of the statement, taken before that wait: of a
- * token that did not rotate it tells that the rotation became visible only while this statement ran. Always one row.
+ * One conditional statement decides the race: of concurrent presentations of a token, one rotates it. The others wait for
+ * the row lock until the rotation is visible. `was_current` is read from the snapshot of the statement, taken before that
+ * wait: true for a token that did not rotate means that the rotation became visible while this statement ran. Always one row.
  */
 export const ROTATE = {
   name: 'sessions_rotate',
@@ -49,15 +48,15 @@ export const ROTATE = {
          FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
 };
 
-/** Starts the grace anew when a slow commit of a rotation has become visible, while its token is still the current one. */
+/** Restarts the grace when the slow commit of a rotation has become visible, unless its token was rotated since. */
 export const RESTART_GRACE = {
   name: 'sessions_restart_grace',
   text: `UPDATE sessions SET rotated_at = $3
          WHERE id = $1 AND token_digest = $2 AND ended_at IS NULL AND rotated_at < $3`,
 };
 
-/** At most one audit row a rotation: the holder of a token could write thousands within the grace. */
-export const RECORD_REPEAT_ELSEWHERE = audited({
+/** At most one audit event per rotation: the holder of a token could cause thousands within the grace. */
+export const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
   name: 'sessions_record_repeat_elsewhere',
   text: `UPDATE sessions SET elsewhere_generation = generation
          WHERE id = $1 AND generation = $2 AND elsewhere_generation IS DISTINCT FROM generation RETURNING id`,
@@ -75,27 +74,27 @@ export const READ_FOR_LOGOUT = {
   text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
 };
 
-export const END_SESSION = audited({
+export const END_SESSION = withAuditEvent({
   name: 'sessions_end',
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** Runs in the transaction that disables the user or ends their sessions, which records it. */
+/** Runs in the transaction of the act that ends them, which records the audit event. */
 export const END_ALL_SESSIONS = `WITH locked AS (
     SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL ORDER BY id FOR UPDATE)
   UPDATE sessions SET ended_at = $2, end_reason = $3 FROM locked WHERE sessions.id = locked.id`;
 
-/** Of sessions, those that go on and whose user is active. */
+/** Of the given sessions, the live ones of active users. */
 export const READ_LIVE = {
   name: 'sessions_read_live',
   text: `SELECT sessions.id, user_id FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
 };
 
-/** `$1`: dead before; `$2`: at most so many. */
+/** `$1`: ended or expired before; `$2`: batch size. */
 export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
   (SELECT id FROM sessions WHERE LEAST(expires_at, ended_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-/** Only runs when metrics are scraped. The bounds are those of `sessions_dead_at_idx`. */
+/** Runs only for a scrape of the metrics. The condition matches `sessions_dead_at_idx`. */
 export const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
   WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;

@@ -1,7 +1,7 @@
 import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
 import type { SecretDigest } from '../crypto/secret.js';
 
-/** One login, however often its refresh token rotates. */
+/** One login, across all rotations of its refresh token. */
 @Entity('sessions')
 @Index('sessions_user_id_idx', ['userId', 'id'])
 @Index('sessions_not_ended_idx', ['userId', 'id'], { where: 'ended_at IS NULL' })
@@ -22,11 +22,11 @@ export class Session {
   @Column({ name: 'rotated_at', type: 'timestamptz' })
   rotatedAt!: Date;
 
-  /** The network that the last rotation was requested from. Null before the first one. */
+  /** The network of the client that requested the last rotation. Null before the first one. */
   @Column({ name: 'rotated_from', type: 'text', nullable: true })
   rotatedFrom!: string | null;
 
-  /** The generation whose repeat from another network is in the audit log. */
+  /** The last generation whose repeat from another network is in the audit log. */
   @Column({ name: 'elsewhere_generation', type: 'integer', nullable: true })
   elsewhereGeneration!: number | null;
 

@@ -1,8 +1,14 @@
+/**
+ * Sessions: a login starts one, refreshes rotate its token (token-rotation.ts), and a logout, an operator, a reused token
+ * or the session limit ends it. A live session has not ended, has not reached its absolute expiry, and its user is active.
+ * Ends are final and idempotent: one conditional UPDATE, which records the audit event in the same statement.
+ */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
-import { asUser, type Actor } from '../audit/actor.js';
-import { entryValues, recordIn } from '../audit/audit-entry.js';
+import { toUserActor, type Actor } from '../audit/actor.js';
+import type { AuditEvent } from '../audit/audit-event.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { toPage, type Page, type PageRequest } from '../common/page.js';
@@ -12,9 +18,9 @@ import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
 import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
-import { Session } from './session.entity.js';
+import { Session, type SessionEndReason } from './session.entity.js';
 
-/** What a session grants: a refresh token, and the claims of an access token. */
+/** A refresh token, and what the access token beside it states. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
@@ -22,17 +28,6 @@ export interface Grant {
   readonly refreshToken: string;
 }
 
-export interface StartedSession extends Grant {
-  /** Sessions that ended because the user had too many. */
-  readonly endedSessions: number;
-}
-
-export interface EndedSession {
-  readonly sessionId: string;
-  readonly userId: string;
-}
-
-/** Sessions: started by a login, at most so many a user, and ended. token-rotation.ts is about what happens between. */
 @Injectable()
 export class SessionsService {
   private readonly liveSessions = new RowsById<LiveSession>((ids) =>
@@ -43,13 +38,14 @@ export class SessionsService {
     @InjectRepository(Session) private readonly sessions: Repository<Session>,
     private readonly database: Database,
     private readonly tokens: RefreshTokens,
+    private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {}
 
   /** @returns undefined when the user was disabled or deleted meanwhile */
-  async start(userId: string, email: string, actor: Actor): Promise<StartedSession | undefined> {
-    const token = this.tokens.first(createId());
+  async start(userId: string, email: string, actor: Actor): Promise<Grant | undefined> {
+    const token = this.tokens.createFirst(createId());
     const now = this.clock.now();
     const { refreshTokenTtlDays, sessionMaxAgeDays } = this.environment;
     const values = [
@@ -60,63 +56,87 @@ export class SessionsService {
       addDays(now, refreshTokenTtlDays),
       addDays(now, sessionMaxAgeDays),
     ];
-    const entry = { event: 'user.login.succeeded', actor, time: now, subject: userId } as const;
-    const record = entryValues({ ...entry, details: { session_id: token.sessionId } });
-    const started = await this.database.row(sql.START_SESSION, [...values, ...record]);
-    if (!started) return undefined;
-    const endedSessions = await this.endSurplus(userId, actor);
-    return { sessionId: token.sessionId, userId, email, refreshToken: token.text, endedSessions };
+    const started = await this.audit.execute(sql.START_SESSION, values, {
+      event: 'user.login.succeeded',
+      actor,
+      time: now,
+      subject: userId,
+      details: { session_id: token.sessionId },
+      logFields: { user_id: userId, session_id: token.sessionId },
+    });
+    if (started.length === 0) return undefined;
+    await this.endSurplus(userId, actor);
+    return { sessionId: token.sessionId, userId, email, refreshToken: token.text };
   }
 
   /**
-   * Ends the session of a refresh token, whichever of its generations is presented: a refresh that runs at the
-   * same time leaves nothing alive.
-   * @returns the session, or undefined when there was nothing to end
+   * Ends the session of a refresh token of any generation: a concurrent refresh cannot leave the session alive.
+   * Idempotent: without a live session it does nothing.
    */
-  async endByRefreshToken(presented: string, actor: Actor): Promise<EndedSession | undefined> {
+  async endByRefreshToken(presented: string, actor: Actor): Promise<void> {
     const token = this.tokens.parse(presented);
-    if (!token) return undefined;
+    if (!token) return;
     const { sessionId } = token;
     const row = await this.database.row<LogoutRow>(sql.READ_FOR_LOGOUT, [sessionId]);
-    if (!row) return undefined;
-    // The current token is good by its digest alone, also when SECRET_KEY has changed since it was made.
-    const isIts =
-      row.token_digest.equals(token.digest) || this.tokens.belongsTo(token, row.generation, row.token_digest);
-    return isIts ? this.end({ sessionId, userId: row.user_id }, 'logout', actor) : undefined;
+    if (!row) return;
+    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was created.
+    const isOfSession =
+      row.token_digest.equals(token.digest) || this.tokens.isOfSession(token, row.generation, row.token_digest);
+    if (isOfSession) await this.logOut(sessionId, row.user_id, actor);
   }
 
-  /** @returns the session, or undefined when it had ended before */
-  async end(session: EndedSession, reason: 'logout' | 'reuse', actor: Actor): Promise<EndedSession | undefined> {
-    const { sessionId, userId } = session;
-    const now = this.clock.now();
-    const details = { session_id: sessionId, reason };
-    // The holder of a token ends the session as its user. In a reuse the holder may be a thief.
-    const entry =
-      reason === 'logout'
-        ? ({ event: 'session.ended', actor: asUser(actor, userId) } as const)
-        : ({ event: 'session.refresh.reused', actor } as const);
-    const record = entryValues({ ...entry, time: now, subject: userId, details });
-    const ended = await this.database.row(sql.END_SESSION, [sessionId, now, reason, ...record]);
-    return ended && session;
-  }
-
-  /**
-   * An operator ends all sessions of a user.
-   * @returns how many sessions ended
-   */
-  async revokeAll(userId: string, actor: Actor): Promise<number> {
-    return this.sessions.manager.transaction(async (transaction) => {
-      const count = await this.endAll(transaction, userId, 'admin');
-      if (count === 0) return count;
-      const entry = { event: 'admin.user.sessions_revoked', actor, subject: userId, count } as const;
-      await recordIn(transaction, { ...entry, time: this.clock.now() });
-      return count;
+  /** Ends a session as its user. Idempotent. */
+  async logOut(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    await this.end(sessionId, 'logout', {
+      event: 'session.ended',
+      actor: toUserActor(actor, userId),
+      time: this.clock.now(),
+      subject: userId,
+      details: { session_id: sessionId, reason: 'logout' },
+      logFields: { user_id: userId, session_id: sessionId, reason: 'logout' },
     });
   }
 
   /**
-   * @param transaction that the caller records the act in
-   * @returns how many sessions ended
+   * Ends a session whose superseded token was presented. The actor stays unknown: it may be an attacker. The log line is
+   * that of the refusal.
+   */
+  async endReused(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    await this.end(sessionId, 'reuse', {
+      event: 'session.refresh.reused',
+      actor,
+      time: this.clock.now(),
+      subject: userId,
+      details: { session_id: sessionId, reason: 'reuse' },
+    });
+  }
+
+  private async end(sessionId: string, reason: SessionEndReason, event: AuditEvent): Promise<void> {
+    await this.audit.execute(sql.END_SESSION, [sessionId, event.time, reason], event);
+  }
+
+  /** An operator ends all sessions of a user. Without a live one, only the log has a line. */
+  async revokeAll(userId: string, actor: Actor): Promise<void> {
+    await this.sessions.manager.transaction(async (transaction) => {
+      const count = await this.endAll(transaction, userId, 'admin');
+      const event = 'admin.user.sessions_revoked';
+      const logFields = { user_id: userId, count };
+      if (count === 0) this.audit.logOnly(event, actor, logFields);
+      else
+        await this.audit.record(transaction, {
+          event,
+          actor,
+          time: this.clock.now(),
+          subject: userId,
+          count,
+          logFields,
+        });
+    });
+  }
+
+  /**
+   * @param transaction in which the caller records the act
+   * @returns the number of sessions that ended
    */
   async endAll(transaction: EntityManager, userId: string, reason: 'admin' | 'disabled'): Promise<number> {
     const values = [userId, this.clock.now(), reason];
@@ -124,16 +144,17 @@ export class SessionsService {
     return count;
   }
 
-  /** @returns how many of the user's oldest sessions ended to keep `SESSION_LIMIT_PER_USER` */
-  private async endSurplus(userId: string, actor: Actor): Promise<number> {
+  /** Enforces `SESSION_LIMIT_PER_USER`. */
+  private async endSurplus(userId: string, actor: Actor): Promise<void> {
+    const [event, reason] = ['session.ended', 'session_limit'] as const;
     const now = this.clock.now();
-    const details = { reason: 'session_limit' };
-    const record = entryValues({ event: 'session.ended', actor, time: now, subject: userId, details });
-    const values = [userId, now, this.environment.sessionLimitPerUser, ...record];
-    return (await this.database.rows(sql.END_SURPLUS_SESSIONS, values)).length;
+    const values = [userId, now, this.environment.sessionLimitPerUser];
+    const audited = { event, actor, time: now, subject: userId, details: { reason } };
+    const { length: count } = await this.audit.execute(sql.END_SURPLUS_SESSIONS, values, audited);
+    if (count > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count });
   }
 
-  /** Whether a session goes on and its user is active. */
+  /** Whether a session is live and belongs to the user. */
   async isLive(sessionId: string, userId: string): Promise<boolean> {
     return (await this.liveSessions.find(sessionId))?.user_id === userId;
   }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import type { Actor } from '../audit/actor.js';
-import { entryValues } from '../audit/audit-entry.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
@@ -15,7 +15,7 @@ import { RefreshTokens, type RefreshToken } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { SessionsService, type Grant } from './sessions.service.js';
 
-/** A rotation that took longer starts its grace when it is visible: the caller may have given up by then. */
+/** A slower rotation restarts its grace when it is visible: the client may have timed out by then. */
 const SLOW_COMMIT_MS = 1_000;
 const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
   maxAttempts: 5,
@@ -29,8 +29,8 @@ export type RefreshOutcome =
 
 /**
  * Rotates refresh tokens and detects their reuse (RFC 9700 §4.14.2; docs/decisions/0007 has the argument).
- * Of all presentations of a token one rotates it. Within the grace the immediate parent gets the same successor again;
- * anything older or later ends the session.
+ * Of all presentations of a token one rotates it. Within the grace the immediate parent yields the same successor again.
+ * An older token, or a later presentation, is a replay and ends the session.
  */
 @Injectable()
 export class TokenRotation {
@@ -38,19 +38,20 @@ export class TokenRotation {
     private readonly database: Database,
     private readonly tokens: RefreshTokens,
     private readonly sessions: SessionsService,
+    private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
     private readonly log: Log,
   ) {}
 
-  /** Exchanges a refresh token for its successor. One statement when all is well. */
+  /** Exchanges a refresh token for its successor: one statement in the common case. */
   async refresh(presented: string, actor: Actor): Promise<RefreshOutcome> {
     const token = this.tokens.parse(presented);
     if (!token) return { outcome: 'refused', reason: 'malformed' };
-    const successor = this.tokens.ofGeneration(token.generation + 1, token);
+    const successor = this.tokens.deriveGeneration(token.generation + 1, token);
     const { user_id, email, was_current } = await this.rotate(token, successor, actor);
     if (user_id !== null && email !== null) {
-      return { outcome: 'rotated', grant: grantOf(successor, { user_id, email }) };
+      return { outcome: 'rotated', grant: toGrant(successor, { user_id, email }) };
     }
     return this.resolveSupersededToken(token, successor, was_current, actor);
   }
@@ -67,7 +68,7 @@ export class TokenRotation {
       if (performance.now() - sentAt > SLOW_COMMIT_MS) void this.restartGrace(row, successor);
       return row;
     } catch (error) {
-      // 503 for this caller. If PostgreSQL commits after all, the next try must not count as reuse.
+      // 503 for this client. If PostgreSQL commits later, the retry must not count as reuse.
       if (error instanceof UnansweredStatementError) {
         void error.lateResult.then((result) => this.restartGrace(result?.rows[0] as RotateRow | undefined, successor));
       }
@@ -75,7 +76,7 @@ export class TokenRotation {
     }
   }
 
-  /** Extends the grace of a rotation by the time that its commit took, unless the successor is used already. */
+  /** Extends the grace of a rotation by the duration of its commit, unless the successor was used meanwhile. */
   private async restartGrace(row: RotateRow | undefined, { sessionId, digest }: RefreshToken): Promise<void> {
     if (!row?.user_id) return;
     const visibleAt = this.clock.now();
@@ -87,11 +88,11 @@ export class TokenRotation {
   }
 
   /**
-   * A token that did not rotate. Its immediate parent, while the successor is unused and young, means that a response
-   * was lost: the caller gets that same successor. Anything older or later is reuse, and ends the session. The end is
-   * committed here; the caller refuses afterwards, so that no error can roll it back.
-   * @param wasCurrent the rotation became visible while this request waited for it: within the grace, however long the
-   * commit took
+   * Tells the retry of a client whose response was lost from a replay. The immediate parent of the current token, within
+   * the grace, is a retry: the response is the same successor. Any other superseded token is reuse and ends the session.
+   * The end is committed here, before the caller throws, so that the exception cannot roll it back.
+   * @param wasCurrent the rotation became visible while this request waited for it, so the request is within the grace
+   * however long the commit took
    */
   private async resolveSupersededToken(
     token: RefreshToken,
@@ -102,31 +103,29 @@ export class TokenRotation {
     const now = this.clock.now();
     const row = await this.database.row<SupersededRow>(sql.READ_SUPERSEDED, [token.sessionId, now]);
     if (!row) return { outcome: 'refused', reason: 'unknown' };
-    if (token.generation >= row.generation || !this.tokens.belongsTo(token, row.generation, row.token_digest)) {
+    if (token.generation >= row.generation || !this.tokens.isOfSession(token, row.generation, row.token_digest)) {
       return { outcome: 'refused', reason: 'forged' };
     }
     const isParent = token.generation + 1 === row.generation;
     if (isParent && (wasCurrent || now <= addSeconds(row.rotated_at, this.environment.refreshGraceSeconds))) {
       const isElsewhere = await this.recordRepeatElsewhere(token.sessionId, row, actor);
-      return { outcome: isElsewhere ? 'repeated_elsewhere' : 'repeated', grant: grantOf(successor, row) };
+      return { outcome: isElsewhere ? 'repeated_elsewhere' : 'repeated', grant: toGrant(successor, row) };
     }
     const reused = { sessionId: token.sessionId, userId: row.user_id };
-    await this.sessions.end(reused, 'reuse', actor);
+    await this.sessions.endReused(reused.sessionId, reused.userId, actor);
     return { outcome: 'reused', ...reused };
   }
 
-  /** @returns whether another network asked than the one that rotated; recorded before the successor is shown */
+  /** @returns whether the request comes from another network than the rotation. Each such request has a log
+   * line, the first of a rotation an audit event too, before the successor is sent. */
   private async recordRepeatElsewhere(sessionId: string, row: SupersededRow, actor: Actor): Promise<boolean> {
     const { rotated_from, generation, user_id } = row;
     if (rotated_from === null || rotated_from === toNetwork(actor.address ?? undefined)) return false;
-    const record = entryValues({
-      event: 'session.refresh.repeated_elsewhere',
-      actor,
-      time: this.clock.now(),
-      subject: user_id,
-      details: { session_id: sessionId, rotated_from },
-    });
-    await this.database.rows(sql.RECORD_REPEAT_ELSEWHERE, [sessionId, generation, ...record]);
+    const event = 'session.refresh.repeated_elsewhere';
+    const audited = { event, actor, time: this.clock.now(), subject: user_id } as const;
+    const details = { session_id: sessionId, rotated_from };
+    await this.audit.execute(sql.RECORD_REPEAT_ELSEWHERE, [sessionId, generation], { ...audited, details });
+    this.audit.logOnly(event, actor, { user_id, session_id: sessionId });
     return true;
   }
 }
@@ -147,6 +146,6 @@ interface SupersededRow {
   readonly rotated_from: string | null;
 }
 
-function grantOf(token: RefreshToken, user: { user_id: string; email: string }): Grant {
+function toGrant(token: RefreshToken, user: { user_id: string; email: string }): Grant {
   return { sessionId: token.sessionId, userId: user.user_id, email: user.email, refreshToken: token.text };
 }

@@ -1,16 +1,16 @@
+import type { IncomingMessage } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
-import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { Doors, createRefusal } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { createSigningKey } from '../crypto/secret.js';
-import { hasPossibleTimes, isComplete, looksLikeOurs, type AccessTokenClaims } from './access-tokens.js';
+import { hasOurHeader, hasPossibleTimes, isComplete, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
 
-/** The user door: a bearer token that we signed (RFC 6750, RFC 8725), of a session that goes on and a user who is active. */
+/** The user door: a bearer token that this service signed (RFC 6750, RFC 8725), of a live session of an active user. */
 @Injectable()
 export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
@@ -21,15 +21,15 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   ) {
     const key = createSigningKey(environment.secretKey);
     super({
-      jwtFromRequest: bearerToken,
+      jwtFromRequest: readBearer,
       secretOrKeyProvider: (_request, token: string, done) => {
-        if (looksLikeOurs(token)) done(null, key as unknown as string);
-        else done(new Error('a form that this service does not write'));
+        if (hasOurHeader(token)) done(null, key as unknown as string);
+        else done(new Error('not the header of a token of this service'));
       },
       algorithms: ['HS256'],
       issuer: environment.jwtIssuer,
       ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
-      // Checked below, against the injected clock.
+      // `validate` checks it, against the injected clock.
       ignoreExpiration: true,
     });
     doors.install('user', this);
@@ -51,6 +51,6 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
 }
 
 /** RFC 6750 §2.1. Anchored: the extractor of passport-jwt needs 150 ms for 16 KB without a space (quadratic backtracking). */
-function bearerToken({ headers }: Request): string | null {
+function readBearer({ headers }: IncomingMessage): string | null {
   return /^bearer\s+(\S+)/i.exec(headers.authorization ?? '')?.[1] ?? null;
 }

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { dictionary } from '@zxcvbn-ts/language-common';
 
-const LISTED = 10_000;
+const COMMON_COUNT = 10_000;
 
-/** What lists of leaks have among their first thousands and this one has not: zxcvbn finds repetitions and runs without a list. */
-const NOT_LISTED = [
+/** Frequent in leaks and missing from zxcvbn's list, because zxcvbn detects repetitions and sequences by rule. */
+const ADDITIONAL_PASSWORDS = [
   ...Array.from('0123456789ax', (character) => character.repeat(8)),
   ...['1111111111', '0000000000', '12121212', '69696969', '12341234', '123123123', '123123123123', '11223344'],
   ...[
@@ -33,12 +33,12 @@ const NOT_LISTED = [
 ];
 
 /**
- * The passwords that guessers try first (ASVS 6.2.4), in lower case.
+ * The blocklist of passwords that attackers guess first (ASVS 6.2.4), in lower case.
  * @param source `common`: the 10,000 most used; `off`: none; else the path of a file with one password a line
  */
-export function commonPasswords(source: string): ReadonlySet<string> {
+export function loadCommonPasswords(source: string): ReadonlySet<string> {
   if (source === 'off') return new Set();
-  if (source === 'common') return new Set([...dictionary['passwords'].slice(0, LISTED), ...NOT_LISTED]);
+  if (source === 'common') return new Set([...dictionary['passwords'].slice(0, COMMON_COUNT), ...ADDITIONAL_PASSWORDS]);
   return new Set(
     readFileSync(source, 'utf8')
       .split(/\r?\n/)

@@ -2,9 +2,9 @@ import { Injectable } from '@nestjs/common';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
 import { Environment } from '../config/environment.js';
-import { commonPasswords } from './common-passwords.js';
+import { loadCommonPasswords } from './common-passwords.js';
 
-/** Length and the list of common passwords; no rules of composition (ASVS 6.2.1, 6.2.5). */
+/** Minimum length and the blocklist of common passwords. No composition rules (ASVS 6.2.1, 6.2.5). */
 @Injectable()
 export class PasswordPolicy {
   private readonly minLength: number;
@@ -12,11 +12,11 @@ export class PasswordPolicy {
 
   constructor(environment: Environment) {
     this.minLength = environment.passwordMinLength;
-    this.common = commonPasswords(environment.passwordBlocklist);
+    this.common = loadCommonPasswords(environment.passwordBlocklist);
   }
 
   /** @throws {ProblemException} validation_failed with the reason */
-  accept(password: string): void {
+  check(password: string): void {
     if (Array.from(password).length < this.minLength) refuse(`must be at least ${this.minLength} characters long`);
     if (this.common.has(password.toLowerCase()))
       refuse('is one of the most commonly used passwords; choose another one');

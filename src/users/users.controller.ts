@@ -6,7 +6,7 @@ import { getPrincipal } from '../access/principals.js';
 import { RequireAnyOf, RequireUser } from '../access/require.js';
 import { ProblemException } from '../common/problem.exception.js';
 import { problems } from '../common/problems.js';
-import { UserResponse } from './user.response.js';
+import { UserResponse } from './user.dto.js';
 import { UsersService } from './users.service.js';
 
 @ApiTags('users')
@@ -17,7 +17,7 @@ export class UsersController {
   @Get('me')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'The user who is logged in' })
+  @ApiOperation({ summary: 'The authenticated user' })
   @ApiOkResponse({ type: UserResponse })
   async me(@Req() request: Request): Promise<UserResponse> {
     const { userId } = getPrincipal(request, 'user');
@@ -29,7 +29,7 @@ export class UsersController {
   @ApiProblems(problems.notFound)
   @ApiOperation({
     summary: 'A user by id',
-    description: "A user sees only themself; to them another user's id is unknown.",
+    description: "A user can read only their own account: another user's id is 404.",
   })
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOkResponse({ type: UserResponse })

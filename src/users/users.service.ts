@@ -1,8 +1,13 @@
+/**
+ * Users: e-mail address, password hash, active or disabled. Sessions are in tokens/.
+ * E-mail addresses are canonical (common/email.ts) before they arrive here. A login costs one read and one bcrypt whether
+ * or not the account exists. Each change commits together with its audit event.
+ */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
-import { asUser, type Actor } from '../audit/actor.js';
-import { recordIn } from '../audit/audit-entry.js';
+import { toUserActor, type Actor } from '../audit/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import type { Turn } from '../common/keyed-queue.js';
@@ -27,14 +32,13 @@ const READ_BY_EMAIL = {
   text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
 };
 
-/** Everybody may know it who may see the account. */
+/** The user without the password hash. */
 export type Account = Omit<User, 'passwordHash'>;
 export type VerifiedUser = Pick<User, 'id' | 'email'>;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
   | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
 
-/** Accounts and their passwords. Sessions are not its business. */
 @Injectable()
 export class UsersService {
   private readonly accounts = new RowsById<Account>((ids) => this.database.rows(READ, [ids]));
@@ -44,12 +48,13 @@ export class UsersService {
     private readonly database: Database,
     private readonly hasher: PasswordHasher,
     private readonly policy: PasswordPolicy,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
   /**
    * @param email canonical
-   * @param event what is recorded; whoever registers through no door does so as the new user
+   * @param event for the audit log; an actor without a door is recorded as the new user
    * @throws {ProblemException} validation_failed; email_taken; hashing_busy
    */
   async register(
@@ -58,7 +63,7 @@ export class UsersService {
     actor: Actor,
     event: 'user.registered' | 'admin.user.created',
   ): Promise<User> {
-    this.policy.accept(password);
+    this.policy.check(password);
     const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
@@ -73,9 +78,14 @@ export class UsersService {
     try {
       await this.users.manager.transaction(async (transaction) => {
         await transaction.insert(User, user);
-        const who = actor.door === 'open' ? asUser(actor, user.id) : actor;
-        const details = { after: { is_active: true } };
-        await recordIn(transaction, { event, actor: who, time: now, subject: user.id, details });
+        await this.audit.record(transaction, {
+          event,
+          actor: actor.door === 'open' ? toUserActor(actor, user.id) : actor,
+          time: now,
+          subject: user.id,
+          details: { after: { is_active: true } },
+          logFields: { user_id: user.id },
+        });
       });
     } catch (error) {
       if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
@@ -85,9 +95,9 @@ export class UsersService {
   }
 
   /**
-   * One read and one bcrypt: unknown, wrong and disabled cost the same.
+   * One read and one bcrypt, whatever the verdict: the response time does not tell whether the account exists.
    * @param email canonical
-   * @param turn of the client in the queue for hashing
+   * @param turn the client's place in the hashing queue
    * @throws {ProblemException} hashing_busy
    */
   async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
@@ -100,7 +110,7 @@ export class UsersService {
     return { valid: true, user };
   }
 
-  /** @throws {ProblemException} not_found, also for an id that is no UUID */
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
   async find(id: string): Promise<Account> {
     const user = await this.accounts.find(id);
     if (!user) throw new ProblemException(problems.notFound);
@@ -116,8 +126,8 @@ export class UsersService {
   }
 
   /**
-   * What changes nothing is not recorded.
-   * @param endSessions ends the sessions of a user who was just disabled, and says how many there were
+   * Idempotent: what changes nothing leaves no audit event.
+   * @param endSessions ends the sessions of a user who is being disabled, and returns their number
    * @throws {ProblemException} not_found
    */
   async setActive(
@@ -125,34 +135,53 @@ export class UsersService {
     isActive: boolean,
     actor: Actor,
     endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
-  ): Promise<{ user: User; endedSessions: number }> {
+  ): Promise<User> {
     return this.users.manager.transaction(async (transaction) => {
       const before = await this.lock(transaction, id);
       const updatedAt = this.clock.now();
       const userId = before.id;
       const endedSessions = isActive ? 0 : await endSessions(transaction, userId);
-      if (before.isActive === isActive && endedSessions === 0) return { user: before, endedSessions };
+      const reason = isActive ? 'enabled' : 'disabled';
+      const logFields = { user_id: userId, reason, count: endedSessions };
+      if (before.isActive === isActive && endedSessions === 0) {
+        this.audit.logOnly('admin.user.updated', actor, logFields);
+        return before;
+      }
       await transaction.update(User, { id: userId }, { isActive, updatedAt });
       const details = {
         before: { is_active: before.isActive },
         after: { is_active: isActive },
         ended_sessions: endedSessions,
       };
-      await recordIn(transaction, { event: 'admin.user.updated', actor, time: updatedAt, subject: userId, details });
-      return { user: { ...before, isActive, updatedAt }, endedSessions };
+      const event = {
+        event: 'admin.user.updated',
+        actor,
+        time: updatedAt,
+        subject: userId,
+        details,
+        logFields,
+      } as const;
+      await this.audit.record(transaction, event);
+      return { ...before, isActive, updatedAt };
     });
   }
 
   /**
-   * Deletes the account; its sessions go with it.
+   * Deletes the account. Its sessions are deleted by the foreign key.
    * @throws {ProblemException} not_found
    */
   async delete(id: string, actor: Actor): Promise<void> {
     await this.users.manager.transaction(async (transaction) => {
       const { id: userId, isActive } = await this.lock(transaction, id);
       await transaction.delete(User, { id: userId });
-      const entry = { actor, time: this.clock.now(), subject: userId, details: { before: { is_active: isActive } } };
-      await recordIn(transaction, { event: 'admin.user.deleted', ...entry });
+      await this.audit.record(transaction, {
+        event: 'admin.user.deleted',
+        actor,
+        time: this.clock.now(),
+        subject: userId,
+        details: { before: { is_active: isActive } },
+        logFields: { user_id: userId },
+      });
     });
   }
 
@@ -163,7 +192,7 @@ export class UsersService {
     return user;
   }
 
-  /** Brings a hash up to the live cost, unless the password changed meanwhile. A full queue leaves it for next time. */
+  /** Rehashes at the configured cost, unless the hash changed meanwhile. With a full queue the next login rehashes. */
   private async rehash({ id, passwordHash }: User, password: string, turn: Turn): Promise<void> {
     try {
       await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password, turn) });

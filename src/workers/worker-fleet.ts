@@ -41,7 +41,7 @@ export function computeBackoffMs(crashes: number): number {
   return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
 }
 
-/** Keeps a number of workers running on one port: forks them, replaces those that exit (with backoff), stops them. */
+/** Keeps a number of workers running on one port: forks them, replaces workers that exit (with backoff), stops them. */
 export class WorkerFleet {
   private readonly slots = new Set<WorkerSlot>();
   private readonly stopping = new AbortController();

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
-import { AUDITED_EVENTS } from '../../src/audit/audit-entry.js';
+import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-event.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
@@ -183,7 +183,7 @@ describe('the audit log', () => {
     clock.advance({ minutes: 30 });
     await app.nest.get(AuditJob).run();
     const missing: string[] = [];
-    for (const event of AUDITED_EVENTS) {
+    for (const event of AUDIT_EVENT_NAMES) {
       const items = await recorded(app, { event });
       if (items.length === 0 || items.some((item) => item.event !== event)) missing.push(event);
     }

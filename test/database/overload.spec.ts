@@ -28,13 +28,16 @@ describe('an overloaded database', () => {
       return (await callers.app.database.query(sql)).length > 0;
     });
 
-  it('causes 503 while the pool is exhausted, and the service recovers', async () => {
+  it('answers 503 while the pool is exhausted, and again with verdicts once it is not', async () => {
     await start('20000');
     const { app, tokens } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
     const slow = app.refresh(tokens.refresh_token).then((answer) => answer);
     await someoneWaits();
-    await callers.expectNoVerdicts();
+    await callers.expectAllUnavailable();
+    // The check has a connection of its own: the database itself is usable.
+    await app.get('/health').expect(200);
+    await app.get('/health/live').expect(200);
     await holder.query('ROLLBACK');
     const refreshed = await slow;
     expect(refreshed.status).toBe(200);

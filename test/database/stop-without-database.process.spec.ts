@@ -37,7 +37,7 @@ describe('a shutdown while the database', () => {
 
   it('refuses connections exits with 0', async () => {
     await proxy.close();
-    expect(await service.status('/health')).toBe(503);
+    await eventually('it is unready', async () => (await service.status('/health')) === 503);
     expect(await service.stop()).toBe(0);
   });
 

@@ -6,6 +6,7 @@ import {
   type AppIdentity,
   type AppKeys,
 } from '../../app-credentials/app-credentials.service.js';
+import { AuditLog } from '../../audit/audit-log.js';
 import type { Clock } from '../../common/clock.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
 import { KeyCache } from '../../credentials/key-cache.js';
@@ -46,8 +47,9 @@ export async function withAppKeys<Result>(
     const cache = new KeyCache<AppIdentity>(APP_KEY_TABLE.door, lease, 1);
     const log = new Log(environment);
     const propagation = new Propagation(environment.revocationWaitMs, database, log);
-    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, cache, propagation, clock, log);
-    const credentials = new AppCredentialsService(repository, keys, clock);
+    const audit = new AuditLog(dataSource, database, log);
+    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, cache, propagation, audit, clock, log);
+    const credentials = new AppCredentialsService(repository, keys, audit, clock);
     return await work({ credentials, dataSource, environment });
   } finally {
     await dataSource.destroy();

@@ -2,7 +2,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import { EmailField } from '../common/email.js';
 import { CharactersBetween } from '../common/fields.js';
 
-/** An e-mail address and a password: to register and to log in. */
+/** The body of registration and login. */
 export class CredentialsRequest {
   @EmailField()
   email!: string;

@@ -1,0 +1,56 @@
+import type { SecurityEvent } from '../common/security-event.js';
+import type { LogFields } from '../logging/log-line.js';
+import type { Actor } from './actor.js';
+
+/** The security events that the audit log contains. The others are in the service log alone. */
+export const AUDIT_EVENT_NAMES = [
+  'user.registered',
+  'user.login.succeeded',
+  'user.login.failed',
+  'session.refresh.reused',
+  'session.refresh.repeated_elsewhere',
+  'session.ended',
+  'app.first_used',
+  'node.first_used',
+  'admin.key.refused',
+  'admin.node.registered',
+  'admin.node.updated',
+  'admin.node.rotated',
+  'admin.node.revoked',
+  'admin.app_credential.minted',
+  'admin.app_credential.rotated',
+  'admin.app_credential.revoked',
+  'admin.user.created',
+  'admin.user.updated',
+  'admin.user.deleted',
+  'admin.user.sessions_revoked',
+] as const satisfies readonly SecurityEvent[];
+export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
+
+/** One act. */
+export interface AuditEvent {
+  readonly event: AuditEventName;
+  readonly actor: Actor;
+  readonly time: Date;
+  /** The id of the user, node or app credential that it is about. */
+  readonly subject: string;
+  /** For people: what was before, what is after. Never a secret, a digest or an e-mail address. */
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly count?: number;
+  /** What its log line has besides the request. Without it there is no line. */
+  readonly logFields?: LogFields;
+}
+
+/** A row of audit_events; columns are named as in the database. */
+export interface StoredAuditEvent {
+  readonly id: string;
+  readonly time: Date;
+  readonly event: string;
+  readonly actor_door: string;
+  readonly actor_id: string | null;
+  readonly subject: string | null;
+  readonly request_id: string | null;
+  readonly address: string | null;
+  readonly details: Record<string, unknown>;
+  readonly count: number;
+}
