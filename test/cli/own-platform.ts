@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { init, type InitReport, type InitRequest } from '../../src/cli/platform/
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { eventually } from '../support/eventually.js';
+import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
@@ -18,6 +20,15 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 delete process.env.DATABASE_URL;
 delete process.env.KEY_OVERLAP_HOURS;
 delete process.env.REVOCATION_LEASE_MS;
+
+// The commands run in this process: what they print goes to the log of the test.
+beforeAll(() => {
+  jest.spyOn(process.stderr, 'write').mockImplementation((text) => {
+    recordLogLine(String(text).trimEnd());
+    return true;
+  });
+});
+afterAll(() => void jest.restoreAllMocks());
 
 const BARRIER = 4_711;
 export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
