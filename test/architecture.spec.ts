@@ -3,7 +3,7 @@ import { dirname, join, relative } from 'node:path';
 
 const SRC = join(import.meta.dirname, '../src');
 
-/** The floors of docs/architecture.md. Imports go down, or stay in the room. */
+/** The floors of docs/architecture.md. Imports go to a lower floor or stay in the room. */
 const FLOORS: Readonly<Record<string, number>> = {
   '.': 4,
   admin: 3,
@@ -29,7 +29,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   config: 0,
   common: 0,
 };
-/** On these floors rooms may use each other, one way: which the test for circles keeps. */
+/** On these floors rooms may import each other without cycles. */
 const SHARED_FLOORS = new Set([0, 1]);
 
 interface SourceFile {
@@ -58,7 +58,7 @@ function roomOf(path: string): string {
   return path.includes('/') ? path.split('/')[0]! : '.';
 }
 
-/** Every pair (from, to) that can be reached, to find the ones that reach themselves. */
+/** The nodes that can reach themselves. */
 function circles(edges: Map<string, Set<string>>): string[] {
   const reaches = (from: string): Set<string> => {
     const seen = new Set<string>();
@@ -81,13 +81,13 @@ function filesWith(pattern: RegExp): string[] {
   return files.filter(({ text }) => pattern.test(text)).map(({ path }) => path);
 }
 
-describe('the house', () => {
+describe('src/', () => {
   it('has a floor for every room', () => {
     expect(files.length).toBeGreaterThan(50);
     expect([...new Set(files.map(({ room }) => room))].sort()).toEqual(Object.keys(FLOORS).sort());
   });
 
-  it('imports downwards only, and never from a sibling store', () => {
+  it('imports downwards only', () => {
     const wrong = files.flatMap(({ path, room, imports }) =>
       imports
         .map((to) => ({ path, to, from: FLOORS[room]!, floor: FLOORS[roomOf(to)]!, isOwnRoom: roomOf(to) === room }))
@@ -99,7 +99,7 @@ describe('the house', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has no circles, between files or between rooms', () => {
+  it('has no import cycles, between files or between rooms', () => {
     const byFile = new Map(files.map(({ path, imports }) => [path.replace(/\.ts$/, '.js'), new Set(imports)]));
     expect(circles(byFile)).toEqual([]);
     const byRoom = new Map<string, Set<string>>();
@@ -116,7 +116,7 @@ describe('the house', () => {
     expect(importers.filter((path) => !path.startsWith('crypto/'))).toEqual([]);
   });
 
-  it('does not reach cryptography by a side door', () => {
+  it('uses no other library or global for cryptography', () => {
     expect(filesWith(/globalThis\.crypto|\bcrypto\.(subtle|random|getRandomValues|webcrypto)|Math\.random/)).toEqual(
       [],
     );
@@ -128,7 +128,7 @@ describe('the house', () => {
     expect(filesWith(/\benv\b[^;]*=\s*process\b|import[^;]*\benv\b[^;]*from '(node:)?process'/)).toEqual([]);
   });
 
-  it('imports nothing by a name that only the running program knows', () => {
+  it('has no dynamic import with a computed name', () => {
     expect(filesWith(/\b(import|require)\(\s*[^'"`\s]/)).toEqual([]);
   });
 
@@ -148,7 +148,7 @@ describe('the house', () => {
     expect(filesWith(/(secret|digest|api_?key|password|token)\w* ===? (?!undefined|null|'|typeof)/i)).toEqual([]);
   });
 
-  it('keeps its files short', () => {
+  it('has files of at most 220 lines', () => {
     const long = files
       .map(({ path, text }) => ({ path, lines: text.split('\n').length }))
       .filter(({ lines }) => lines > 220);

@@ -9,7 +9,7 @@ import { parseEnvironment } from '../../src/config/environment.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { VARIABLES } from '../support/settings.js';
 
-/** Who may use what. A route that is not here, or that declares another door, fails. */
+/** Which door opens each route. A route that is missing here, or that declares another door, fails the test. */
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'open',
   'GET health/live': 'open',
@@ -44,7 +44,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'DELETE api/v0/admin/users/:id/sessions': 'admin',
 };
 
-/** Open, behind a guard that is no door. */
+/** Open, behind a guard that throttles instead of a door. */
 const THROTTLED = ['POST api/v0/auth/register', 'POST api/v0/auth/refresh'];
 
 /** One for each door, and one more where a service may forward. */
@@ -58,7 +58,7 @@ const CONTROLLERS = readdirSync(new URL('../../src', import.meta.url), { recursi
 );
 
 describe('every route', () => {
-  it('declares its door, or that it is open, exactly once', async () => {
+  it('declares exactly one door policy, and a guard for each door', async () => {
     const database = await createTestDatabase();
     const environment = parseEnvironment({ ...VARIABLES, DATABASE_URL: database.url });
     const app = await Test.createTestingModule({
@@ -86,7 +86,7 @@ describe('every route', () => {
     await database.drop();
   });
 
-  it('declares it in one decorator', () => {
+  it('declares its door policy in one decorator', () => {
     expect(CONTROLLERS.length).toBeGreaterThan(5);
     for (const file of CONTROLLERS) {
       const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');

@@ -8,10 +8,10 @@ import { useApp } from '../support/use-app.js';
 describe.each([
   ['memory', {}],
   ['the database', { REVOCATION_LEASE_MS: '0' }],
-])('a door that many knock at together, answered from %s', (_from, variables) => {
+])('a door with many concurrent requests, answered from %s', (_from, variables) => {
   const app = useApp({ variables });
 
-  it('hands each request its own principal, and each refused one its refusal', async () => {
+  it('gives each request its own principal or its own refusal', async () => {
     const nodes = await Promise.all(Array.from({ length: 20 }, () => app.node()));
     const services = await Promise.all(Array.from({ length: 20 }, () => app.service(randomUUID())));
     const users = await Promise.all(Array.from({ length: 20 }, async () => (await app.user()).logsIn()));
@@ -43,11 +43,11 @@ describe.each([
   });
 });
 
-describe('a door whose strategy lets nobody in', () => {
+describe('a door whose strategy returns no principal', () => {
   /** What a strategy may say of a request (the package passport-strategy). */
   type Verdict = 'success' | 'fail' | 'pass';
 
-  class Nobody extends Strategy {
+  class NoPrincipal extends Strategy {
     declare success: () => void;
     declare fail: () => void;
     declare pass: () => void;
@@ -61,14 +61,14 @@ describe('a door whose strategy lets nobody in', () => {
     }
   }
 
-  it.each<Verdict>(['success', 'fail', 'pass'])('stays closed when all it says is %s', async (verdict) => {
+  it.each<Verdict>(['success', 'fail', 'pass'])('stays closed when the strategy reports %s', async (verdict) => {
     const doors = new Doors();
-    doors.install('node', new Nobody(verdict));
+    doors.install('node', new NoPrincipal(verdict));
     const opened = doors.authenticate('node', { headers: {} } as Request);
     await expect(opened).rejects.toMatchObject({ problem: problems.invalidNodeCredentials });
   });
 
-  it('cannot be asked without a strategy', async () => {
+  it('fails when no strategy is installed for it', async () => {
     await expect(new Doors().authenticate('node', { headers: {} } as Request)).rejects.toThrow('No strategy');
   });
 });

@@ -15,7 +15,7 @@ describe('/api/v0/admin/app-credentials', () => {
   const page = async (query: string): Promise<Page> =>
     (await app.admin.get(`/app-credentials?${query}`).expect(200)).body as Page;
 
-  it('lists in pages that together hold every match once, also while new ones are minted', async () => {
+  it('lists each match exactly once over all pages, also while credentials are minted', async () => {
     const caller = randomUUID();
     const expected: string[] = [];
     for (let i = 0; i < 5; i++) expected.push((await app.service(caller, `target-${i}`)).appId);
@@ -31,7 +31,7 @@ describe('/api/v0/admin/app-credentials', () => {
     expect(seen).toEqual(expected);
   });
 
-  it('has no next page after one that is exactly full', async () => {
+  it('returns no next cursor when the last page is exactly full', async () => {
     const caller = randomUUID();
     for (let i = 0; i < 2; i++) await app.service(caller, `target-${i}`);
     expect(await page(`caller=${caller}&limit=2`)).toMatchObject({ next_cursor: null });
@@ -51,19 +51,20 @@ describe('/api/v0/admin/app-credentials', () => {
     'caller=a%20b',
     'target=%00',
     'key_digest=x',
-  ])('refuses to list with %s', async (query) => {
+  ])('answers 400 to the query %s', async (query) => {
     const { status, body } = await app.admin.get(`/app-credentials?${query}`);
     expect({ status, code: (body as { code: string }).code }).toEqual({ status: 400, code: 'validation_failed' });
   });
 
-  it('refuses the cursor that is not one of its own', async () => {
-    for (const text of ['1', `${randomUUID()}x`, "' or 1=1", randomUUID().slice(1)]) {
+  it.each(['1', `${randomUUID()}x`, "' or 1=1", randomUUID().slice(1)])(
+    'answers 400 to a cursor that it did not issue: %s',
+    async (text) => {
       const cursor = Buffer.from(text).toString('base64url');
       expectInvalid(await app.admin.get(`/app-credentials?cursor=${cursor}`), '/cursor');
-    }
-  });
+    },
+  );
 
-  it('shows revoked ones with the moment of it, and revokes them once', async () => {
+  it('shows when a credential was revoked, and revoking again does not change it', async () => {
     const { appId, caller } = await app.service();
     await app.admin.delete(`/app-credentials/${appId}`).expect(204);
     const { items } = await page(`caller=${caller}`);
@@ -73,7 +74,7 @@ describe('/api/v0/admin/app-credentials', () => {
     expect((await page(`caller=${caller}`)).items).toEqual(items);
   });
 
-  it('lets one of many parallel mints take the place of an expired credential', async () => {
+  it('accepts exactly one of 30 concurrent mints that replace an expired credential', async () => {
     const pair = { caller: randomUUID(), target: 'recipes' };
     const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
     await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
@@ -90,7 +91,7 @@ describe('/api/v0/admin/app-credentials', () => {
     ]);
   });
 
-  it('tells a pair from its reverse and from another case', async () => {
+  it('treats a reversed pair and another letter case as different pairs', async () => {
     const [a, b] = [`a${randomUUID()}`, `b${randomUUID()}`];
     for (const [caller, target] of [
       [a, b],
@@ -102,15 +103,18 @@ describe('/api/v0/admin/app-credentials', () => {
   });
 
   it.each(['a b', '', 'x'.repeat(101), 'a\u0000', 'a\n', '-a', '../a', 'ä', 7, null, ['a'], { $ne: 1 }])(
-    'refuses the name %p',
+    'answers 400 to the service name %p',
     async (name) => {
       expectInvalid(await app.admin.post('/app-credentials', { caller: name, target: 'b' }), '/caller');
       expectInvalid(await app.admin.post('/app-credentials', { caller: 'a', target: name }), '/target');
     },
   );
 
-  it.each(['app_key', 'app_id', 'key_digest', 'revoked_at', '__proto__'])('refuses the field %s', async (field) => {
-    const body = `{"caller":"a","target":"b","${field}":"x"}`;
-    expectInvalid(await app.admin.post('/app-credentials').type('json').send(body), `/${field}`);
-  });
+  it.each(['app_key', 'app_id', 'key_digest', 'revoked_at', '__proto__'])(
+    'answers 400 to the field %s',
+    async (field) => {
+      const body = `{"caller":"a","target":"b","${field}":"x"}`;
+      expectInvalid(await app.admin.post('/app-credentials').type('json').send(body), `/${field}`);
+    },
+  );
 });

@@ -12,7 +12,7 @@ interface Explanation {
   readonly last_accepted_for: string | null;
 }
 
-describe('explain', () => {
+describe('GET …/explain', () => {
   const app = useApp();
   const { clock } = app;
 
@@ -21,7 +21,7 @@ describe('explain', () => {
     (await app.admin.get(`/app-credentials/${id}/explain${query}`).expect(200)).body as Explanation;
   const codes = (reasons: { code: string }[] | undefined) => reasons?.map(({ code }) => code);
 
-  it('says that a node that was never used is accepted', async () => {
+  it('reports a node that was never used as accepted', async () => {
     const { nodeId } = await app.node();
     expect(await node(nodeId)).toEqual({
       accepted_now: true,
@@ -34,14 +34,14 @@ describe('explain', () => {
     expect(await node(nodeId.toUpperCase())).toMatchObject({ accepted_now: true });
   });
 
-  it.each(['not-an-id', randomUUID(), '%00'])('says that %p is unknown, and is no 404', async (id) => {
+  it.each(['not-an-id', randomUUID(), '%00'])('reports %p as unknown with 200, not 404', async (id) => {
     for (const explanation of [await node(id), await service(id)]) {
       expect(explanation).toMatchObject({ accepted_now: false, previous_key_reasons: [] });
       expect(codes(explanation.reasons)).toEqual(['unknown']);
     }
   });
 
-  it('says when it was revoked and by which call; a second call changes neither', async () => {
+  it('reports when a node was revoked and by which request; revoking again changes neither', async () => {
     const { nodeId } = await app.node();
     const first = await app.admin.delete(`/nodes/${nodeId}`).expect(204);
     const { revoked_at } = (await app.admin.get(`/nodes/${nodeId}`)).body as { revoked_at: string };
@@ -52,7 +52,7 @@ describe('explain', () => {
     expect(reasons).toMatchObject([{ code: 'revoked', since: revoked_at, request_id: first.headers['x-request-id'] }]);
   });
 
-  it('says that it has expired', async () => {
+  it('reports that a node has expired', async () => {
     const { nodeId } = await app.node();
     const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
     await app.admin.patch(`/nodes/${nodeId}`, { expires_at }).expect(200);
@@ -61,7 +61,7 @@ describe('explain', () => {
     expect((await node(nodeId)).reasons).toMatchObject([{ code: 'expired', since: expires_at, request_id: null }]);
   });
 
-  it('says that the key was rotated, by which call, and how long the old one is good', async () => {
+  it('reports which request rotated the key, and until when the old key is accepted', async () => {
     const { nodeId } = await app.node();
     const before = clock.now().getTime();
     const rotation = await app.admin.post(`/nodes/${nodeId}/rotate`, { overlap_hours: 2 }).expect(200);
@@ -77,7 +77,7 @@ describe('explain', () => {
     ]);
   });
 
-  it('does not call an old key good when the credential is revoked', async () => {
+  it('does not report the old key of a revoked node as accepted', async () => {
     const { nodeId } = await app.node();
     await app.admin.post(`/nodes/${nodeId}/rotate`, { overlap_hours: 2 }).expect(200);
     await app.admin.delete(`/nodes/${nodeId}`).expect(204);
@@ -86,7 +86,7 @@ describe('explain', () => {
     expect(previous_key_reasons).toMatchObject([{ code: 'revoked' }]);
   });
 
-  it('says that the first use of the new key ended the old one', async () => {
+  it('reports that the first use of the new key ended the overlap', async () => {
     const old = await app.node();
     const { body } = await app.admin.post(`/nodes/${old.nodeId}/rotate`).expect(200);
     clock.advance({ minutes: 5 });
@@ -98,7 +98,7 @@ describe('explain', () => {
     expect(Date.parse(previous_key_reasons[1]!.since!)).toBeGreaterThanOrEqual(firstUse);
   });
 
-  it('says when a node was last accepted, and for which service when one forwarded it', async () => {
+  it('reports when a node was last accepted, and which service forwarded it', async () => {
     const { nodeId, header } = await app.node();
     await app.validateNode(header).expect(200);
     expect(await node(nodeId)).toMatchObject({
@@ -114,7 +114,7 @@ describe('explain', () => {
     expect(await node(nodeId)).toEqual(accepted);
   });
 
-  it('says that an app credential is for another target, and counts no refused call as accepted', async () => {
+  it('reports that an app credential is for another target, and does not count a refused call as accepted', async () => {
     const { appId, headers, target } = await app.service();
     expectProblem(await app.validateApp(headers, { target: 'ocr' }), problems.invalidAppCredentials);
     expect(await service(appId, '?target=ocr')).toMatchObject({
@@ -130,7 +130,7 @@ describe('explain', () => {
     });
   });
 
-  it('says which call replaced an expired app credential', async () => {
+  it('reports which request replaced an expired app credential', async () => {
     const pair = { caller: 'tts', target: 'recipes' };
     const expires_at = new Date(clock.now().getTime() + 1_000).toISOString();
     const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
@@ -141,7 +141,7 @@ describe('explain', () => {
     expect(reasons[0]).toMatchObject({ request_id: minted.headers['x-request-id'] });
   });
 
-  it('refuses a target that is no name, and anybody but an operator', async () => {
+  it('answers 400 to an invalid target, and 401 to callers other than operators', async () => {
     const { appId, headers } = await app.service();
     expectInvalid(await app.admin.get(`/app-credentials/${appId}/explain?target=a%20b`), '/target');
     const asApp = app.get(`/api/v0/admin/app-credentials/${appId}/explain`).set(headers);

@@ -4,14 +4,14 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
-/** Every C0 and C1 control, DEL, and what breaks or turns a line without being seen. */
+/** Every C0 and C1 control, DEL, and invisible characters that break a line or change its direction. */
 const INVISIBLE = [
   ...Array.from({ length: 0x20 }, (_, code) => code),
   ...Array.from({ length: 0x21 }, (_, i) => 0x7f + i),
   ...[0xad, 0x200b, 0x200e, 0x2028, 0x2029, 0x202a, 0x202e, 0x2066, 0x2069, 0xfeff, 0xe0041],
 ];
 
-describe('the labels of a node', () => {
+describe('the room and name of a node', () => {
   const app = useApp();
   let node: Device;
 
@@ -21,23 +21,26 @@ describe('the labels of a node', () => {
 
   const registration = (more: object): object => ({ household_id: randomUUID(), room: 'hall', name: 'lamp', ...more });
 
-  it.each(['room', 'name'])('refuse every control and format character in %s, new or changed', async (field) => {
-    for (const code of INVISIBLE) {
-      const change = { [field]: `a${String.fromCodePoint(code)}b` };
-      const answers = [
-        await app.admin.post('/nodes', registration(change)),
-        await app.admin.patch(`/nodes/${node.nodeId}`, change),
-      ];
-      for (const { status, body } of answers) {
-        const { errors } = body as { errors?: { pointer: string }[] };
-        expect({ code, status, pointer: errors?.[0]?.pointer }).toEqual({ code, status: 400, pointer: `/${field}` });
+  it.each(['room', 'name'])(
+    'answer 400 to every control and format character in %s, when registered and when changed',
+    async (field) => {
+      for (const code of INVISIBLE) {
+        const change = { [field]: `a${String.fromCodePoint(code)}b` };
+        const answers = [
+          await app.admin.post('/nodes', registration(change)),
+          await app.admin.patch(`/nodes/${node.nodeId}`, change),
+        ];
+        for (const { status, body } of answers) {
+          const { errors } = body as { errors?: { pointer: string }[] };
+          expect({ code, status, pointer: errors?.[0]?.pointer }).toEqual({ code, status: 400, pointer: `/${field}` });
+        }
       }
-    }
-    expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ room: 'kitchen', name: 'speaker' });
-  });
+      expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ room: 'kitchen', name: 'speaker' });
+    },
+  );
 
   it.each(['Küche', '寝室', 'غرفة', "Zoë's 2nd room", '<b>&amp;</b>', '🛏', '-', 'x'.repeat(100), '🛏'.repeat(100)])(
-    'may be %p, and come back as they were sent',
+    'may be %p, and are returned as they were sent',
     async (label) => {
       const { body } = await app.admin.post('/nodes', registration({ room: label, name: label })).expect(201);
       const { node_id } = body as { node_id: string };
@@ -45,7 +48,7 @@ describe('the labels of a node', () => {
     },
   );
 
-  it.each([null, 7, true, [], ['a'], {}, '', '   ', '\u00a0', '🛏'.repeat(101)])('may not be %p', async (label) => {
+  it.each([null, 7, true, [], ['a'], {}, '', '   ', '\u00a0', '🛏'.repeat(101)])('answer 400 to %p', async (label) => {
     for (const field of ['room', 'name']) {
       expectInvalid(await app.admin.post('/nodes', registration({ [field]: label })), `/${field}`);
       expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { [field]: label }), `/${field}`);
@@ -53,7 +56,7 @@ describe('the labels of a node', () => {
   });
 
   it.each(['node_id', 'api_key', 'key_digest', 'revoked_at', 'last_used_at', 'household_id', 'created_at'])(
-    'cannot be a way to set %s',
+    'cannot be changed together with %s (400)',
     async (field) => {
       const before = (await app.admin.get(`/nodes/${node.nodeId}`)).body as object;
       expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { room: 'x', [field]: randomUUID() }), `/${field}`);
@@ -61,7 +64,7 @@ describe('the labels of a node', () => {
     },
   );
 
-  it('take a household in any case, and find it in any case', async () => {
+  it('belong to a household and a node whose ids match in any letter case', async () => {
     const household = randomUUID().toUpperCase();
     const { nodeId } = await app.node(household);
     for (const id of [household, household.toLowerCase()]) {
@@ -86,7 +89,7 @@ describe('the labels of a node', () => {
     1_900_000_000,
     '',
     {},
-  ])('and an expiry of %p never become a failure', async (expires_at) => {
+  ])('with an expiry of %p answer 201 or 400, never 500', async (expires_at) => {
     const { status, body } = await app.admin.post('/nodes', registration({ expires_at }));
     expect([201, 400]).toContain(status);
     if (status === 201) {

@@ -16,7 +16,7 @@ describe('/api/v0/admin/nodes', () => {
     ...more,
   });
 
-  it('registers a node and shows its key this once', async () => {
+  it('registers a node and returns its key only in that response', async () => {
     const body = registration();
     const created = await app.admin.post('/nodes', body).expect(201);
     expect(created.body).toMatchObject({
@@ -43,13 +43,13 @@ describe('/api/v0/admin/nodes', () => {
     ['expires_at', 'tomorrow'],
     ['expires_at', '2030-01-01'],
     ['key_digest', 'x'],
-  ])('refuses %s %p', async (field, value) => {
+  ])('answers 400 to %s = %p and registers nothing', async (field, value) => {
     const before = (await app.database.query('SELECT id FROM nodes')).length;
     expectInvalid(await app.admin.post('/nodes', registration({ [field]: value })), `/${field}`);
     expect(await app.database.query('SELECT id FROM nodes')).toHaveLength(before);
   });
 
-  it('answers 404 to a change that waited for the purge of its node', async () => {
+  it('answers 404 to a change that waited while its node was purged', async () => {
     const { nodeId } = await app.node();
     const purge = new Client({ connectionString: app.database.url });
     await purge.connect();
@@ -63,7 +63,7 @@ describe('/api/v0/admin/nodes', () => {
     expectProblem(await answer, problems.notFound);
   });
 
-  it('lists in pages, filtered by household', async () => {
+  it('lists the nodes of a household in pages', async () => {
     const householdId = randomUUID();
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) ids.push((await app.node(householdId)).nodeId);
@@ -89,11 +89,11 @@ describe('/api/v0/admin/nodes', () => {
     'cursor=',
     'household_id=x',
     'colour=red',
-  ])('refuses to list with %s', async (query) => {
+  ])('answers 400 to the query %s', async (query) => {
     expectInvalid(await app.admin.get(`/nodes?${query}`), `/${query.split('=')[0]!}`);
   });
 
-  it('renames, moves and limits a node', async () => {
+  it('changes room, name and expiry of a node, but not its household', async () => {
     const node = await app.node();
     const change = { room: 'hall', name: 'lamp', expires_at: '2099-01-01T00:00:00.000Z' };
     const { body } = await app.admin.patch(`/nodes/${node.nodeId}`, change).expect(200);
@@ -104,7 +104,7 @@ describe('/api/v0/admin/nodes', () => {
     expectInvalid(await app.admin.patch(`/nodes/${node.nodeId}`, { household_id: randomUUID() }), '/household_id');
   });
 
-  it('revokes a node and does not forget it', async () => {
+  it('revokes a node idempotently and still shows it', async () => {
     const node = await app.node();
     await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
@@ -115,7 +115,7 @@ describe('/api/v0/admin/nodes', () => {
     expectProblem(await app.admin.patch(`/nodes/${node.nodeId}`, { room: 'hall' }), problems.credentialRevoked);
   });
 
-  it.each(['1', randomUUID(), '%00', "'; drop table nodes"])('does not know node %p', async (id) => {
+  it.each(['1', randomUUID(), '%00', "'; drop table nodes"])('answers 404 to the node id %p', async (id) => {
     for (const call of [
       app.admin.get(`/nodes/${id}`),
       app.admin.delete(`/nodes/${id}`),
@@ -127,7 +127,7 @@ describe('/api/v0/admin/nodes', () => {
 });
 
 describe('the admin door', () => {
-  it('is closed without ADMIN_API_KEY, also to an empty header', async () => {
+  it('answers 401 to every key when ADMIN_API_KEY is empty', async () => {
     const app = await TestApp.start({ variables: { ADMIN_API_KEY: '' } });
     for (const key of ['', 'undefined', 'x'.repeat(40)]) {
       expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', key), problems.invalidAdminKey);
@@ -136,7 +136,7 @@ describe('the admin door', () => {
     await app.stop();
   });
 
-  it('is closed to another key', async () => {
+  it('answers 401 to another key', async () => {
     const app = await TestApp.start();
     expectProblem(await app.get('/api/v0/admin/nodes').set('X-Admin-Key', 'x'.repeat(40)), problems.invalidAdminKey);
     await app.admin.get('/nodes').expect(200);

@@ -10,7 +10,7 @@ import { useApp } from '../support/use-app.js';
 describe('/api/v0/admin/users', () => {
   const app = useApp();
 
-  it('creates, shows and deletes a user', async () => {
+  it('creates, shows and deletes a user, whose address can then be used again', async () => {
     const email = `${randomUUID()}@example.org`;
     const { body } = await app.admin.post('/users', { email, password: PASSWORD }).expect(201);
     const { id } = body as { id: string };
@@ -23,7 +23,7 @@ describe('/api/v0/admin/users', () => {
     await app.admin.post('/users', { email, password: PASSWORD }).expect(201);
   });
 
-  it('lists in pages and finds by address', async () => {
+  it('lists users in pages and finds one by e-mail address', async () => {
     const users = [await app.user(), await app.user(), await app.user()];
     const seen: string[] = [];
     let cursor: string | null = '';
@@ -41,7 +41,7 @@ describe('/api/v0/admin/users', () => {
     expectInvalid(await app.admin.get('/users?email=nonsense'), '/email');
   });
 
-  it('disables and enables', async () => {
+  it('disables a user, whose logins are then refused, and enables it again', async () => {
     const alice = await app.user();
     for (const is_active of [false, true]) {
       const { body } = await app.admin.patch(`/users/${alice.id}`, { is_active }).expect(200);
@@ -53,7 +53,7 @@ describe('/api/v0/admin/users', () => {
     expectProblem(await app.admin.patch(`/users/${randomUUID()}`, { is_active: true }), problems.notFound);
   });
 
-  it('lists the sessions of a user and ends them all', async () => {
+  it('lists the sessions of a user and revokes them all', async () => {
     const alice = await app.user();
     const [one, two] = [await alice.logsIn(), await alice.logsIn()];
     await app.logout(one.refresh_token).expect(204);
@@ -70,7 +70,7 @@ describe('/api/v0/admin/users', () => {
 });
 
 describe('GET /api/v0/users/{id}', () => {
-  it('is open to the user themself, to services and to the operator; others see nothing there', async () => {
+  it('returns the user to themself, to services and to the operator, and answers 404 to other users', async () => {
     const app = await TestApp.start();
     const [alice, bob, service] = [await app.user(), await app.user(), await app.service('recipes', 'auth')];
     const { access_token } = await alice.logsIn();
@@ -94,7 +94,7 @@ describe('GET /api/v0/users/{id}', () => {
 });
 
 describe('the purge job', () => {
-  it('deletes what died longer ago than its keep, in one replica at a time, and nothing else', async () => {
+  it('deletes sessions and credentials whose retention has passed, in one replica at a time', async () => {
     const clock = new TestClock();
     const variables = { SESSION_KEEP_DAYS: '30', CREDENTIAL_KEEP_DAYS: '365' };
     const app = await TestApp.start({ clock, variables });
@@ -120,7 +120,7 @@ describe('the purge job', () => {
     await app.stop();
   });
 
-  it('goes on, batch after batch, until nothing is left', async () => {
+  it('deletes in batches until nothing is left', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ clock });
     const alice = await app.user();

@@ -11,7 +11,7 @@ describe('app credentials', () => {
   const mint = (pair: object) => app.admin.post('/app-credentials', pair);
 
   describe('POST /internal/validate-app', () => {
-    it('says which service calls which', async () => {
+    it('returns the calling and the called service', async () => {
       const ocr = await app.service('ocr', 'auth');
       const expected = { valid: true, app_id: ocr.appId, caller: 'ocr', target: 'auth' };
       expect((await replica.validateApp(ocr.headers).expect(200)).body).toEqual(expected);
@@ -19,7 +19,7 @@ describe('app credentials', () => {
       expect((await replica.validateApp(ocr.headers, {}).expect(200)).body).toEqual(expected);
     });
 
-    it('answers alike to a wrong id, a wrong key, a revoked key and a key for another target', async () => {
+    it('returns the same 401 to a wrong id, a wrong key, a revoked key and a key for another target', async () => {
       const [a, b, revoked] = [await app.service(), await app.service(), await app.service()];
       await app.admin.delete(`/app-credentials/${revoked.appId}`).expect(204);
       const cases: [Record<string, string>, object?][] = [
@@ -40,7 +40,7 @@ describe('app credentials', () => {
     });
 
     it.each([{ target: '' }, { target: 'two words' }, { target: 7 }, { target: null }])(
-      'refuses the body %p',
+      'answers 400 to the body %p',
       async (body) => {
         const service = await app.service();
         expectInvalid(await app.validateApp(service.headers, body), '/target');
@@ -49,7 +49,7 @@ describe('app credentials', () => {
   });
 
   describe('/api/v0/admin/app-credentials', () => {
-    it('lets one of 50 parallel mints of a pair win', async () => {
+    it('accepts exactly one of 50 concurrent mints of a pair', async () => {
       for (let round = 0; round < 3; round++) {
         const pair = { caller: randomUUID(), target: 'recipes' };
         const answers = await Promise.all(Array.from({ length: 50 }, () => mint(pair)));
@@ -59,7 +59,7 @@ describe('app credentials', () => {
       }
     });
 
-    it('mints a pair again once its credential was revoked or has expired', async () => {
+    it('mints a pair again after its credential was revoked or has expired', async () => {
       const pair = { caller: randomUUID(), target: 'recipes' };
       const first = await mint(pair).expect(201);
       await app.admin.delete(`/app-credentials/${(first.body as { app_id: string }).app_id}`).expect(204);
@@ -71,7 +71,7 @@ describe('app credentials', () => {
       expect(body).toMatchObject({ app_key: expect.stringMatching(/^pa_app_[\w-]{43}$/) });
     });
 
-    it('lists by caller and target, and shows one without its key', async () => {
+    it('lists by caller and target, and shows a credential without its key', async () => {
       const service = await app.service(randomUUID(), 'ocr');
       const { body } = await app.admin.get(`/app-credentials?caller=${service.caller}&target=ocr`).expect(200);
       const { items } = body as { items: unknown[] };
@@ -81,7 +81,7 @@ describe('app credentials', () => {
       expect(JSON.stringify(one.body)).not.toContain(service.appKey);
     });
 
-    it('rotates with an overlap that the first use of the new key ends', async () => {
+    it('rotates with an overlap that ends at the first use of the new key', async () => {
       const old = await app.service();
       const { body } = await app.admin.post(`/app-credentials/${old.appId}/rotate`).expect(200);
       const fresh = { ...old.headers, 'X-Platform-App-Key': (body as { app_key: string }).app_key };
@@ -95,11 +95,11 @@ describe('app credentials', () => {
       { caller: 'a b', target: 'b' },
       { caller: 'a', target: 'b\n' },
       { caller: 'a' },
-    ])('refuses the pair %p', async (pair) => {
+    ])('answers 400 to the pair %p', async (pair) => {
       expect((await mint(pair)).status).toBe(400);
     });
 
-    it.each(['1', randomUUID()])('does not know app %p', async (id) => {
+    it.each(['1', randomUUID()])('answers 404 to the app id %p', async (id) => {
       expectProblem(await app.admin.get(`/app-credentials/${id}`), problems.notFound);
       expectProblem(await app.admin.delete(`/app-credentials/${id}`), problems.notFound);
       expectProblem(await app.admin.post(`/app-credentials/${id}/rotate`), problems.notFound);

@@ -20,7 +20,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     expectProblem(await replica.validateApp(headers), problems.invalidAppCredentials);
   };
 
-  it('gives a new key to the same pair', async () => {
+  it('returns a new key for the same pair and app id', async () => {
     const old = await app.service();
     const fresh = await rotated(old);
     expect(fresh.appKey).toMatch(/^pa_app_[\w-]{43}$/);
@@ -29,7 +29,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     expect(body).toEqual({ valid: true, app_id: old.appId, caller: old.caller, target: old.target });
   });
 
-  it('lets both keys pass until the new one is first used', async () => {
+  it('accepts both keys until the new one is first used', async () => {
     const old = await app.service();
     const fresh = await rotated(old);
     await passes(old);
@@ -37,14 +37,14 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     await refused(old);
   });
 
-  it('does not count a call for another target as a use of the old key, nor lets it through', async () => {
+  it('refuses a call for another target, which does not end the overlap', async () => {
     const old = await app.service();
     await rotated(old);
     expectProblem(await app.validateApp(old.headers, { target: 'another' }), problems.invalidAppCredentials);
     await passes(old);
   });
 
-  it('ends the old key at the deadline', async () => {
+  it('refuses the old key after the overlap', async () => {
     const old = await app.service();
     const fresh = await rotated(old, { overlap_hours: 1 });
     clock.advance({ minutes: 59 });
@@ -54,7 +54,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     await passes(fresh);
   });
 
-  it('ends the old key at once with overlap_hours 0, also when an overlap was open', async () => {
+  it('refuses the old key at once with overlap_hours 0, also during an overlap', async () => {
     const old = await app.service();
     const second = await rotated(old);
     const third = await rotated(old, { overlap_hours: 0 });
@@ -63,7 +63,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     await passes(third);
   });
 
-  it('keeps the old key working when the first new one was lost', async () => {
+  it('keeps the old key when the rotation is repeated because its response was lost', async () => {
     const old = await app.service();
     const lost = await rotated(old);
     const fresh = await rotated(old);
@@ -73,7 +73,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     await refused(old);
   });
 
-  it('revokes all keys of a credential with it, and makes no new one', async () => {
+  it('refuses every key of a revoked credential, and does not rotate it', async () => {
     const old = await app.service();
     const fresh = await rotated(old);
     await app.admin.delete(`/app-credentials/${old.appId}`).expect(204);
@@ -82,7 +82,7 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     expectProblem(await app.admin.post(`/app-credentials/${old.appId}/rotate`), problems.credentialRevoked);
   });
 
-  it('makes no new key for a credential that has expired', async () => {
+  it('does not rotate a credential that has expired', async () => {
     const pair = { caller: 'expiring', target: 'recipes' };
     const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
     const { body } = await app.admin.post('/app-credentials', { ...pair, expires_at }).expect(201);
@@ -94,8 +94,11 @@ describe('POST /api/v0/admin/app-credentials/{app_id}/rotate', () => {
     expectProblem(await app.admin.post(`/app-credentials/${app_id}/rotate`), problems.credentialExpired);
   });
 
-  it.each([-1, 0.5, '24', 8_761, true, null, [1], { hours: 1 }])('refuses an overlap of %p', async (overlap_hours) => {
-    const { appId } = await app.service();
-    expectInvalid(await app.admin.post(`/app-credentials/${appId}/rotate`, { overlap_hours }), '/overlap_hours');
-  });
+  it.each([-1, 0.5, '24', 8_761, true, null, [1], { hours: 1 }])(
+    'answers 400 to an overlap of %p',
+    async (overlap_hours) => {
+      const { appId } = await app.service();
+      expectInvalid(await app.admin.post(`/app-credentials/${appId}/rotate`, { overlap_hours }), '/overlap_hours');
+    },
+  );
 });

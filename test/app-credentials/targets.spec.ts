@@ -5,7 +5,7 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device, Service, User } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
-describe('an app key is good at its target only', () => {
+describe('an app key', () => {
   const app = useApp();
   let alice: User;
   let node: Device;
@@ -19,7 +19,7 @@ describe('an app key is good at its target only', () => {
 
   const readsAlice = ({ headers }: Service, by = app) => by.get(`/api/v0/users/${alice.id}`).set(headers);
 
-  it('is refused at the doors of this service when it was minted for another', async () => {
+  it('is refused at the doors of this service when it was minted for another target', async () => {
     await readsAlice(own).expect(200);
     expectProblem(await readsAlice(foreign), problems.invalidAppCredentials);
     await app.validateNode(node.header).set(own.headers).expect(200);
@@ -30,20 +30,20 @@ describe('an app key is good at its target only', () => {
     expect(reasons).toEqual(Array(2).fill(['other_target', 'ocr']));
   });
 
-  it('is refused there also from memory, after it was accepted for its target', async () => {
+  it('is refused there also from the cache, after it was accepted for its target', async () => {
     await app.validateApp(foreign.headers, { target: 'ocr' }).expect(200);
     expectProblem(await readsAlice(foreign), problems.invalidAppCredentials);
     expectProblem(await app.validateNode(node.header).set(foreign.headers), problems.invalidAppCredentials);
   });
 
-  it('goes by the name in SERVICE_NAME', async () => {
+  it('for the service named by SERVICE_NAME is accepted at its doors', async () => {
     const renamed = await app.startReplica({ variables: { SERVICE_NAME: 'ocr' } });
     await readsAlice(foreign, renamed).expect(200);
     expectProblem(await readsAlice(own, renamed), problems.invalidAppCredentials);
     await renamed.stop();
   });
 
-  it('is written down as used for the service that it opened, and not at all when it was refused', async () => {
+  it('has its last use recorded for the service that accepted it, and not when it was refused', async () => {
     const [used, refused] = [await app.service('tts', 'auth'), await app.service('tts', 'ocr')];
     await readsAlice(used).expect(200);
     await readsAlice(refused).expect(401);
@@ -59,7 +59,7 @@ describe('an app key is good at its target only', () => {
   });
 });
 
-describe('a target in the wrong place is refused, never ignored', () => {
+describe('a target in the wrong place', () => {
   const app = useApp();
   let node: Device;
   let service: Service;
@@ -74,7 +74,7 @@ describe('a target in the wrong place is refused, never ignored', () => {
     return target === undefined ? call : call.set('X-Platform-Target', target);
   };
 
-  it('takes the target of validate-app from the body, from X-Platform-Target, or from both when they agree', async () => {
+  it('is not the body or X-Platform-Target of validate-app, when both agree', async () => {
     await validate(undefined, { target: 'ocr' }).expect(200);
     await validate('ocr').expect(200);
     await validate('ocr', {}).expect(200);
@@ -83,42 +83,42 @@ describe('a target in the wrong place is refused, never ignored', () => {
     expectProblem(await validate(undefined, { target: 'recipes' }), problems.invalidAppCredentials);
   });
 
-  it('answers 400 when body and header differ, whichever of them the key is good for', async () => {
+  it('is refused with 400 when body and header differ, whichever of them matches the key', async () => {
     expectInvalid(await validate('ocr', { target: 'recipes' }), '/target');
     expectInvalid(await validate('recipes', { target: 'ocr' }), '/target');
   });
 
-  it.each(['', 'two words', 'a,ocr', 'x'.repeat(101)])('answers 400 to the header %p', async (target) => {
+  it.each(['', 'two words', 'a,ocr', 'x'.repeat(101)])('is refused with 400 in the header %p', async (target) => {
     expectInvalid(await validate(target), '');
   });
 
-  it('answers 400 when X-Platform-Target arrives twice', async () => {
+  it('is refused with 400 when X-Platform-Target is sent twice', async () => {
     const twice = at('/internal/validate-app').set('X-Platform-Target', ['ocr', 'ocr'] as unknown as string);
     expectProblem(await twice, problems.duplicateHeader);
   });
 
   it.each(['?target=other', '?target=ocr', '?TARGET=ocr', '?a', '?=', '?target[]=ocr', '?%74arget=other'])(
-    'answers 400 to the query %p on every internal route',
+    'is refused with 400 in the query %p on every internal route',
     async (query) => {
       for (const path of ['/internal/validate-app', '/internal/validate-node'])
         expectInvalid(await at(path + query), '');
     },
   );
 
-  it('takes an empty query for none', async () => {
+  it('is not an empty query', async () => {
     await validate().expect(200);
     await app.post('/internal/validate-app?').set(service.headers).expect(200);
   });
 
   it.each(['X-Target', 'Target', 'X-Platform-App-Target', 'X-Platform-Targets', 'X-Platform-Caller'])(
-    'answers 400 to the unknown header %s on every internal route',
+    'is refused with 400 in the unknown header %s on every internal route',
     async (name) => {
       expectInvalid(await at('/internal/validate-app').set(name, 'ocr'), '');
       expectInvalid(await app.validateNode(node.header).set(name, 'ocr'), '');
     },
   );
 
-  it('answers 400 to X-Platform-Target anywhere else, unless it names this service', async () => {
+  it('is refused with 400 in X-Platform-Target of other routes, unless it names this service', async () => {
     for (const path of ['/internal/validate-node', '/api/v0/auth/login']) {
       expectInvalid(await app.post(path).set('X-API-Key', node.header).set('X-Platform-Target', 'ocr'), '');
     }
@@ -127,7 +127,7 @@ describe('a target in the wrong place is refused, never ignored', () => {
   });
 
   it.each([{ Target: 'ocr' }, { targets: 'ocr' }, { target: 'ocr', for: 'ocr' }])(
-    'answers 400 to the unknown field in %p',
+    'is refused with 400 in the unknown field of %p',
     async (body) => {
       const answer = await validate(undefined, body);
       expect({ status: answer.status, body: answer.body }).toMatchObject({
@@ -137,7 +137,7 @@ describe('a target in the wrong place is refused, never ignored', () => {
     },
   );
 
-  it('answers 400 to a body with fields on validate-node, and takes an empty one', async () => {
+  it('is refused with 400 in any body of validate-node but an empty one', async () => {
     expectInvalid(await app.validateNode(node.header).send({ target: 'ocr' }), '/target');
     expectInvalid(await app.validateNode(node.header).send({ node_id: node.nodeId }), '/node_id');
     await app.validateNode(node.header).send({}).expect(200);

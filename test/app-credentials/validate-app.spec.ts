@@ -11,7 +11,7 @@ describe('POST /internal/validate-app', () => {
   const { clock } = app;
   const replica = useReplica(app);
 
-  /** All of an answer that a caller sees, but for what names this one request. */
+  /** What a caller sees of a response, without the ids of the request. */
   const seen = ({ status, headers, body }: Response): object => {
     const { date, 'x-request-id': id, ...otherHeaders } = headers as Record<string, string>;
     expect(date).toBeDefined();
@@ -20,7 +20,7 @@ describe('POST /internal/validate-app', () => {
     return { status, headers: otherHeaders, body: others };
   };
 
-  it('gives one and the same answer to a wrong id, a wrong key, a revoked, an expired and a rotated key', async () => {
+  it('returns the same response to a wrong id, a wrong key, a revoked, an expired and a rotated key', async () => {
     const [good, other, revoked, rotated] = [
       await app.service(),
       await app.service(),
@@ -52,7 +52,7 @@ describe('POST /internal/validate-app', () => {
     await replica.validateApp(good.headers).expect(200);
   });
 
-  it('notices a new and a revoked key at the very next call on every replica', async () => {
+  it('accepts a new key, and refuses a revoked one, at the next call on every replica', async () => {
     for (let round = 0; round < 10; round++) {
       const service = await app.service();
       await replica.validateApp(service.headers).expect(200);
@@ -63,14 +63,14 @@ describe('POST /internal/validate-app', () => {
     }
   });
 
-  it('does not take the key of a node, nor a node the key of a service', async () => {
+  it('refuses the key of a node, as validate-node refuses the key of a service', async () => {
     const [node, service] = [await app.node(), await app.service()];
     const asApp = { 'X-Platform-App-Id': node.nodeId, 'X-Platform-App-Key': node.apiKey };
     expectProblem(await app.validateApp(asApp), problems.invalidAppCredentials);
     expectProblem(await app.validateNode(`${service.appId}:${service.appKey}`), problems.invalidNodeCredentials);
   });
 
-  it.each(['X-Platform-App-Id', 'X-Platform-App-Key'])('refuses an empty or an absent %s', async (name) => {
+  it.each(['X-Platform-App-Id', 'X-Platform-App-Key'])('answers 401 to an empty or an absent %s', async (name) => {
     const { headers } = await app.service();
     const half = Object.fromEntries(Object.entries(headers).filter(([header]) => header !== name));
     expect(Object.keys(half)).toHaveLength(1);
@@ -78,7 +78,7 @@ describe('POST /internal/validate-app', () => {
     expectProblem(await app.validateApp({ ...headers, [name]: '' }), problems.invalidAppCredentials);
   });
 
-  it('records the last use of a good key, of no refused one, and never an earlier one', async () => {
+  it('records the last use of an accepted key, not of a refused one, and never an earlier use', async () => {
     const [used, refused] = [await app.service(), await app.service()];
     const keys = [app, replica].map(({ nest }) => nest.get<AppKeys>(APP_KEYS));
     const lastUsed = async (id: string): Promise<string | null> =>
@@ -94,7 +94,7 @@ describe('POST /internal/validate-app', () => {
     expect(await lastUsed(refused.appId)).toBeNull();
   });
 
-  it('records the last use of a node alike', async () => {
+  it('records the last use of a node the same way', async () => {
     const node = await app.node();
     const before = clock.now().getTime();
     await app.validateNode(node.header).expect(200);

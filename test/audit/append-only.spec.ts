@@ -7,15 +7,15 @@ import { TestApp } from '../support/test-app.js';
 import { oldMonth, partitionsOf } from './months.js';
 import { recorded } from './record.js';
 
-/** As many months from this one as the job makes. */
+/** The months that the job creates ahead, from this one on. */
 const monthsFrom = (moment: Date, count: number): string[] =>
   Array.from({ length: count }, (_, index) => {
     const month = new Date(Date.UTC(moment.getUTCFullYear(), moment.getUTCMonth() + index));
     return `audit_events_${month.toISOString().slice(0, 7).replace('-', '_')}`;
   });
 
-describe('audit_events', () => {
-  it('refuses to be changed, by whoever and in whichever of its partitions', async () => {
+describe('the table audit_events', () => {
+  it('refuses UPDATE, DELETE and TRUNCATE in every partition, also from a superuser', async () => {
     const app = await TestApp.start();
     await app.user();
     await app.database.query(
@@ -34,7 +34,7 @@ describe('audit_events', () => {
     await app.stop();
   });
 
-  it('has its months made ahead, in one replica at a time, and dropped as a whole after their retention', async () => {
+  it('gets its monthly partitions in advance, in one replica at a time, and drops them after their retention', async () => {
     const variables = { AUDIT_RETENTION_DAYS: '100' };
     const app = await TestApp.start({ variables });
     const replica = await app.startReplica();
@@ -59,7 +59,7 @@ describe('audit_events', () => {
     await app.stop();
   });
 
-  it('takes a row of a month that nobody made, and gives it its month later', async () => {
+  it('stores a row of a month without a partition in the default partition, and moves it later', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ clock });
     clock.advance({ days: 300 });
@@ -77,7 +77,7 @@ describe('audit_events', () => {
     await app.stop();
   });
 
-  it('loses no act that is done while rows are given their month', async () => {
+  it('loses no row that is written while rows are moved to their partition', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ clock });
     clock.advance({ days: 300 });
@@ -95,7 +95,7 @@ describe('audit_events', () => {
   });
 });
 
-describe('an act and its row', () => {
+describe('an act and its audit row', () => {
   it('are committed together or not at all', async () => {
     const app = await TestApp.start();
     const [alice, node, service] = [await app.user(), await app.node(), await app.service()];

@@ -11,10 +11,10 @@ describe('failed logins', () => {
   const replica = useReplica(app);
 
   const keep = () => Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).run()));
-  /** To the first moment of the next window, so that what follows is within one. */
+  /** Advances to the start of the next window, so that the rest of the test is within one window. */
   const nextWindow = () => clock.advance({ seconds: 900 - ((clock.now().getTime() / 1_000) % 900) + 1 });
 
-  it('are one row for each account and window, with an exact count, whichever replica refused', async () => {
+  it('are one row for each account and window, with the exact count over all replicas', async () => {
     nextWindow();
     const [alice, bob] = [await app.user(), await app.user()];
     const guesses = Array.from({ length: 40 }, (_, index) => (index % 2 ? app : replica));
@@ -38,7 +38,7 @@ describe('failed logins', () => {
     expect(await app.database.query('SELECT count FROM failed_logins')).toEqual([{ count: 1 }]);
   });
 
-  it('of an address without an account are counted alike, and do not show the address', async () => {
+  it('of an unknown e-mail address are counted the same way, without recording the address', async () => {
     nextWindow();
     const [email, another] = [`${randomUUID()}@example.org`, `${randomUUID()}@example.org`];
     for (const each of [email, email, another]) await app.login(each).expect(401);

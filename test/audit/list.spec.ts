@@ -41,7 +41,7 @@ describe('GET /api/v0/admin/audit-events', () => {
     expect(await recorded(app, { since: login.time, until: aMillisecondLater })).toEqual([login]);
   });
 
-  it('comes in pages, newest first, each row once, also those of one moment and those still being counted', async () => {
+  it('returns each row once, newest first, over all pages, also rows with the same time and rows that are still counted', async () => {
     const other = await TestApp.start({ clock });
     for (let index = 0; index < 3; index += 1) await other.login(`${randomUUID()}@example.org`).expect(401);
     await other.database.query(
@@ -80,22 +80,23 @@ describe('GET /api/v0/admin/audit-events', () => {
     ['cursor', Buffer.from(`9999999999999999 ${randomUUID()}`).toString('base64url')],
     ['cursor', Buffer.from(`1 ${randomUUID()}'--`).toString('base64url')],
     ['who', 'x'],
-  ])('refuses %s=%s', async (name, value) => {
+  ])('answers 400 to %s=%s', async (name, value) => {
     const answer = await app.admin.get(`/audit-events?${new URLSearchParams({ [name]: value }).toString()}`);
     expectInvalid(answer, `/${name}`);
   });
 
-  it('refuses a filter that is given twice', async () => {
-    for (const name of ['actor', 'subject', 'event', 'since', 'until', 'cursor']) {
+  it.each(['actor', 'subject', 'event', 'since', 'until', 'cursor'])(
+    'answers 400 to the filter %s when it is sent twice',
+    async (name) => {
       expectInvalid(await app.admin.get(`/audit-events?${name}=a&${name}=b`), `/${name}`);
-    }
-  });
+    },
+  );
 
-  it('is for operators only', async () => {
+  it('answers 401 to callers other than operators', async () => {
     expectProblem(await app.get('/api/v0/admin/audit-events'), problems.invalidAdminKey);
   });
 
-  it('skips the months that a filter excludes, and finds a page by an index', async () => {
+  it('skips the partitions that a filter excludes, and reads a page by an index', async () => {
     const explain = (where: string) =>
       app.database.query(`EXPLAIN SELECT * FROM audit_events WHERE ${where} ORDER BY time DESC, id DESC LIMIT 51`);
     await app.database.query(

@@ -2,27 +2,23 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { SECRET_KEY } from '../support/settings.js';
-import { TestApp } from '../support/test-app.js';
+import { useAppPerTest } from '../support/use-app.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
 import { oldMonth, partitionOf } from './months.js';
 
 const SCENARIO_MS = 60_000;
 
 describe('platform-auth audit verify', () => {
-  let app: TestApp;
+  const app = useAppPerTest();
   let auditor: Auditor;
 
-  beforeEach(async () => {
-    app = await TestApp.start();
+  beforeEach(() => {
     auditor = new Auditor(app.database);
   });
 
-  afterEach(async () => {
-    auditor.cli.remove();
-    await app.stop();
-  });
+  afterEach(() => auditor.cli.remove());
 
-  /** Ids of rows of the log that are sealed. */
+  /** The ids of new, sealed rows of the audit log. */
   const sealedRows = async (count: number): Promise<string[]> => {
     for (let made = 0; made < count; made += 1) await app.user();
     await seal(app);
@@ -62,7 +58,7 @@ describe('platform-auth audit verify', () => {
   );
 
   it(
-    'names rows that were dated back, also when they were sealed like any other afterwards',
+    'names backdated rows, also when they were sealed afterwards',
     async () => {
       const [backdated, forged, ahead] = [randomUUID(), randomUUID(), randomUUID()];
       await sealedRows(1);
@@ -103,7 +99,7 @@ describe('platform-auth audit verify', () => {
   );
 
   it(
-    'finds by a checkpoint that everything was sealed anew, also with the key',
+    'detects by a checkpoint that every row was sealed again with the key',
     async () => {
       const [deleted] = await sealedRows(3);
       const checkpoint = await auditor.checkpoint();
@@ -127,7 +123,7 @@ describe('platform-auth audit verify', () => {
   );
 
   it(
-    'tells a month that retention dropped from one that was dropped by hand',
+    'distinguishes a month that retention dropped from one that was dropped by hand',
     async () => {
       for (const months of [30, 20]) await oldMonth(app.database, months);
       const [byHand, byRetention] = await app.database.query<{ month: string }>(
@@ -147,7 +143,7 @@ describe('platform-auth audit verify', () => {
   );
 
   it(
-    'holds after a column was added, and finds what is written into it',
+    'works after a column was added, and detects a change of it',
     async () => {
       const [changed] = await sealedRows(2);
       await app.database.query('ALTER TABLE audit_events ADD COLUMN caller_request_id text');

@@ -8,9 +8,9 @@ import type { User } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
 const COST = 5;
-const ABSENT = 'nobody@example.org';
+const ABSENT = 'unknown@example.org';
 
-/** What a caller can see of an answer, without what names the single request. */
+/** What a caller sees of a response, without the ids of the request. */
 function visible({ status, headers, body }: Response) {
   const { request_id, instance, ...rest } = body as Record<string, unknown>;
   expect([typeof request_id, typeof instance]).toEqual(['string', 'string']);
@@ -19,7 +19,7 @@ function visible({ status, headers, body }: Response) {
   return { status, fixed, names: Object.keys(headers), rest };
 }
 
-describe('a refused login', () => {
+describe('a refused login (against enumeration)', () => {
   const app = useApp({ variables: { BCRYPT_COST: String(COST) } });
   let alice: User;
   let disabled: User;
@@ -35,15 +35,18 @@ describe('a refused login', () => {
     ['one with a NUL', 'eight ch\0racters'],
     ['one shorter than the policy wants', 'x'],
     ['a common one', 'password'],
-  ])('does not tell an unknown address from a wrong password or a disabled account: %s', async (_name, guess) => {
-    const unknown = await app.login(ABSENT, guess);
-    expectProblem(unknown, problems.invalidCredentials);
-    expect(visible(await app.login(alice.email, guess))).toEqual(visible(unknown));
-    expect(visible(await app.login(disabled.email, guess))).toEqual(visible(unknown));
-    expect(visible(await app.login(disabled.email))).toEqual(visible(unknown));
-  });
+  ])(
+    'returns the same response for an unknown address, a wrong password and a disabled account: %s',
+    async (_name, guess) => {
+      const unknown = await app.login(ABSENT, guess);
+      expectProblem(unknown, problems.invalidCredentials);
+      expect(visible(await app.login(alice.email, guess))).toEqual(visible(unknown));
+      expect(visible(await app.login(disabled.email, guess))).toEqual(visible(unknown));
+      expect(visible(await app.login(disabled.email))).toEqual(visible(unknown));
+    },
+  );
 
-  it('tells the reason to the log alone', async () => {
+  it('names the reason in the log only', async () => {
     const before = app.log.events('user.login.failed').length;
     await app.login(ABSENT);
     await app.login(alice.email, 'not her passphrase');
@@ -52,7 +55,7 @@ describe('a refused login', () => {
     expect(reasons.slice(before)).toEqual(['unknown', 'wrong_password', 'disabled']);
   });
 
-  it('costs one bcrypt at the same cost, whatever the reason', async () => {
+  it('computes one bcrypt hash at the same cost for every reason', async () => {
     const run = jest.spyOn(Piscina.prototype, 'run');
     try {
       for (const email of [ABSENT, alice.email, disabled.email]) {
@@ -70,7 +73,7 @@ describe('a refused login', () => {
     }
   });
 
-  it('does not become a login because the account is enabled again', async () => {
+  it('stays refused for old sessions when a disabled account is enabled again', async () => {
     const carol = await app.user();
     const { access_token, refresh_token } = await carol.logsIn();
     await app.admin.patch(`/users/${carol.id}`, { is_active: false }).expect(200);

@@ -5,7 +5,7 @@ import { useApp } from '../support/use-app.js';
 describe('POST /api/v0/auth/login', () => {
   const app = useApp();
 
-  it('answers with a token pair that nobody may keep in a cache', async () => {
+  it('returns a token pair with Cache-Control: no-store', async () => {
     const alice = await app.user();
     const answer = await app.login(alice.email).expect(200);
     expect(answer.body).toEqual({
@@ -17,7 +17,7 @@ describe('POST /api/v0/auth/login', () => {
     expect(answer.headers['cache-control']).toBe('no-store');
   });
 
-  it('takes an address in any case', async () => {
+  it('accepts the e-mail address in any letter case', async () => {
     const alice = await app.user('Casey@Example.org');
     expect(alice.email).toBe('Casey@Example.org');
     await app.login('cASEY@eXAMPLE.ORG').expect(200);
@@ -33,7 +33,7 @@ describe('POST /api/v0/auth/login', () => {
     ['257 characters of four bytes', `"${'🌲'.repeat(257)}"`],
     ['a list', '["eight characters"]'],
     ['an object', '{"toString":"eight characters"}'],
-  ])('refuses %s as a password', async (_name, json) => {
+  ])('answers 400 to %s as a password', async (_name, json) => {
     const body = `{"email":"alice@example.org","password":${json}}`;
     for (const door of ['login', 'register']) {
       const answer = await app.post(`/api/v0/auth/${door}`).set('Content-Type', 'application/json').send(body);
@@ -59,19 +59,19 @@ describe('POST /api/v0/auth/login', () => {
     7,
     null,
     ['alice@example.org'],
-  ])('refuses %p as an address', async (email) => {
+  ])('answers 400 to %p as an e-mail address', async (email) => {
     expectInvalid(await app.post('/api/v0/auth/login', { email, password: PASSWORD }), '/email');
     expectInvalid(await app.post('/api/v0/auth/register', { email, password: PASSWORD }), '/email');
   });
 
-  it.each(['id', 'remember', '__proto__', 'constructor'])('refuses a field named %s', async (field) => {
+  it.each(['id', 'remember', '__proto__', 'constructor'])('answers 400 to a field named %s', async (field) => {
     const alice = await app.user();
     const body = `{"email":"${alice.email}","password":"${PASSWORD}","${field}":"x"}`;
     const answer = await app.post('/api/v0/auth/login').set('Content-Type', 'application/json').send(body);
     expectInvalid(answer, `/${field}`);
   });
 
-  it('starts a session of its own at every login', async () => {
+  it('starts a separate session at every login', async () => {
     const alice = await app.user();
     const [one, two] = [await alice.logsIn(), await alice.logsIn()];
     await app.logout(one.refresh_token).expect(204);
@@ -79,7 +79,7 @@ describe('POST /api/v0/auth/login', () => {
     await app.refresh(two.refresh_token).expect(200);
   });
 
-  it('passes 50 parallel logins of one account', async () => {
+  it('accepts 50 concurrent logins of one account', async () => {
     const alice = await app.user();
     const answers = await Promise.all(Array.from({ length: 50 }, () => app.login(alice.email)));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));

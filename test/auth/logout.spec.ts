@@ -20,7 +20,7 @@ describe('POST /api/v0/auth/logout', () => {
     expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
   };
 
-  it('ends the session of a refresh token, again and again', async () => {
+  it('ends the session of a refresh token, idempotently', async () => {
     const tokens = await alice.logsIn();
     const answer = await app.logout(tokens.refresh_token).expect(204);
     expect(answer.text).toBe('');
@@ -28,7 +28,7 @@ describe('POST /api/v0/auth/logout', () => {
     await app.logout(tokens.refresh_token).expect(204);
   });
 
-  it("ends a bearer's own session and no other", async () => {
+  it('ends the session of a bearer token, idempotently, and no other session', async () => {
     const [mine, other] = [await alice.logsIn(), await alice.logsIn()];
     await withBearer(mine.access_token).expect(204);
     await expectEnded(mine);
@@ -43,42 +43,45 @@ describe('POST /api/v0/auth/logout', () => {
     await expectEnded(two);
   });
 
-  it('ends the session by an older token of it too: a refresh may have just replaced that one', async () => {
+  it('ends the session by an older refresh token too, because a refresh may have just replaced it', async () => {
     const old = await alice.logsIn();
     const fresh = (await app.refresh(old.refresh_token).expect(200)).body as Tokens;
     await app.logout(old.refresh_token).expect(204);
     await expectEnded(fresh);
   });
 
-  it('takes an access token that has expired', async () => {
+  it('accepts an access token that has expired', async () => {
     const tokens = await alice.logsIn();
     clock.advance({ minutes: 20 });
     await withBearer(tokens.access_token).expect(204);
     expectProblem(await app.refresh(tokens.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('answers 204 to a token that it does not know', async () => {
+  it('answers 204 to an unknown refresh token', async () => {
     await app.logout('unknown').expect(204);
     await app.logout(`pa_rt_${'A'.repeat(112)}`).expect(204);
   });
 
-  it('refuses a bearer that this service never signed, when it comes alone', async () => {
+  it('answers 401 to a forged bearer token without a refresh token', async () => {
     expectProblem(await withBearer('abc'), problems.invalidAccessToken);
   });
 
-  it.each(['Bearer undefined', 'Basic YTpi', 'abc'])('is not spoilt by "Authorization: %s"', async (authorization) => {
-    const { refresh_token } = await alice.logsIn();
-    const logout = app.post('/api/v0/auth/logout', { refresh_token }).set('Authorization', authorization);
-    await logout.expect(204);
-    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
-  });
+  it.each(['Bearer undefined', 'Basic YTpi', 'abc'])(
+    'ignores "Authorization: %s" beside a refresh token',
+    async (authorization) => {
+      const { refresh_token } = await alice.logsIn();
+      const logout = app.post('/api/v0/auth/logout', { refresh_token }).set('Authorization', authorization);
+      await logout.expect(204);
+      expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+    },
+  );
 
-  it('takes no other scheme for a bearer', async () => {
+  it('answers 400 to another authorization scheme', async () => {
     const logout = app.post('/api/v0/auth/logout').set('Authorization', 'Basic YTpi');
     expectProblem(await logout, problems.nothingToLogOut);
   });
 
-  it('refuses to log out nobody', async () => {
+  it('answers 400 when neither a refresh token nor a bearer was sent', async () => {
     expectProblem(await app.post('/api/v0/auth/logout'), problems.nothingToLogOut);
     expectProblem(await app.post('/api/v0/auth/logout', {}), problems.nothingToLogOut);
     expectInvalid(await app.post('/api/v0/auth/logout', { refresh_token: 7 }), '/refresh_token');

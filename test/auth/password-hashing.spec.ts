@@ -7,10 +7,10 @@ import { useApp } from '../support/use-app.js';
 
 const BUSY = problems.hashingBusy;
 
-describe('a full password queue', () => {
+describe('a full hashing queue', () => {
   const app = useApp({ variables: { HASH_THREADS: '1', HASH_QUEUE_LIMIT: '1', BCRYPT_COST: '9' } });
 
-  it('answers 503 with Retry-After, never a verdict', async () => {
+  it('answers 503 with Retry-After to logins that it cannot verify', async () => {
     const alice = await app.user();
     const answers = await Promise.all(Array.from({ length: 30 }, () => app.login(alice.email)));
     const refused = answers.filter(({ status }) => status !== 200);
@@ -20,8 +20,8 @@ describe('a full password queue', () => {
     await app.login(alice.email).expect(200);
   });
 
-  it('refuses guesses at unknown accounts alike', async () => {
-    const answers = await Promise.all(Array.from({ length: 30 }, () => app.login('nobody@example.org')));
+  it('answers 503 to guesses at unknown accounts too', async () => {
+    const answers = await Promise.all(Array.from({ length: 30 }, () => app.login('unknown@example.org')));
     const busy = answers.filter(({ status }) => status === BUSY.status);
     expect(busy.length).toBeGreaterThan(0);
     for (const answer of busy) expectProblem(answer, BUSY);
@@ -30,7 +30,7 @@ describe('a full password queue', () => {
     for (const answer of judged) expectProblem(answer, problems.invalidCredentials);
   });
 
-  it('registers nobody whom it turned away', async () => {
+  it('does not create the user when it answers 503', async () => {
     const bodies = Array.from({ length: 30 }, () => ({ email: `${randomUUID()}@example.org`, password: PASSWORD }));
     const answers = await Promise.all(bodies.map((body) => app.post('/api/v0/auth/register', body)));
     const turnedAway = answers.flatMap((answer, i) => (answer.status === 201 ? [] : [{ answer, ...bodies[i]! }]));
@@ -41,7 +41,7 @@ describe('a full password queue', () => {
     }
   });
 
-  it('does not stand in the way of those who need no hash', async () => {
+  it('does not delay requests that need no password hash', async () => {
     const alice = await app.user();
     const { access_token, refresh_token } = await alice.logsIn();
     const crowd = Array.from({ length: 30 }, () => app.login(alice.email).then(({ status }) => status));
@@ -54,7 +54,7 @@ describe('a full password queue', () => {
 describe('the cost of a stored hash', () => {
   const app = useApp({ variables: { BCRYPT_COST: '5' } });
 
-  const withReplicaAt = async (cost: string, use: (replica: TestApp) => Promise<unknown>): Promise<void> => {
+  const withReplicaOfCost = async (cost: string, use: (replica: TestApp) => Promise<unknown>): Promise<void> => {
     const replica = await app.startReplica({ variables: { BCRYPT_COST: cost } });
     await use(replica);
     await replica.stop();
@@ -66,39 +66,39 @@ describe('the cost of a stored hash', () => {
     return rows[0]!.hash;
   };
 
-  it('is kept when the configured cost is lower', async () => {
+  it('stays the same when the configured cost is lower', async () => {
     const alice = await app.user();
     const original = await hashOf(alice);
     expect(original).toMatch(/^\$2b\$05\$/);
-    await withReplicaAt('4', (cheaper) => cheaper.login(alice.email).expect(200).then());
+    await withReplicaOfCost('4', (cheaper) => cheaper.login(alice.email).expect(200).then());
     expect(await hashOf(alice)).toBe(original);
   });
 
   it.each(['an ordinary passphrase', 'x'.repeat(100), 'with a\0 NUL'])(
-    'is raised at the next login, and %p stays the password',
+    'is raised at the next login, and the password %p stays valid',
     async (password) => {
       const alice = await app.user(undefined, password);
-      await withReplicaAt('6', (dearer) => dearer.login(alice.email, password).expect(200).then());
+      await withReplicaOfCost('6', (dearer) => dearer.login(alice.email, password).expect(200).then());
       expect(await hashOf(alice)).toMatch(/^\$2b\$06\$/);
       await app.login(alice.email, password).expect(200);
       expectProblem(await app.login(alice.email, `${password}!`), problems.invalidCredentials);
     },
   );
 
-  it('is not touched by a login that was refused', async () => {
+  it('is not raised by a refused login', async () => {
     const [alice, disabled] = [await app.user(), await app.user()];
     await app.admin.patch(`/users/${disabled.id}`, { is_active: false }).expect(200);
     const originals = [await hashOf(alice), await hashOf(disabled)];
-    await withReplicaAt('6', async (dearer) => {
+    await withReplicaOfCost('6', async (dearer) => {
       expectProblem(await dearer.login(alice.email, 'not her passphrase'), problems.invalidCredentials);
       expectProblem(await dearer.login(disabled.email), problems.invalidCredentials);
     });
     expect([await hashOf(alice), await hashOf(disabled)]).toEqual(originals);
   });
 
-  it('is raised by parallel logins too, and every one of them passes', async () => {
+  it('is raised by concurrent logins too, which are all accepted', async () => {
     const alice = await app.user();
-    await withReplicaAt('6', async (dearer) => {
+    await withReplicaOfCost('6', async (dearer) => {
       const answers = await Promise.all(Array.from({ length: 20 }, () => dearer.login(alice.email)));
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     });

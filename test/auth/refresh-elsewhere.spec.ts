@@ -5,7 +5,7 @@ import { recorded } from '../audit/record.js';
 const HOME = '192.0.2.7';
 const AWAY = '198.51.100.9';
 
-describe('a repeat within the refresh grace', () => {
+describe('a refresh that is repeated within the grace', () => {
   const variables = { TRUST_PROXY: 'true' };
   const app = useApp({ variables });
   const replica = useReplica(app);
@@ -14,7 +14,7 @@ describe('a repeat within the refresh grace', () => {
     (await through.refresh(token).set('X-Forwarded-For', address).expect(200)).body as Tokens;
   const EVENT = 'session.refresh.repeated_elsewhere';
 
-  it('from another network gets the same successor, a warning and one audit row', async () => {
+  it('from another network returns the same successor, logs a warning and writes one audit row', async () => {
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
     const first = await refreshFrom(HOME, refresh_token);
@@ -29,7 +29,7 @@ describe('a repeat within the refresh grace', () => {
     ]);
   });
 
-  it('from the same network is neither: another address of the same IPv6 /64', async () => {
+  it('from another address of the same IPv6 /64 is neither logged nor audited', async () => {
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
     await refreshFrom('2001:db8:1:2::7', refresh_token);
@@ -38,7 +38,7 @@ describe('a repeat within the refresh grace', () => {
     expect(app.log.events(EVENT).filter(({ user_id }) => user_id === alice.id)).toEqual([]);
   });
 
-  it('is recorded again at the next rotation', async () => {
+  it('is audited again at the next rotation', async () => {
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
     const second = (await refreshFrom(HOME, refresh_token)).refresh_token;
@@ -48,7 +48,7 @@ describe('a repeat within the refresh grace', () => {
     expect(await recorded(app, { subject: alice.id, event: EVENT })).toHaveLength(2);
   });
 
-  it('of a rotation by an older version, which keeps no network, is not suspected', async () => {
+  it('is not audited when an older version, which recorded no network, did the rotation', async () => {
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
     await refreshFrom(HOME, refresh_token);

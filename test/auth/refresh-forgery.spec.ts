@@ -5,7 +5,7 @@ import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
 const PREFIX = 'pa_rt_';
-// Where the parts of a token lie: session id, generation, seed, HMAC (src/tokens/refresh-token.ts).
+// Offsets of the parts of a token: session id, generation, seed, HMAC (src/tokens/refresh-token.ts).
 const GENERATION = 16;
 const SEED = 20;
 const HMAC = 52;
@@ -54,10 +54,10 @@ describe('a forged refresh token with a known session id', () => {
     ['a generation beyond what a row can hold', () => withGeneration(current.refresh_token, 2 ** 32 - 1)],
     ['the current generation under the HMAC of its parent', () => withGeneration(parent.refresh_token, 1)],
     ['the id of no session', () => withId(parent.refresh_token, randomUUID())],
-    ['a session id that is no UUID', () => withId(parent.refresh_token, 'f0'.repeat(16))],
+    ['a session id that is not a UUID', () => withId(parent.refresh_token, 'f0'.repeat(16))],
   ];
 
-  it.each(forgeries)('ends nothing, within the grace or after it: %s', async (_name, forge) => {
+  it.each(forgeries)('does not end the session, within the grace or after it: %s', async (_name, forge) => {
     const forged = forge();
     expectProblem(await app.refresh(forged), problems.invalidRefreshToken);
     clock.advance({ seconds: 60 });
@@ -66,13 +66,13 @@ describe('a forged refresh token with a known session id', () => {
     await app.refresh(current.refresh_token).expect(200);
   });
 
-  it.each(forgeries)('logs nobody out: %s', async (_name, forge) => {
+  it.each(forgeries)('does not log the user out: %s', async (_name, forge) => {
     await app.logout(forge()).expect(204);
     await app.me(current.access_token).expect(200);
     await app.refresh(current.refresh_token).expect(200);
   });
 
-  it('ends nothing with any single bit of a rotated token turned', async () => {
+  it('does not end the session when any single bit of a rotated token is flipped', async () => {
     clock.advance({ seconds: 60 });
     const bytes = bytesOf(parent.refresh_token);
     for (let byte = 0; byte < END; byte++) {
@@ -83,7 +83,7 @@ describe('a forged refresh token with a known session id', () => {
     await app.refresh(current.refresh_token).expect(200);
   });
 
-  it('is not taken from another session of the same user', async () => {
+  it('is refused when its parts are of two sessions', async () => {
     const [mine, other] = [current, await (await app.user()).logsIn()];
     const crossed = bytesOf(other.refresh_token);
     crossed.set(bytesOf(mine.refresh_token).subarray(0, SEED), 0);
@@ -93,7 +93,7 @@ describe('a forged refresh token with a known session id', () => {
   });
 });
 
-describe('what is no refresh token', () => {
+describe('a malformed refresh token', () => {
   const app = useApp();
 
   it.each([
@@ -109,16 +109,19 @@ describe('what is no refresh token', () => {
     "' OR 1=1 --",
     'a\0b',
     'x'.repeat(512),
-  ])('is refused: %p', async (token) => {
+  ])('is answered with 401 by refresh and with 204 by logout: %p', async (token) => {
     expectProblem(await app.refresh(token), problems.invalidRefreshToken);
     await app.logout(token).expect(204);
   });
 
-  it.each([undefined, null, '', 7, true, ['x'], {}, 'x'.repeat(513)])('is not even looked at: %p', async (token) => {
-    expectInvalid(await app.post('/api/v0/auth/refresh', { refresh_token: token }), '/refresh_token');
-  });
+  it.each([undefined, null, '', 7, true, ['x'], {}, 'x'.repeat(513)])(
+    'of the wrong type or length is answered with 400: %p',
+    async (token) => {
+      expectInvalid(await app.post('/api/v0/auth/refresh', { refresh_token: token }), '/refresh_token');
+    },
+  );
 
-  it('is an access token, or a good token with something around it', async () => {
+  it('is an access token, or a valid token with characters around it', async () => {
     const { access_token, refresh_token } = await (await app.user()).logsIn();
     for (const token of [access_token, `${refresh_token} `, ` ${refresh_token}`, `${refresh_token}=`]) {
       expectProblem(await app.refresh(token), problems.invalidRefreshToken);

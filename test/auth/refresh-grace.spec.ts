@@ -3,7 +3,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
-describe('a refresh whose answer was lost', () => {
+describe('a refresh whose response was lost', () => {
   const app = useApp();
   const { clock } = app;
   const replica = useReplica(app);
@@ -12,7 +12,7 @@ describe('a refresh whose answer was lost', () => {
   const answerOf = async (token: string, from = app): Promise<Tokens> =>
     (await from.refresh(token).expect(200)).body as Tokens;
 
-  it('is answered with the same successor, again and again, from any replica', async () => {
+  it('returns the same successor, idempotently, from any replica', async () => {
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
     for (const each of [replica, app, replica]) {
@@ -23,7 +23,7 @@ describe('a refresh whose answer was lost', () => {
     await app.refresh(refresh_token).expect(200);
   });
 
-  it('is answered with the same successor after a restart', async () => {
+  it('returns the same successor after a restart', async () => {
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
     const restarted = await app.startReplica();
@@ -31,18 +31,18 @@ describe('a refresh whose answer was lost', () => {
     await restarted.stop();
   });
 
-  it('is answered until the grace has passed, and then ends the session', async () => {
+  it('returns the successor until the grace has passed, and then ends the session', async () => {
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
     clock.advance({ seconds: 8 });
     expect((await answerOf(old.refresh_token)).refresh_token).toBe(refresh_token);
-    // The repeated answer did not start the grace anew.
+    // The repeated response did not restart the grace.
     clock.advance({ seconds: 3 });
     expectProblem(await replica.refresh(old.refresh_token), problems.invalidRefreshToken);
     expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
   });
 
-  it('is not answered any more once the successor was used, and then ends the session', async () => {
+  it('ends the session when the successor was already used', async () => {
     const old = await tokensOf();
     const { refresh_token: second } = await answerOf(old.refresh_token);
     const { refresh_token: third } = await answerOf(second);
@@ -52,7 +52,7 @@ describe('a refresh whose answer was lost', () => {
     }
   });
 
-  it('may happen at every rotation of a session', async () => {
+  it('may be repeated at every rotation of a session', async () => {
     let { refresh_token } = await tokensOf();
     for (let generation = 0; generation < 5; generation++) {
       const successor = (await answerOf(refresh_token)).refresh_token;
@@ -61,7 +61,7 @@ describe('a refresh whose answer was lost', () => {
     }
   });
 
-  it('changes nothing at rest when it is answered again', async () => {
+  it('does not change the stored session when it is repeated', async () => {
     const user = await app.user();
     const { refresh_token } = await user.logsIn();
     const row = () => app.database.query('SELECT * FROM sessions WHERE user_id = $1', [user.id]);
@@ -72,7 +72,7 @@ describe('a refresh whose answer was lost', () => {
     expect(await row()).toEqual(rotated);
   });
 
-  it('is not answered once the session has ended', async () => {
+  it('is refused when the session has ended', async () => {
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
     await app.logout(refresh_token).expect(204);

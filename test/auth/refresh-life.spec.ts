@@ -3,7 +3,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 
-describe('the life of a session', () => {
+describe('the lifetime of a session', () => {
   const app = useApp();
   const { clock } = app;
 
@@ -20,7 +20,7 @@ describe('the life of a session', () => {
     return kept;
   };
 
-  it('goes on for REFRESH_TOKEN_EXPIRE_DAYS after the last use, and no longer', async () => {
+  it('ends REFRESH_TOKEN_EXPIRE_DAYS after the last use', async () => {
     const [used, unused] = [await tokensOf(), await tokensOf()];
     clock.advance({ days: 13, minutes: 23 * 60 });
     const next = await rotated(used.refresh_token);
@@ -30,7 +30,7 @@ describe('the life of a session', () => {
     await rotated(next.refresh_token);
   });
 
-  it('ends after SESSION_MAX_AGE_DAYS, however often it is used', async () => {
+  it('ends after SESSION_MAX_AGE_DAYS, also when the session is used', async () => {
     const kept = await keptAliveFor(84, await tokensOf());
     clock.advance({ days: 5, minutes: 23 * 60 });
     const last = await rotated(kept.refresh_token);
@@ -38,7 +38,7 @@ describe('the life of a session', () => {
     expectProblem(await app.refresh(last.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('takes its last access token with it', async () => {
+  it('bounds its last access token', async () => {
     const kept = await keptAliveFor(84, await tokensOf());
     clock.advance({ days: 5, minutes: 24 * 60 - 5 });
     const last = await rotated(kept.refresh_token);
@@ -47,7 +47,7 @@ describe('the life of a session', () => {
     expectProblem(await app.me(last.access_token), problems.invalidAccessToken);
   });
 
-  it('is not prolonged by a repeated answer', async () => {
+  it('is not extended by a repeated refresh', async () => {
     const kept = await keptAliveFor(84, await tokensOf());
     clock.advance({ days: 5, minutes: 24 * 60 - 1, seconds: 55 });
     const last = await rotated(kept.refresh_token);
@@ -57,7 +57,7 @@ describe('the life of a session', () => {
     expectProblem(await app.refresh(last.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('is the shorter one when SESSION_MAX_AGE_DAYS is less than REFRESH_TOKEN_EXPIRE_DAYS', async () => {
+  it('is SESSION_MAX_AGE_DAYS when that is less than REFRESH_TOKEN_EXPIRE_DAYS', async () => {
     const short = await app.startReplica({ variables: { SESSION_MAX_AGE_DAYS: '1' } });
     const tokens = await (await short.user()).logsIn();
     clock.advance({ days: 1, seconds: 1 });
@@ -65,7 +65,7 @@ describe('the life of a session', () => {
     await short.stop();
   });
 
-  it('is told to the operator', async () => {
+  it('is shown to the operator', async () => {
     const user = await app.user();
     await user.logsIn();
     const { body } = await app.admin.get(`/users/${user.id}/sessions`).expect(200);

@@ -5,7 +5,7 @@ import { useApp, useReplica } from '../support/use-app.js';
 
 const ROUNDS = 25;
 
-describe('refreshes that race', () => {
+describe('concurrent refreshes', () => {
   const app = useApp();
   const { clock } = app;
   const replicas = [app, useReplica(app), useReplica(app)];
@@ -18,7 +18,7 @@ describe('refreshes that race', () => {
     return new Set(answers.map(({ body }) => (body as Tokens).refresh_token));
   };
 
-  it('give 100 parallel callers over three replicas one and the same successor', async () => {
+  it('return one successor to 100 parallel callers over three replicas', async () => {
     const alice = await app.user();
     const successors = await successorsOf((await alice.logsIn()).refresh_token, 100);
     expect(successors.size).toBe(1);
@@ -29,7 +29,7 @@ describe('refreshes that race', () => {
     await app.refresh([...successors][0]!).expect(200);
   });
 
-  it('give parallel callers one successor at every rotation of a long session', async () => {
+  it('return one successor to parallel callers at every rotation of a long session', async () => {
     const alice = await app.user();
     let { refresh_token } = await alice.logsIn();
     for (let round = 0; round < ROUNDS; round++) {
@@ -39,7 +39,7 @@ describe('refreshes that race', () => {
     }
   });
 
-  it('end the session, whoever comes first, when a thief and the owner use two generations', async () => {
+  it('end the session, in either order, when an attacker and the owner use two generations', async () => {
     const other = replicas[1]!;
     const alice = await app.user();
     for (let round = 0; round < ROUNDS; round++) {
@@ -57,7 +57,7 @@ describe('refreshes that race', () => {
     }
   });
 
-  it('end the session once, however many thieves there are', async () => {
+  it('end the session once when 30 attackers replay a token', async () => {
     const alice = await app.user();
     const old = await alice.logsIn();
     await app.refresh(old.refresh_token).expect(200);

@@ -24,7 +24,7 @@ describe('POST /api/v0/auth/refresh', () => {
     await app.me(pair.access_token).expect(200);
   });
 
-  it('revokes the session when a rotated token comes back after the grace', async () => {
+  it('revokes the session when a rotated token is replayed after the grace', async () => {
     const old = await tokensOf();
     const pair = await rotated(old.refresh_token);
     clock.advance({ seconds: 11 });
@@ -34,7 +34,7 @@ describe('POST /api/v0/auth/refresh', () => {
     expectProblem(await app.me(old.access_token), problems.invalidAccessToken);
   });
 
-  it('has committed the end of the session before it answers', async () => {
+  it('commits the end of the session before it answers', async () => {
     const user = await app.user();
     const old = await user.logsIn();
     await rotated(old.refresh_token);
@@ -44,7 +44,7 @@ describe('POST /api/v0/auth/refresh', () => {
     expect(rows).toEqual([{ end_reason: 'reuse', ended_at: expect.any(Date) }]);
   });
 
-  it('revokes the session of the reused token and no other of the user', async () => {
+  it('revokes only the session of the replayed token', async () => {
     const user = await app.user();
     const [stolen, other] = [await user.logsIn(), await user.logsIn()];
     await rotated(stolen.refresh_token);
@@ -53,7 +53,7 @@ describe('POST /api/v0/auth/refresh', () => {
     await app.refresh(other.refresh_token).expect(200);
   });
 
-  it('revokes the session also when the reuse comes after a restart', async () => {
+  it('revokes the session also when the replay comes after a restart', async () => {
     const old = await tokensOf();
     const pair = await rotated(old.refresh_token);
     clock.advance({ seconds: 11 });
@@ -63,7 +63,7 @@ describe('POST /api/v0/auth/refresh', () => {
     expectProblem(await app.refresh(pair.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('revokes the session when a grandparent comes back within the grace', async () => {
+  it('revokes the session when a token two generations old is replayed within the grace', async () => {
     const first = await tokensOf();
     const second = await rotated(first.refresh_token);
     const third = await rotated(second.refresh_token);
@@ -71,7 +71,7 @@ describe('POST /api/v0/auth/refresh', () => {
     expectProblem(await replica.refresh(third.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('refuses the tokens of a user who was disabled or deleted', async () => {
+  it('refuses the tokens of a disabled or deleted user', async () => {
     const [alice, bob] = [await app.user(), await app.user()];
     const [hers, his] = [await alice.logsIn(), await bob.logsIn()];
     await app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200);
@@ -82,7 +82,7 @@ describe('POST /api/v0/auth/refresh', () => {
     expectProblem(await replica.refresh(hers.refresh_token), problems.invalidRefreshToken);
   });
 
-  it('goes on after SECRET_KEY was changed', async () => {
+  it('still works after SECRET_KEY was changed', async () => {
     const { access_token, refresh_token } = await tokensOf();
     const SECRET_KEY = 'another-signing-key-0Q9w8E7r6T5y4U3i2O1p';
     const rekeyed = await app.startReplica({ variables: { SECRET_KEY } });

@@ -10,7 +10,7 @@ describe('POST /api/v0/auth/register', () => {
   const register = (body: object) => app.post('/api/v0/auth/register', body);
   const usersNamed = (email: string) => app.database.query('SELECT * FROM users WHERE email = $1', [email]);
 
-  it('creates an active user and shows no hash', async () => {
+  it('creates an active user and does not return the password hash', async () => {
     const { body } = await register({ email: 'new@example.org', password: PASSWORD }).expect(201);
     const time = expect.stringMatching(/^\d{4}-.*Z$/) as unknown;
     expect(body).toEqual({
@@ -22,7 +22,7 @@ describe('POST /api/v0/auth/register', () => {
     });
   });
 
-  it('lets one of 50 parallel registrations of an address win', async () => {
+  it('accepts exactly one of 50 concurrent registrations of an address', async () => {
     for (let round = 0; round < 3; round++) {
       const email = `${randomUUID()}@example.org`;
       const answers = await Promise.all(Array.from({ length: 50 }, () => register({ email, password: PASSWORD })));
@@ -33,7 +33,7 @@ describe('POST /api/v0/auth/register', () => {
     }
   });
 
-  it('lets one of 50 win that spell the address in their own case, over two replicas', async () => {
+  it('accepts exactly one of 50 concurrent registrations that differ only in case, over two replicas', async () => {
     const replica = await app.startReplica();
     const email = `${randomUUID()}@example.org`;
     const spelled = (i: number): string =>
@@ -49,13 +49,13 @@ describe('POST /api/v0/auth/register', () => {
     await replica.stop();
   });
 
-  it('knows an address in any case as the same account', async () => {
+  it('answers 409 to a registered address in another letter case', async () => {
     await register({ email: 'A@x.org', password: PASSWORD }).expect(201);
     expectProblem(await register({ email: 'a@X.ORG', password: PASSWORD }), problems.emailTaken);
   });
 
   it.each(['id', 'role', 'is_active', 'password_hash', '__proto__', 'constructor', 'prototype'])(
-    'refuses a field named %s and creates nothing',
+    'answers 400 to a field named %s and does not create the user',
     async (field) => {
       const email = `${randomUUID()}@example.org`;
       const json = `{"email":"${email}","password":"${PASSWORD}","${field}":"x"}`;
@@ -78,20 +78,20 @@ describe('POST /api/v0/auth/register', () => {
       '69696969',
       '12121212',
     ],
-  ])('refuses the common password %s and says why', async (password) => {
+  ])('answers 400 to the common password %s, with the reason', async (password) => {
     const answer = await register({ email: `${randomUUID()}@example.org`, password });
     expectInvalid(answer, '/password');
     expect(JSON.stringify(answer.body)).toMatch(/commonly used/);
   });
 
-  it('counts characters, not bytes or code units', async () => {
+  it('measures a password in characters, not in bytes or code units', async () => {
     const email = `${randomUUID()}@example.org`;
     expectInvalid(await register({ email, password: '🌲'.repeat(7) }), '/password');
     expectInvalid(await register({ email, password: '🌲'.repeat(257) }), '/password');
     await register({ email, password: '🌲'.repeat(256) }).expect(201);
   });
 
-  it('answers 403 while registration is closed; an administrator still creates users', async () => {
+  it('answers 403 while registration is closed, when operators can still create users', async () => {
     const closed = await app.startReplica({ variables: { REGISTRATION: 'closed' } });
     const body = { email: `${randomUUID()}@example.org`, password: PASSWORD };
     expectProblem(await closed.post('/api/v0/auth/register', body), problems.registrationClosed);
@@ -100,7 +100,7 @@ describe('POST /api/v0/auth/register', () => {
     await closed.stop();
   });
 
-  it('takes its rules from the configuration', async () => {
+  it('applies the password rules of the configuration', async () => {
     const variables = { PASSWORD_MIN_LENGTH: '20', PASSWORD_BLOCKLIST: 'off' };
     const strict = await app.startReplica({ variables });
     const email = `${randomUUID()}@example.org`;
@@ -109,7 +109,7 @@ describe('POST /api/v0/auth/register', () => {
     await strict.stop();
   });
 
-  it('answers the same on the path without a prefix', async () => {
+  it('answers the same on the path without /api/v0', async () => {
     await app.post('/auth/register', { email: `${randomUUID()}@example.org`, password: PASSWORD }).expect(201);
     expectProblem(
       await app.post('/auth/login', { email: 'x@example.org', password: PASSWORD }),

@@ -6,11 +6,11 @@ import type { Response } from 'supertest';
 
 const ROUNDS = 25;
 
-describe('the end of a session, racing with its use on another replica', () => {
+describe('the end of a session that races with its use on another replica', () => {
   const app = useApp();
   const other = useReplica(app);
 
-  /** Expects that whatever was handed out is worth nothing, also what the racing answer brought. */
+  /** Expects that every issued token is refused, including the tokens of the racing responses. */
   const expectDead = async (tokens: Tokens, ...answers: Response[]): Promise<void> => {
     const raced = answers.filter(({ status }) => status === 200).map(({ body }) => body as Tokens);
     for (const { access_token, refresh_token } of [tokens, ...raced]) {
@@ -24,7 +24,7 @@ describe('the end of a session, racing with its use on another replica', () => {
   const liveSessionsOf = (userId: string) =>
     app.database.query('SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL', [userId]);
 
-  it('leaves nothing alive once a logout has answered', async () => {
+  it('revokes every token before logout answers', async () => {
     const alice = await app.user();
     for (let round = 0; round < ROUNDS; round++) {
       const tokens = await alice.logsIn();
@@ -38,7 +38,7 @@ describe('the end of a session, racing with its use on another replica', () => {
     expect(await liveSessionsOf(alice.id)).toEqual([]);
   });
 
-  it('leaves nothing alive once a logout with the bearer alone has answered', async () => {
+  it('revokes every token before a logout with the bearer token answers', async () => {
     const alice = await app.user();
     for (let round = 0; round < ROUNDS; round++) {
       const tokens = await alice.logsIn();
@@ -52,7 +52,7 @@ describe('the end of a session, racing with its use on another replica', () => {
     expect(await liveSessionsOf(alice.id)).toEqual([]);
   });
 
-  it('leaves nothing alive once an operator has ended all sessions', async () => {
+  it('revokes every token before the response to an operator who ends all sessions', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const alice = await app.user();
       const tokens = await alice.logsIn();
@@ -65,7 +65,7 @@ describe('the end of a session, racing with its use on another replica', () => {
     }
   });
 
-  it('leaves nothing alive once an operator has disabled the user', async () => {
+  it('revokes every token before the response to an operator who disables the user', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const alice = await app.user();
       const tokens = await alice.logsIn();
@@ -81,7 +81,7 @@ describe('the end of a session, racing with its use on another replica', () => {
     }
   });
 
-  it('leaves nothing alive once an operator has deleted the user', async () => {
+  it('revokes every token before the response to an operator who deletes the user', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const alice = await app.user();
       const tokens = await alice.logsIn();
@@ -96,7 +96,7 @@ describe('the end of a session, racing with its use on another replica', () => {
     }
   });
 
-  it('happens once, however many log out at the same time', async () => {
+  it('is recorded once for concurrent logouts', async () => {
     const alice = await app.user();
     const endings = () => [app, other].flatMap(({ log }) => log.events('session.ended'));
     const before = endings().length;

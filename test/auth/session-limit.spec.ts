@@ -21,7 +21,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
     return tokens;
   };
 
-  it('ends the oldest session at the login beyond it, and no other', async () => {
+  it('evicts only the oldest session at a login beyond the limit', async () => {
     const alice = await app.user();
     const [oldest, ...others] = await logInTimes(alice, 5);
     await app.me(oldest!.access_token).expect(200);
@@ -47,7 +47,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
     expect(await liveSessionsOf(alice)).toHaveLength(5);
   });
 
-  it('is kept by 50 parallel logins over two replicas', async () => {
+  it('holds for 50 concurrent logins over two replicas', async () => {
     const alice = await app.user();
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, i) => (i % 2 ? app : replica).login(alice.email, alice.password)),
@@ -62,7 +62,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
     expect(usable.filter((status) => status === 200)).toHaveLength(live);
   });
 
-  it('does not deadlock with an operator who ends all sessions, nor with refreshes', async () => {
+  it('does not deadlock with refreshes or with an operator who ends all sessions', async () => {
     const alice = await app.user();
     for (let round = 0; round < 10; round++) {
       const tokens = await logInTimes(alice, 5);
@@ -75,7 +75,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
     }
   });
 
-  it('does not count sessions that ended or expired', async () => {
+  it('does not count ended or expired sessions', async () => {
     const alice = await app.user();
     const kept = await alice.logsIn();
     for (const { refresh_token } of await logInTimes(alice, 3)) await app.logout(refresh_token).expect(204);
@@ -89,7 +89,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
     await app.me(kept.access_token).expect(200);
   });
 
-  it('ends what is beyond it at the next login when it was lowered', async () => {
+  it('evicts sessions beyond a lowered limit at the next login', async () => {
     const alice = await app.user();
     await logInTimes(alice, 5);
     const strict = await app.startReplica({ variables: { SESSION_LIMIT_PER_USER: '1' } });
@@ -99,7 +99,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
     await strict.stop();
   });
 
-  it('leaves one audit row and one security event with the count for what a login ended', async () => {
+  it('writes one audit row and one security event with the number of sessions that a login evicted', async () => {
     const alice = await app.user();
     await logInTimes(alice, 6);
     const ended = { event: 'session.ended', count: 1, details: { reason: 'session_limit' } };

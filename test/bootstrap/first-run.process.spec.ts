@@ -6,9 +6,9 @@ const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
 const SCENARIO_MS = 90_000;
 
 describe.each([
-  ['a folder that everybody may enter', 0o755],
+  ['a folder that every user may enter', 0o755],
   ['a folder that only its owner may enter', 0o700],
-])('a start on a machine that has nothing, in %s', (_name, mode) => {
+])('a first start in %s', (_name, mode) => {
   let folder: FirstRunFolder;
 
   beforeEach(() => {
@@ -37,7 +37,7 @@ describe.each([
   };
 
   it(
-    'makes its secrets once, keeps its data from start to start, and leaves nothing running',
+    'creates its secrets once, keeps its data between starts, and leaves no process running',
     async () => {
       const first = await start();
       const made = folder.environmentFile;
@@ -62,7 +62,7 @@ describe.each([
   );
 
   it(
-    'shares the database with who starts at the same time',
+    'shares the database with processes that start at the same time',
     async () => {
       const secrets = { SECRET_KEY, ADMIN_API_KEY: ADMIN_KEY };
       const all = await Promise.all(
@@ -78,7 +78,7 @@ describe.each([
   );
 
   it(
-    'names the folder of its data, and begins anew without it',
+    'prints the folder of its data, and starts with an empty database when it is deleted',
     async () => {
       const first = await start();
       expect(first.output).toContain(folder.cluster);
@@ -94,7 +94,7 @@ describe.each([
   );
 
   it(
-    'joins the server that a kill -9 left behind, and stops it in the end',
+    'uses the server that a kill -9 left running, and stops it at the end',
     async () => {
       const killed = await start();
       expect(await call(killed, 'register')).toBe(201);
@@ -112,7 +112,7 @@ describe.each([
   );
 
   it(
-    'recovers what was acknowledged before a power cut',
+    'recovers every acknowledged write after a power cut',
     async () => {
       const cut = await start();
       expect(await call(cut, 'register')).toBe(201);
@@ -128,7 +128,7 @@ describe.each([
   );
 
   it(
-    'shares its server with a second process, and the last one to stop stops it',
+    'shares its server with a second process, and the last process stops it',
     async () => {
       const first = await start();
       expect(await call(first, 'register')).toBe(201);

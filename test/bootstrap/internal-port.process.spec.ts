@@ -47,7 +47,7 @@ describe('the process with INTERNAL_PORT', () => {
     return { 'X-API-Key': `${node_id}:${api_key}` };
   };
 
-  it.each(['1', '2'])('serves validations there only, with WORKERS=%s, and stops with 0', async (workers) => {
+  it.each(['1', '2'])('serves validations on that port only, with WORKERS=%s, and exits with 0', async (workers) => {
     const service = await start({ WORKERS: workers });
     const headers = await registerNode();
     const internal = callersOf(`http://127.0.0.1:${internalPort}`);
@@ -60,7 +60,7 @@ describe('the process with INTERNAL_PORT', () => {
     expect(await service.stop()).toBe(0);
   });
 
-  it('answers what is under way on the internal port when it stops', async () => {
+  it('answers open requests on the internal port when it stops', async () => {
     const service = await start();
     const headers = await registerNode();
     const internal = callersOf(`http://127.0.0.1:${internalPort}`);
@@ -80,7 +80,7 @@ describe('the process with INTERNAL_PORT', () => {
     expect(await service.exited()).toBe(0);
   });
 
-  it('does not start when the port is taken, and names the variable', async () => {
+  it('exits and names the variable when the port is in use', async () => {
     const other = createServer().listen(internalPort, '127.0.0.1');
     await once(other, 'listening');
     const variables = { ...VARIABLES, DATABASE_URL: database.url, INTERNAL_PORT: String(internalPort) };

@@ -37,7 +37,7 @@ describe('the migration commands', () => {
     await database.drop();
   });
 
-  /** What `npm run migration:…` runs once it has built. */
+  /** What `npm run migration:…` runs after the build. */
   const command = async (name: 'run' | 'revert', databaseUrl = database.url): Promise<string> => {
     const parameters = ['node_modules/typeorm/cli.js', `migration:${name}`, '-d', 'dist/ormconfig.js'];
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_ENV: 'production', DATABASE_URL: databaseUrl };

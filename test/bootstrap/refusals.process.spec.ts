@@ -6,10 +6,10 @@ import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
 
-/** Nobody listens there: what gets as far as asking it has gone too far. */
+/** A closed port: the service must exit before it connects. */
 const DATABASE_URL = 'postgresql://user:hunter2-hunter3@127.0.0.1:1/auth';
 
-describe('a start that must not happen', () => {
+describe('a start with an invalid configuration', () => {
   let folder: FirstRunFolder;
 
   beforeEach(() => {
@@ -31,7 +31,7 @@ describe('a start that must not happen', () => {
     expect([folder.environmentFile, folder.hasCluster]).toEqual([undefined, false]);
   };
 
-  it('names what production lacks, starts no database and invents no secret', async () => {
+  it('names the missing variables in production, and creates no database and no secret', async () => {
     const output = await refusal({ NODE_ENV: 'production' });
     expect(output).toContain('SECRET_KEY');
     expect(output).toContain('DATABASE_URL');
@@ -44,7 +44,7 @@ describe('a start that must not happen', () => {
     ['SECRET_KEY', 'your-secret-key-your-secret-key-your'],
     ['ADMIN_API_KEY', 'hunter2-hunter3'],
     ['ADMIN_API_KEY', 'placeholder-placeholder-placeholder'],
-  ])('names %s when it is short or a placeholder (%s), and does not print it', async (name, value) => {
+  ])('names %s when it is short or a placeholder (%s), without printing it', async (name, value) => {
     const output = await refusal({
       NODE_ENV: 'production',
       DATABASE_URL,
@@ -58,13 +58,13 @@ describe('a start that must not happen', () => {
     expectNothingMade();
   });
 
-  it('names a bad value in development too, before a secret or a database is made', async () => {
+  it('names an invalid value in development too, before it creates a secret or a database', async () => {
     const output = await refusal({ ACCESS_TOKEN_EXPIRE_MINUTES: '1e9' });
     expect(output).toContain('ACCESS_TOKEN_EXPIRE_MINUTES');
     expect(folder.hasCluster).toBe(false);
   });
 
-  it('says that its port is taken, and how to choose another', async () => {
+  it('reports that its port is in use, and how to choose another', async () => {
     const port = await freePort();
     const squatter = createServer().listen(port, '127.0.0.1');
     await once(squatter, 'listening');
@@ -76,7 +76,7 @@ describe('a start that must not happen', () => {
     expect(folder.hasCluster).toBe(false);
   });
 
-  it('says that the database refuses connections, without the password in its URL', async () => {
+  it('reports that the database refuses connections, without the password of the URL', async () => {
     const limited = { START_TIMEOUT_SECONDS: '1', PORT: String(await freePort()) };
     const output = await refusal({ NODE_ENV: 'production', SECRET_KEY, DATABASE_URL, ...limited });
     expect(output).toMatch(/DATABASE_URL/);

@@ -19,7 +19,7 @@ describe('a service whose role does not own its tables', () => {
   const asOwner = (): Cli => new Cli('http://127.0.0.1:9', { DATABASE_URL: roles.ownerUrl });
   const migrate = (...parameters: string[]): Promise<string> => asOwner().ok('migrate', ...parameters);
 
-  /** As the service's role, with nothing of the service between. */
+  /** Runs SQL as the service's role, without the service. */
   const withRole = async <Result>(work: (client: Client) => Promise<Result>): Promise<Result> => {
     const client = new Client({ connectionString: roles.database.url });
     await client.connect();
@@ -40,7 +40,7 @@ describe('a service whose role does not own its tables', () => {
   });
 
   it(
-    'refuses to start until the owner has migrated, and says what to run',
+    'refuses to start until the owner has migrated, and prints the command',
     async () => {
       const variables = {
         NODE_ENV: 'production',
@@ -61,7 +61,7 @@ describe('a service whose role does not own its tables', () => {
   );
 
   it(
-    'does its work: acts are recorded and sealed, months are made, and dropped when they are old enough',
+    'records and seals acts, creates monthly partitions, and drops old ones',
     async () => {
       await migrate('--grant-to', roles.serviceRole);
       const app = await TestApp.start({ database: roles.database });
@@ -102,7 +102,7 @@ describe('a service whose role does not own its tables', () => {
   );
 
   it(
-    'can neither change nor drop what was recorded, nor date a row back, nor switch a trigger off',
+    'cannot change, drop or backdate audit rows, or disable a trigger',
     async () => {
       const cli = asOwner().with({ AUDIT_RETENTION_DAYS: '100' });
       await cli.ok('migrate', '--grant-to', roles.serviceRole);
@@ -171,7 +171,7 @@ describe('a service whose role does not own its tables', () => {
   );
 
   it(
-    'may create nothing that the functions of the owner would call, as PUBLIC may before PostgreSQL 15',
+    'cannot create objects that the functions of the owner would call, as PUBLIC can before PostgreSQL 15',
     async () => {
       const mayCreate = async () => {
         const statement = `SELECT has_schema_privilege('${roles.serviceRole}', 'public', 'CREATE') AS may`;
@@ -189,7 +189,7 @@ describe('a service whose role does not own its tables', () => {
   );
 
   it(
-    'gets nothing from a grant to a role that owns the tables, is a superuser, or does not exist',
+    'is not granted to a role that owns the tables, is a superuser, or does not exist',
     async () => {
       const superuser = (await roles.database.query<{ name: string }>('SELECT current_user AS name'))[0]!.name;
       expect(await asOwner().fails('migrate', '--grant-to', roles.ownerRole)).toContain('owns the audit log');

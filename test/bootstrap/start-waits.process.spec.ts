@@ -5,7 +5,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-/** Long enough for a process to begin on a busy machine. */
+/** Long enough for a process to start on a busy machine. */
 const LIMIT = { LOG_LEVEL: 'warn', START_TIMEOUT_SECONDS: '2' };
 
 describe('a start that waits', () => {
@@ -23,7 +23,7 @@ describe('a start that waits', () => {
     await database.drop();
   });
 
-  /** Starts the service, which must give up and say what it waited for, before and at its end. */
+  /** Starts the service, which must time out and report what it waits for, meanwhile and at the end. */
   const expectGivenUp = async (waitingFor: string, more: Record<string, string> = {}): Promise<string> => {
     const service = await ServiceProcess.spawn({ ...VARIABLES, ...LIMIT, DATABASE_URL: proxy.url, ...more });
     expect(await service.exited()).toBe(1);
@@ -34,19 +34,19 @@ describe('a start that waits', () => {
     return service.output;
   };
 
-  it('for a database that does not answer ends with exit code 1, and says so before', async () => {
+  it('for a database that does not respond logs that, and exits with 1', async () => {
     proxy.blackHole(true);
     await expectGivenUp('an answer of the database');
   });
 
-  it('for a database that refuses connections ends with the reason', async () => {
+  it('for a database that refuses connections exits with the reason', async () => {
     await proxy.close();
     expect(await expectGivenUp('a database that can be used')).toContain('ECONNREFUSED');
     await proxy.open();
   });
 
   it.each(['CREATE TABLE users', 'COMMIT'])(
-    'for a migration whose packets are dropped from %s on ends too, and names them',
+    'for a migration whose packets are dropped from %s on exits, and names the migrations',
     async (statement) => {
       proxy.blackHoleFrom(statement);
       await expectGivenUp('the migrations of the schema');
@@ -57,12 +57,12 @@ describe('a start that waits', () => {
   it.each([
     [1, 'the connections to the database'],
     [2, 'the workers'],
-  ])('for the first connection of the pool ends too (%i workers)', async (workers, waitingFor) => {
+  ])('for the first connection of the pool exits (%i workers)', async (workers, waitingFor) => {
     proxy.blackHoleFrom('application_name\0platform-auth\0');
     await expectGivenUp(waitingFor, { DATABASE_CONNECT_TIMEOUT_MS: '60000', WORKERS: String(workers) });
   });
 
-  it('for the lock of the migrations ends too', async () => {
+  it('for the migration lock exits', async () => {
     const holder = new Client({ connectionString: database.url });
     await holder.connect();
     await holder.query('SELECT pg_advisory_lock($1)', [LOCKS.migrations]);
@@ -70,7 +70,7 @@ describe('a start that waits', () => {
     await holder.end();
   });
 
-  it('for a migration that waits for the transaction of another client ends too', async () => {
+  it('for a migration that is blocked by the transaction of another client exits', async () => {
     const other = new Client({ connectionString: database.url });
     await other.connect();
     await other.query('BEGIN; CREATE TABLE app_credentials ()');
@@ -78,7 +78,7 @@ describe('a start that waits', () => {
     await other.end();
   });
 
-  it('for a migration on which PostgreSQL works is not ended, however long it takes', async () => {
+  it('for a migration that PostgreSQL executes does not time out', async () => {
     await database.query(`CREATE FUNCTION delay() RETURNS event_trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(0.06); END $$`);
     await database.query('CREATE EVENT TRIGGER slow ON ddl_command_end EXECUTE FUNCTION delay()');

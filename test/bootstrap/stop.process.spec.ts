@@ -9,7 +9,7 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 
 const CALLERS = 50;
 
-describe('a stop', () => {
+describe('a graceful shutdown', () => {
   let database: TestDatabase;
   let service: ServiceProcess;
   let callers: Caller[];
@@ -28,7 +28,7 @@ describe('a stop', () => {
       ...VARIABLES,
       DATABASE_URL: database.url,
       DATABASE_STATEMENT_TIMEOUT_MS: '15000',
-      // Each validation asks the database, where a test can hold it up.
+      // Each validation queries the database, where a test can block it.
       REVOCATION_LEASE_MS: '0',
       SHUTDOWN_DELAY_MS: delayMs,
       SHUTDOWN_DEADLINE_MS: deadlineMs,
@@ -50,7 +50,7 @@ describe('a stop', () => {
 
   const validate = (caller: Caller) => caller.call('/internal/validate-node', { headers: node });
 
-  /** Waits until nobody listens any more. */
+  /** Waits until new connections are refused. */
   const refused = () =>
     eventually('new connections are refused', async () => {
       const socket = connect(service.port, '127.0.0.1');
@@ -63,12 +63,12 @@ describe('a stop', () => {
     });
 
   it.each(['SIGTERM', 'SIGINT'] as const)(
-    'on %s says "unready" first, fails nobody who calls until then, and exits with 0',
+    'on %s first reports unready, fails no request meanwhile, and exits with 0',
     async (signal) => {
       await start('2000');
       const answers: number[] = [];
       let isReady = true;
-      // A caller turns elsewhere once the service says that it is not ready, as behind a load balancer.
+      // Behind a load balancer, a caller uses another replica once this one is not ready.
       const callOn = async (caller: Caller): Promise<void> => {
         while (isReady) answers.push(await validate(caller));
       };
@@ -86,11 +86,11 @@ describe('a stop', () => {
     60_000,
   );
 
-  it('turns away only who connects anew after it has stopped listening', async () => {
+  it('refuses only new connections after it has stopped listening', async () => {
     await start('2000');
     const failures: CallFailed[] = [];
     const answers: number[] = [];
-    // These callers do not look whether the service is ready.
+    // These callers do not check readiness.
     const callOn = async (caller: Caller): Promise<void> => {
       for (;;) answers.push(await validate(caller));
     };
@@ -109,7 +109,7 @@ describe('a stop', () => {
   }, 60_000);
 
   it.each(['0', '300'])(
-    'answers what is under way when it stops listening (delay %s ms)',
+    'answers open requests when it stops listening (delay %s ms)',
     async (delayMs) => {
       await start(delayMs);
       await Promise.all(callers.map(validate));
@@ -118,7 +118,7 @@ describe('a stop', () => {
       await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');
       const answers = Promise.all(callers.map(validate));
       const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-      // Those that come together share a statement. An answer to who came last means that all have come.
+      // Concurrent validations share a statement. A response to a later request shows that all have arrived.
       await eventually('they wait', async () => (await database.query(waiting)).length > 0);
       expect((await fetch(`${service.url}/health/live`)).status).toBe(200);
       service.kill('SIGTERM');
@@ -132,7 +132,7 @@ describe('a stop', () => {
   );
 
   it.each([
-    ['connected and never asks', ''],
+    ['connects and sends nothing', ''],
     ['never ends its headers', 'POST /api/v0/auth/login HTTP/1.1\r\nHost: auth\r\n'],
     [
       'never ends its body',
@@ -140,13 +140,13 @@ describe('a stop', () => {
     ],
     ['keeps an idle connection', 'GET /health/live HTTP/1.1\r\nHost: auth\r\n\r\n'],
   ])(
-    'is not held up by a caller that %s',
+    'is not delayed by a client that %s',
     async (_name, bytes) => {
       await start('0', '6000');
       const socket: Socket = connect(service.port, '127.0.0.1').on('error', () => undefined);
       await once(socket, 'connect');
       socket.write(bytes);
-      // What it sent is there once another caller, who came later, has been answered.
+      // The bytes have arrived once a later request is answered.
       await validate(callers[0]!);
       expect(await service.stop()).toBe(0);
       socket.destroy();

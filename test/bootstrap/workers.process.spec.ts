@@ -71,7 +71,7 @@ describe('several workers on one port', () => {
     beforeAll(() => start(4));
     afterAll(endAll);
 
-    it('find it migrated, and refuse a key in all of them once its revocation has been answered in one', async () => {
+    it('migrate once, and all refuse a key after one has answered its revocation', async () => {
       const all = createMigrationOptions(database.url).migrations as unknown[];
       expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
       const { id, headers } = await registerNode();
@@ -82,9 +82,9 @@ describe('several workers on one port', () => {
       expect(new Set(after)).toEqual(new Set([401]));
     });
 
-    it('run no migration themselves', async () => {
+    it('do not run migrations when they are replaced', async () => {
       const names = await database.query<{ name: string }>('SELECT name FROM migrations');
-      // Whoever ran them now would fail, because everything is there.
+      // A second migration would fail, because the tables exist.
       await database.query('DELETE FROM migrations');
       process.kill(service.children[0]!, 'SIGKILL');
       await eventually('another is up', () => areUp(4, 1));
@@ -95,7 +95,7 @@ describe('several workers on one port', () => {
       }
     });
 
-    it('are gone when the first process is killed', async () => {
+    it('exit when the primary is killed', async () => {
       const workers = service.children;
       expect(workers).toHaveLength(4);
       service.kill('SIGKILL');
@@ -105,16 +105,16 @@ describe('several workers on one port', () => {
     });
   });
 
-  describe('two of them, in trouble', () => {
+  describe('two of them, with faults', () => {
     beforeAll(() => start(2, { LOG_LEVEL: 'warn', SHUTDOWN_DEADLINE_MS: '500' }));
     afterAll(endAll);
 
-    it('replaces a worker that is killed while the other goes on', async () => {
+    it('replace a killed worker while the other serves requests', async () => {
       const [victim, other] = service.children;
       expect(await Promise.all(callers.map(isLive))).toEqual(ALL_200);
       process.kill(victim!, 'SIGKILL');
       await eventually('it is gone', () => !service.children.includes(victim!));
-      // Who was connected to the one that is gone has to connect again; the rest notice nothing.
+      // Callers that were connected to the killed worker have to connect again.
       const answers = await Promise.allSettled(callers.map(isLive));
       const answered = answers.filter(({ status }) => status === 'fulfilled').length;
       expect(answered).toBeGreaterThan(0);
@@ -128,16 +128,16 @@ describe('several workers on one port', () => {
       ]);
     });
 
-    it('adds up what the workers have counted', async () => {
+    it('sum up the metrics of all workers', async () => {
       const before = (await countedLive())!;
       expect(await Promise.all(callers.map(isLive))).toEqual(ALL_200);
       await eventually('all are counted', async () => (await countedLive()) === before + CALLERS);
     });
 
-    it('keeps the deadline of a stop when a worker is paused, while the other goes on', async () => {
+    it('stop within the deadline when a worker is paused', async () => {
       const paused = service.children[0]!;
       process.kill(paused, 'SIGSTOP');
-      // One new connection may have been handed to it already.
+      // One new connection may have been assigned to it already.
       let answered = 0;
       const count = (): unknown => (answered += 1);
       for (const caller of callers) isLive(caller).then(count, () => undefined);
@@ -150,12 +150,12 @@ describe('several workers on one port', () => {
   describe('two of them', () => {
     beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '3000' }));
 
-    it('answer 200 until they stop listening when all processes get SIGTERM, and the first exits with 0', async () => {
+    it('answer 200 until they stop listening when all processes get SIGTERM, and the primary exits with 0', async () => {
       const workers = service.children;
       const { headers } = await registerNode();
       const answers: number[] = [];
       let isReady = true;
-      // A caller turns elsewhere once the service says that it is not ready, as behind a load balancer.
+      // Behind a load balancer, a caller uses another replica once this one is not ready.
       const callOn = async (caller: Caller): Promise<void> => {
         while (isReady) answers.push(await validate(caller, headers));
       };
@@ -172,7 +172,7 @@ describe('several workers on one port', () => {
     });
   });
 
-  it('are named when their number is bad', async () => {
+  it('are named when WORKERS is invalid', async () => {
     await spawn('0');
     expect(await service.exited()).toBe(1);
     expect(service.output).toContain('WORKERS must be auto or a whole number from 1 to 128');

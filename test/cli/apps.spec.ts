@@ -1,21 +1,11 @@
 import { problems } from '../../src/common/problems.js';
-import { Cli } from '../support/cli.js';
+import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('platform-auth apps and explain', () => {
-  let app: TestApp;
-  let cli: Cli;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-    cli = Cli.of(app);
-  });
-
-  afterAll(async () => {
-    cli.remove();
-    await app.stop();
-  });
+  const app = useApp();
+  const cli = useCli(app);
 
   it('lists and shows credentials without their keys', async () => {
     const service = await app.service();
@@ -26,7 +16,7 @@ describe('platform-auth apps and explain', () => {
     expect(shown).not.toContain(service.appKey);
   });
 
-  it('rotates: shows the new key once, and the old one is good until its first use', async () => {
+  it('rotates a key, shows the new one once, and keeps the old one until the first use of the new one', async () => {
     const service = await app.service();
     const { app_key } = await cli.json<{ app_key: string }>('apps', 'rotate', service.appId);
     await app.validateApp(service.headers).expect(200);
@@ -37,7 +27,7 @@ describe('platform-auth apps and explain', () => {
     );
   });
 
-  it('revokes, and explain says when and by which call', async () => {
+  it('revokes a credential, and explain reports when and by which request', async () => {
     const service = await app.service();
     expect(await cli.ok('apps', 'revoke', service.appId)).toBe(`App credential ${service.appId} is revoked.\n`);
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
@@ -48,7 +38,7 @@ describe('platform-auth apps and explain', () => {
     );
   });
 
-  it('explains another target, an unknown id and a rotated node in words', async () => {
+  it('explains another target, an unknown id and a rotated node', async () => {
     const [service, node] = [await app.service(undefined, 'auth'), await app.node()];
     expect(await cli.ok('explain', 'app', service.appId, '--target', 'ocr')).toMatch(
       /other_target\n {4}It is valid at auth only/,

@@ -22,7 +22,7 @@ const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_
 const ID = `"${PAIR.nodeId}"`;
 const KEY = `"${PAIR.apiKey}"`;
 
-describe('the text of a configuration file', () => {
+describe('the content of a configuration file', () => {
   it.each<[string, ConfigFormat, string, string]>([
     ['an empty JSON file', 'json', '', `{\n  "node_id": ${ID},\n  "api_key": ${KEY}\n}\n`],
     ['an empty object', 'json', '{}', `{"node_id": ${ID},"api_key": ${KEY}}`],
@@ -69,7 +69,7 @@ describe('the text of a configuration file', () => {
       `A="x\nNODE_ID=other\n"\nNODE_ID=${PAIR.nodeId}\nAPI_KEY=${PAIR.apiKey}\n`,
     ],
     ['a last line without an end', 'env', 'A=1', `A=1\nNODE_ID=${PAIR.nodeId}\nAPI_KEY=${PAIR.apiKey}\n`],
-  ])('keeps %s', (_name, format, before, after) => {
+  ])('keeps everything but the credential: %s', (_name, format, before, after) => {
     expect(setPair(before, format, PAIR)).toBe(after);
     expect(setPair(after, format, PAIR)).toBe(after);
     expect(readPair(after, format)).toEqual(PAIR);
@@ -83,12 +83,12 @@ describe('the text of a configuration file', () => {
     ['a YAML list', 'yaml', '- s3cret\n'],
     ['several YAML documents', 'yaml', 'a: s3cret\n---\nb: 2\n'],
     ['JSON that names the pair twice', 'json', '{"api_key": "s3cret", "api_key": "s3cret"}'],
-  ])('is refused, and not quoted, when it is %s', (_name, format, text) => {
+  ])('is refused, without being quoted, when it is %s', (_name, format, text) => {
     expect(() => setPair(text, format, PAIR)).toThrow(expect.not.stringContaining('s3cret') as string);
     expect(() => setPair(text, format, PAIR)).toThrow(/^its? /);
   });
 
-  it('keeps whatever else any JSON object holds', () => {
+  it('keeps every other member of any JSON object', () => {
     const objects = fc.dictionary(fc.string(), fc.jsonValue()).filter((value) => !('__proto__' in value));
     fc.assert(
       fc.property(objects, fc.constantFrom(undefined, 2, '\t'), (value, indent) => {
@@ -98,7 +98,7 @@ describe('the text of a configuration file', () => {
     );
   });
 
-  it('has its format from its name', () => {
+  it('has the format that its name says', () => {
     const names = ['a.json', 'a.JSON', 'a.yaml', 'a.yml', 'a.env', '.env', '.env.local', 'a.conf', 'json'];
     expect(names.map((name) => detectFormat(`/x/${name}`))).toEqual([
       'json',
@@ -128,7 +128,7 @@ describe('a configuration file', () => {
   const path = (name: string): string => join(folder, name);
   const isRoot = process.getuid?.() === 0;
 
-  it('is for its owner alone, new or not, and nothing stays beside it', () => {
+  it('is readable by its owner only, and leaves no temporary file', () => {
     writeFileSync(path('old.yaml'), 'volume: 7 # of ten\n', { mode: 0o644 });
     for (const name of ['new.json', 'old.yaml', 'new.env']) {
       ConfigFile.open(path(name)).write(PAIR);
@@ -150,7 +150,7 @@ describe('a configuration file', () => {
     expect(statSync(path('a.json'))).toMatchObject({ uid: 12345, gid: 12346 });
   });
 
-  it('is refused when it is a link, a directory, in no folder, of no known format or no text', () => {
+  it('is refused when it is a link, a directory, in a missing folder, of an unknown format or not text', () => {
     writeFileSync(path('real.json'), '{}');
     symlinkSync(path('real.json'), path('link.json'));
     symlinkSync(path('nowhere.json'), path('dangling.json'));
@@ -173,7 +173,7 @@ describe('a configuration file', () => {
     expect(readFileSync(path('real.json'), 'utf8')).toBe('{}');
   });
 
-  it('does not follow a link that takes its place later', () => {
+  it('does not follow a link that replaces it later (TOCTOU)', () => {
     const file = ConfigFile.open(path('a.json'));
     writeFileSync(path('victim.json'), '{}');
     symlinkSync(path('victim.json'), path('a.json'));
@@ -181,7 +181,7 @@ describe('a configuration file', () => {
     expect(readFileSync(path('victim.json'), 'utf8')).toBe('{}');
   });
 
-  it('keeps what somebody else wrote between the check and the write', () => {
+  it('keeps what another process wrote between the check and the write', () => {
     writeFileSync(path('a.json'), '{"a": 1}');
     const file = ConfigFile.open(path('a.json'));
     writeFileSync(path('a.json'), '{"a": 2}');

@@ -27,7 +27,7 @@ describe('platform-auth doctor', () => {
     platform.edit(service, (text) => text.replace(new RegExp(`^${name}=.*`, 'm'), `${name}=${value}`));
   const ofOcr = `WHERE caller = 'ocr'`;
 
-  it('finds nothing on a healthy platform', async () => {
+  it('reports nothing on a healthy platform', async () => {
     expect(await platform.diagnose(url)).toEqual([]);
   });
 
@@ -71,7 +71,7 @@ describe('platform-auth doctor', () => {
       [{ severity: 'broken', where: 'auth.env', what: expect.stringMatching(/^SERVICE_NAME is not auth/) }],
     ],
     [
-      'the SECRET_KEY with somebody who needs none',
+      'the SECRET_KEY in the file of a service that needs none',
       () => platform.edit('ocr', (text) => `${text}SECRET_KEY=${platform.variables('auth').SECRET_KEY}\n`),
       [{ severity: 'warning', where: 'ocr.env', what: expect.stringMatching(/holds the SECRET_KEY/) }],
     ],
@@ -119,7 +119,7 @@ describe('platform-auth doctor', () => {
       [{ severity: 'warning', where: 'database', what: expect.stringMatching(/FromTheFuture/) }],
     ],
     [
-      'a key that nobody has used for long',
+      'a key that was not used for long',
       () => platform.database.query(`UPDATE app_credentials SET last_used_at = now() - interval '31 days' ${ofOcr}`),
       [{ severity: 'warning', where: 'ocr → auth', what: expect.stringMatching(/^The key was last used on 20/) }],
     ],
@@ -138,14 +138,14 @@ describe('platform-auth doctor', () => {
       () => platform.edit('auth', (text) => `${text}LOGGING_SERVICE_URL=http://127.0.0.1:9/logs\n`),
       [{ severity: 'warning', what: expect.stringMatching(/^The logging service does not answer: /) }],
     ],
-  ])('finds %s', async (_, plant, expected) => {
+  ])('reports %s', async (_, plant, expected) => {
     await plant();
     const findings = await platform.diagnose(url);
     expect(findings).toEqual(expected.map((finding): unknown => expect.objectContaining(finding)));
     for (const finding of findings) expect(finding.do).not.toBe('');
   });
 
-  it('finds ten faults at once', async () => {
+  it('reports ten faults at once', async () => {
     chmodSync(platform.path('mcp'), 0o644);
     rmSync(platform.path('logging'));
     set('settings', 'ADMIN_API_KEY', 'short');
@@ -162,7 +162,7 @@ describe('platform-auth doctor', () => {
     ]);
   });
 
-  it('finds a clock that is ahead of the database', async () => {
+  it('reports a clock that is ahead of the database', async () => {
     const ahead = new TestClock();
     ahead.advance({ seconds: 60 });
     expect(await platform.diagnose(url, ahead)).toEqual([
@@ -170,13 +170,13 @@ describe('platform-auth doctor', () => {
     ]);
   });
 
-  it('finds a service that is down, once and not for each pair', async () => {
+  it('reports a service that is down once, not for each pair', async () => {
     expect(await platform.diagnose('http://127.0.0.1:9')).toEqual([
       expect.objectContaining({ severity: 'broken', where: 'http://127.0.0.1:9' }),
     ]);
   });
 
-  it('finds a database that is down, and still tries the credentials', async () => {
+  it('reports a database that is down, and still tries the credentials', async () => {
     set('auth', 'DATABASE_URL', 'postgresql://nobody:wrong@127.0.0.1:9/none');
     set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
     expect(await platform.diagnose(url)).toMatchObject([
@@ -185,7 +185,7 @@ describe('platform-auth doctor', () => {
     ]);
   });
 
-  it('finds a database that an earlier version left: says what is missing, and compares and tries no key', async () => {
+  it('reports the missing migrations of a database of an earlier version, and tries no key', async () => {
     set('ocr', 'AUTH_APP_KEY', 'pa_app_wrong');
     chmodSync(platform.path('mcp'), 0o640);
     const reverted = await platform.revertToFirstSchema();
@@ -195,7 +195,7 @@ describe('platform-auth doctor', () => {
     ]);
   });
 
-  it('finds a logging service that redirects, and does not follow', async () => {
+  it('reports a logging service that redirects, and does not follow', async () => {
     const server = createServer((_, response) => response.writeHead(302, { Location: url }).end());
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -204,7 +204,7 @@ describe('platform-auth doctor', () => {
     server.close();
   });
 
-  it('says once that validations are served on INTERNAL_PORT only, and finds nothing there', async () => {
+  it('reports once that validations are served on INTERNAL_PORT only, and nothing on that port', async () => {
     const split = await TestApp.start({
       database: platform.database,
       clock: platform.clock,
@@ -221,7 +221,7 @@ describe('platform-auth doctor', () => {
   });
 
   describe('while an overlap is open', () => {
-    it('does not end it: the caller may not have read its file yet', async () => {
+    it('does not end the overlap, because the caller may not have read its file yet', async () => {
       const old = platform.headers('ocr', 'auth');
       platform.edit('ocr', (text) => text.replace(/^AUTH_APP_KEY=.*\n/m, ''));
       await platform.init();
@@ -231,7 +231,7 @@ describe('platform-auth doctor', () => {
       await app.validateApp(old, { target: 'auth' }).expect(200);
     });
 
-    it('says so when the file holds the old key', async () => {
+    it('reports a file that holds the old key', async () => {
       const id = platform.variables('ocr').AUTH_APP_ID;
       await app.admin.post(`/app-credentials/${id}/rotate`, { overlap_hours: 1 }).expect(200);
       expect(await platform.diagnose(url)).toMatchObject([
@@ -244,7 +244,7 @@ describe('platform-auth doctor', () => {
     });
   });
 
-  it('leaves an unused key looking unused', async () => {
+  it('does not count as the first use of a key', async () => {
     await platform.database.query(`UPDATE app_credentials SET last_used_at = now() - interval '31 days' ${ofOcr}`);
     await platform.diagnose(url);
     await app.nest.close();
@@ -254,7 +254,7 @@ describe('platform-auth doctor', () => {
     expect(row).toEqual({ long: true });
   });
 
-  it('shows no secret', async () => {
+  it('prints no secret', async () => {
     platform.edit('ocr', (text) => text.replace('pa_app_', 'pa_app_x'));
     const told = JSON.stringify(await platform.diagnose(url));
     const secrets = platform.map.services.flatMap(({ name }) =>

@@ -53,10 +53,10 @@ describe('platform-auth init as a process', () => {
     expect(actions(await platform.init())).toEqual(['keep']);
   };
 
-  it('killed between two credentials of one file leaves nothing that the rerun cannot complete', async () => {
+  it('can be completed by a rerun after it was killed between two credentials of one file', async () => {
     await run([PROGRAM, 'migrate']);
     await killAt('recipes', 'ocr');
-    // The row is there and nobody has its key: what was to receive it was never written.
+    // The row exists and its key is lost: the file that should hold it was never written.
     expect(await platform.livePairs()).toContain('recipes → auth');
     expect(existsSync(platform.path('recipes'))).toBe(false);
     const { code, stdout } = await run([...parameters('--json')]);
@@ -69,7 +69,7 @@ describe('platform-auth init as a process', () => {
     await isWhole();
   });
 
-  it('killed while it replaces lost keys leaves the old ones working, and the rerun completes', async () => {
+  it('keeps the old keys working when it is killed while it replaces lost keys, and the rerun completes', async () => {
     await platform.init();
     const old = platform.headers('recipes', 'auth');
     platform.edit('recipes', () => '');
@@ -82,7 +82,7 @@ describe('platform-auth init as a process', () => {
     await isWhole();
   });
 
-  it('--dry-run says in words that it compares no keys before the migrations', async () => {
+  it('--dry-run says that it compares no keys before the migrations', async () => {
     await platform.init();
     await platform.revertToFirstSchema();
     expect(await run(parameters('--dry-run'))).toMatchObject({
@@ -93,7 +93,7 @@ describe('platform-auth init as a process', () => {
     });
   });
 
-  it('answers 0 when done, 1 when refused, 2 when called wrongly', async () => {
+  it('exits with 0 when done, 1 when refused, 2 on wrong usage', async () => {
     const done = await run(parameters());
     expect(done).toMatchObject({ code: 0, stderr: '' });
     expect(done.stdout).toMatch(/Done\. Restart the services/);
@@ -109,7 +109,7 @@ describe('platform-auth init as a process', () => {
     expect(stdout).toMatch(new RegExp(`Example:\\n.*platform-auth ${name} --map platform.yaml`));
   });
 
-  it('doctor answers 1 when something is broken, and prints JSON for scripts', async () => {
+  it('doctor exits with 1 when something is broken, and prints JSON with --json', async () => {
     await platform.init();
     const args = [PROGRAM, '--json', 'doctor', '--map', platform.mapPath, '--env-dir', platform.envDir];
     const { code, stdout, stderr } = await run([...args, '--url', 'http://127.0.0.1:9']);

@@ -6,8 +6,8 @@ import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 
 const BARRIER = 4_713;
 
-describe('platform-auth init that loses its lock', () => {
-  it('makes no more keys, says why, and the rerun completes', async () => {
+describe('platform-auth init that loses its advisory lock', () => {
+  it('mints no more keys, says why, and the rerun completes', async () => {
     const platform = await OwnPlatform.create({ isEmpty: false });
     const { database } = platform;
     const barrier = new Client({ connectionString: database.url });

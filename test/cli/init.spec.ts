@@ -18,7 +18,7 @@ describe('platform-auth init', () => {
   });
 
   describe('on an empty machine', () => {
-    it('makes the schema, a credential for each pair of the map, and a file for each service', async () => {
+    it('creates the schema, a credential for each pair of the map, and a file for each service', async () => {
       const report = await platform.init();
       expect(report.migrations.length).toBeGreaterThan(0);
       expect(actions(report)).toEqual(['mint']);
@@ -27,7 +27,7 @@ describe('platform-auth init', () => {
       for (const { name } of platform.map.services) expect(statSync(platform.path(name)).mode & 0o777).toBe(0o600);
     });
 
-    it('gives each service what it needs and no more', async () => {
+    it('gives each service the variables that it needs and no others', async () => {
       await platform.init();
       const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
       expect(names('auth')).toEqual(['ADMIN_API_KEY', 'DATABASE_URL', 'SECRET_KEY']);
@@ -38,7 +38,7 @@ describe('platform-auth init', () => {
       expect(platform.variables('ocr').AUTH_URL).toBe('http://127.0.0.1:7701');
     });
 
-    it('gives the verifiers one SECRET_KEY, and no two services one ADMIN_API_KEY', async () => {
+    it('gives all verifiers the same SECRET_KEY, and each service its own ADMIN_API_KEY', async () => {
       await platform.init();
       const all = (name: string): string[] =>
         platform.map.services.flatMap((service) => platform.variables(service.name)[name] ?? []);
@@ -47,7 +47,7 @@ describe('platform-auth init', () => {
       expect(new Set(all('ADMIN_API_KEY')).size).toBe(all('ADMIN_API_KEY').length);
     });
 
-    it('gives auth a credential for the logging service when the map says that it calls it', async () => {
+    it('gives auth a credential for the logging service when the map has that call', async () => {
       platform.changeMap(({ services }) => {
         services.auth!.calls = ['logging'];
         services.auth!.urls = { LOGGING_SERVICE_URL: 'logging/api/v0/logs' };
@@ -61,7 +61,7 @@ describe('platform-auth init', () => {
       expect(platform.variables('auth')).not.toHaveProperty('LOGGING_URL');
     });
 
-    it('takes DATABASE_URL from its own file, and keeps that file as it was otherwise', async () => {
+    it('reads DATABASE_URL from its own file, and keeps the rest of that file', async () => {
       mkdirSync(platform.envDir);
       const before = `# ours\nDATABASE_URL="${platform.database.url}" # the one\nLOG_LEVEL=debug\n`;
       writeFileSync(platform.path('auth'), before);
@@ -73,7 +73,7 @@ describe('platform-auth init', () => {
   });
 
   describe('run again', () => {
-    it('changes no byte of a file and no row', async () => {
+    it('is idempotent: changes no byte of a file and no row', async () => {
       await platform.init();
       const [files, rows] = [platform.snapshot(), await platform.rows()];
       const report = await platform.init();
@@ -83,7 +83,7 @@ describe('platform-auth init', () => {
       expect(await platform.rows()).toEqual(rows);
     });
 
-    it('heals a lost key; the old one works until its overlap ends', async () => {
+    it('replaces a lost key, and the old one is accepted until its overlap ends', async () => {
       await platform.init();
       const app = await TestApp.start({ database: platform.database, clock: platform.clock });
       const old = platform.headers('ocr', 'auth');
@@ -101,7 +101,7 @@ describe('platform-auth init', () => {
       await app.stop();
     });
 
-    it('heals a key that was rotated elsewhere and never reached the file', async () => {
+    it('replaces a key that was rotated elsewhere and is not in the file', async () => {
       await platform.init();
       const app = await TestApp.start({ database: platform.database, clock: platform.clock });
       const old = platform.headers('ocr', 'auth');
@@ -114,7 +114,7 @@ describe('platform-auth init', () => {
       await app.stop();
     });
 
-    it('heals a lost id without a new key', async () => {
+    it('restores a lost id without a new key', async () => {
       await platform.init();
       const rows = await platform.rows();
       const before = platform.variables('ocr');
@@ -124,7 +124,7 @@ describe('platform-auth init', () => {
       expect(await platform.rows()).toEqual(rows);
     });
 
-    it('mints anew what was revoked, and follows a SECRET_KEY that was changed in its own file', async () => {
+    it('mints a revoked credential again, and copies a SECRET_KEY that was changed in its own file', async () => {
       await platform.init();
       await platform.database.query(`UPDATE app_credentials SET revoked_at = now() WHERE caller = 'recipes'`);
       const secretKey = 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
@@ -138,7 +138,7 @@ describe('platform-auth init', () => {
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
     });
 
-    it('closes a file that was open to others, without touching what it holds', async () => {
+    it('makes a file readable by its owner only, without changing its content', async () => {
       await platform.init();
       const text = readFileSync(platform.path('mcp'), 'utf8');
       rmSync(platform.path('mcp'));
@@ -155,13 +155,13 @@ describe('platform-auth init', () => {
       platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
     });
 
-    it('reports it, and lets its key live', async () => {
+    it('reports the pair, and does not revoke its key', async () => {
       const { strays } = await platform.init();
       expect(strays).toEqual([{ caller: 'recipes', target: 'ocr', app_id: expect.any(String), revoked: false }]);
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
     });
 
-    it('revokes it with --prune, and nothing else', async () => {
+    it('revokes only that pair with --prune', async () => {
       expect((await platform.init({ prune: true })).strays).toMatchObject([{ revoked: true }]);
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS.filter((pair) => pair !== 'recipes → ocr'));
       expect((await platform.init({ prune: true })).strays).toEqual([]);
@@ -170,7 +170,7 @@ describe('platform-auth init', () => {
     it.each([
       ['of the environment', '4000', '1000', 4_082],
       ['of auth.env', '', '1000', 1_022],
-    ])('ends only when no replica has it in its cache: after the lease %s', async (_, given, onFile, waitMs) => {
+    ])('returns when no replica has the key in its cache: after the lease %s', async (_, given, onFile, waitMs) => {
       platform.edit('auth', (text) => `${text}REVOCATION_LEASE_MS=${onFile}\n`);
       process.env.REVOCATION_LEASE_MS = given;
       const waits = jest.spyOn(Propagation.prototype, 'awaitPropagation').mockResolvedValue();
@@ -182,7 +182,7 @@ describe('platform-auth init', () => {
   });
 
   describe('--dry-run', () => {
-    it('touches nothing on an empty machine, and says what it would do', async () => {
+    it('changes nothing on an empty machine, and reports what it would do', async () => {
       const report = await platform.init({ dryRun: true });
       expect(report.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
       expect(actions(report)).toEqual(['mint']);
@@ -191,7 +191,7 @@ describe('platform-auth init', () => {
       expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
     });
 
-    it('touches nothing on a platform that needs repair, and its plan is what happens then', async () => {
+    it('changes nothing on a platform that needs repair, and reports what init then does', async () => {
       await platform.init();
       platform.edit('ocr', () => '');
       platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
@@ -203,8 +203,8 @@ describe('platform-auth init', () => {
     });
   });
 
-  describe('on a database that an earlier version left', () => {
-    it('--dry-run names the migrations and the pairs, and says that keys cannot be compared yet', async () => {
+  describe('on a database of an earlier version', () => {
+    it('--dry-run reports the migrations and the pairs, and that keys cannot be compared yet', async () => {
       await platform.init();
       const reverted = await platform.revertToFirstSchema();
       const [files, rows] = [platform.snapshot(), await platform.rows()];
@@ -217,7 +217,7 @@ describe('platform-auth init', () => {
       expect(await platform.rows()).toEqual(rows);
     });
 
-    it('migrates, then compares', async () => {
+    it('migrates, then compares the keys', async () => {
       await platform.init();
       const reverted = await platform.revertToFirstSchema();
       const report = await platform.init();
@@ -226,18 +226,18 @@ describe('platform-auth init', () => {
     });
   });
 
-  describe('when something is in the way', () => {
+  describe('when a file cannot be used', () => {
     it.each([
       ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
       ['a directory', (path: string) => mkdirSync(path), /is a directory/],
-    ])('refuses %s before it mints anything', async (_, obstruct, expected) => {
+    ])('refuses %s before it mints a key', async (_, obstruct, expected) => {
       mkdirSync(platform.envDir);
       obstruct(platform.path('ocr'));
       await expect(platform.init()).rejects.toThrow(expected);
       expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
     });
 
-    it('refuses a SECRET_KEY that is no secret, without showing it', async () => {
+    it('refuses a weak SECRET_KEY, without printing it', async () => {
       mkdirSync(platform.envDir);
       writeFileSync(platform.path('auth'), 'SECRET_KEY=changeme-changeme-changeme-changeme\n');
       const failure = await platform.init().catch((error: unknown) => String(error));
@@ -245,7 +245,7 @@ describe('platform-auth init', () => {
       expect(failure).not.toMatch(/changeme/);
     });
 
-    it('revokes what it minted for a file that cannot be written, and the rerun completes', async () => {
+    it('revokes the keys that it minted for a file that cannot be written, and the rerun completes', async () => {
       await migrate(platform.database.url);
       const barrier = await platform.barrierAt('recipes', 'ocr');
       const failed = expect(platform.init()).rejects.toThrow(
@@ -266,14 +266,14 @@ describe('platform-auth init', () => {
     });
   });
 
-  it('takes turns with another run', async () => {
+  it('runs one at a time', async () => {
     const reports = await Promise.all([platform.init(), platform.init(), platform.init()]);
     expect(reports.map(actions).flat().sort()).toEqual(['keep', 'keep', 'mint']);
     expect(await platform.rows()).toHaveLength(SPECIFIED_PAIRS.length);
     expect(actions(await platform.init())).toEqual(['keep']);
   });
 
-  it('reports no secret', async () => {
+  it('prints no secret', async () => {
     const told = JSON.stringify(await platform.init());
     const secrets = platform.map.services.flatMap(({ name }) =>
       Object.entries(platform.variables(name)).flatMap(([key, value]) => (key.endsWith('_KEY') ? value! : [])),

@@ -32,19 +32,19 @@ describe('the shipped map', () => {
     );
   });
 
-  it('has exactly the calls of its section 5, rule 4', () => {
+  it('has exactly the calls of the specification (section 5, rule 4)', () => {
     const pairs = map.services.flatMap(({ name, calls }) => calls.map((target) => `${name} → ${target}`));
     expect(pairs.sort()).toEqual(SPECIFIED_PAIRS);
   });
 
-  it('tells every service where this one is, so that it can have credentials validated', () => {
+  it('gives every service the URL of auth, where it validates credentials', () => {
     for (const { name, urls } of map.services.filter(({ name }) => name !== 'auth'))
       expect({ name, urls }).toMatchObject({
         urls: expect.arrayContaining([{ variable: 'AUTH_URL', url: 'http://127.0.0.1:7701' }]),
       });
   });
 
-  it('delivers the log lines of auth once its commented lines are taken in', () => {
+  it('is valid with its commented lines for log delivery', () => {
     const text = readFileSync(SHIPPED_MAP, 'utf8').replace('# calls:', 'calls:').replace('# urls:', 'urls:');
     expect(parsePlatformMap(text, 'platform.yaml').services[0]).toMatchObject({
       name: 'auth',
@@ -55,18 +55,18 @@ describe('the shipped map', () => {
 });
 
 describe('a map with a mistake', () => {
-  it('is read when it has none', () => {
+  it('is parsed without the mistake', () => {
     expect(complaintsAbout(GOOD)).toBe('none');
   });
 
   it.each([
-    ['text that is no YAML', GOOD.replace('- auth', '- [auth'), /map\.yaml:[78] /],
+    ['text that is not YAML', GOOD.replace('- auth', '- [auth'), /map\.yaml:[78] /],
     ['a key twice', `${GOOD}  ocr:\n    url: http://x\n`, /map\.yaml:8 .*unique/],
     ['an unknown key', GOOD.replace('    calls:', '    call:'), /map\.yaml:6 services\.ocr\.call: is not known here/],
     ['no services', 'servces: {}\n', /map\.yaml:1 /],
     ['nothing at all', '', /map\.yaml:1 /],
     [
-      'a call to nobody',
+      'a call to an unknown service',
       GOOD.replace('- auth', '- recipes'),
       /map\.yaml:7 services\.ocr\.calls\.0: recipes is not a s/,
     ],
@@ -77,28 +77,32 @@ describe('a map with a mistake', () => {
     ['no address', GOOD.replace('    url: http://127.0.0.1:7705\n', ''), /map\.yaml:4 services\.ocr\.url: /],
     ['a name that is a path', GOOD.replace('  ocr:', '  ../ocr:'), /map\.yaml:4 services\.\.\.\/ocr: must be a letter/],
     ['no auth', GOOD.replaceAll('auth', 'oauth'), /map\.yaml:1 services: has no auth/],
-    ['a yes that is no boolean', `${GOOD}    admin_endpoints: "yes"\n`, /map\.yaml:8 services\.ocr\.admin_endpoints: /],
+    [
+      'a "yes" that is not a boolean',
+      `${GOOD}    admin_endpoints: "yes"\n`,
+      /map\.yaml:8 services\.ocr\.admin_endpoints: /,
+    ],
     [
       'names that share variables',
       `${GOOD}  OCR:\n    url: http://x\n`,
       /map\.yaml:8 services\.OCR: would have the same/,
     ],
     [
-      'an address of nobody',
+      'the URL of an unknown service',
       `${GOOD}    urls:\n      X_URL: x/y\n`,
       /map\.yaml:9 services\.ocr\.urls\.X_URL: x is not/,
     ],
     ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
-  ])('names the line of %s', (_, text, expected) => {
+  ])('is reported with its line: %s', (_, text, expected) => {
     expect(complaintsAbout(text)).toMatch(expected);
   });
 
-  it('names every mistake, in the order of the lines', () => {
+  it('is reported with every other one, in the order of the lines', () => {
     const text = GOOD.replace('http://127.0.0.1:7701', 'nowhere').replace('    calls:', '    call:');
     expect(complaintsAbout(text).match(/map\.yaml:\d+/g)).toEqual(['map.yaml:3', 'map.yaml:6']);
   });
 
-  it('follows aliases to where the mistake is written', () => {
+  it('is reported at the anchor when it is used by an alias', () => {
     const text = `${GOOD}  recipes:\n    url: http://127.0.0.1:7706\n    calls: &calls\n      - nobody\n  mcp:\n    url: http://127.0.0.1:7710\n    calls: *calls\n`;
     expect(complaintsAbout(text).match(/map\.yaml:\d+/g)).toEqual(['map.yaml:11', 'map.yaml:11']);
   });

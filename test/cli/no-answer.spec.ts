@@ -8,7 +8,7 @@ const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
 const REGISTRATION = ['--household', HOUSEHOLD, '--room', 'kitchen', '--name', 'speaker'];
 
-describe('platform-auth, when the answer to a change never arrives', () => {
+describe('platform-auth, when the response to a change never arrives', () => {
   let service: Server;
   let cli: Cli;
 
@@ -45,7 +45,7 @@ describe('platform-auth, when the answer to a change never arrives', () => {
     expect(said).toMatch(advice);
   });
 
-  it('nodes rotate --config says to run it again, and leaves the file as it was', async () => {
+  it('nodes rotate --config says to run it again, and does not change the file', async () => {
     const path = cli.path('node.json');
     const text = JSON.stringify({ node_id: ID, api_key: 'pa_node_old' });
     writeFileSync(path, text);
@@ -55,15 +55,15 @@ describe('platform-auth, when the answer to a change never arrives', () => {
     expect(readFileSync(path, 'utf8')).toBe(text);
   });
 
-  it('does not wonder whether it was done when nobody listens', async () => {
+  it('says that nothing was changed when the connection is refused', async () => {
     const closed = createServer().listen(0, '127.0.0.1');
     await once(closed, 'listening');
     const { port } = closed.address() as AddressInfo;
     await once(closed.close(), 'close');
-    const nobody = new Cli(`http://127.0.0.1:${port}`);
-    const said = await nobody.fails('apps', 'rotate', ID);
+    const unreachable = new Cli(`http://127.0.0.1:${port}`);
+    const said = await unreachable.fails('apps', 'rotate', ID);
     expect(said).toMatch(/Connection to \S+ refused/);
     expect(said).not.toMatch(/not known|again/);
-    nobody.remove();
+    unreachable.remove();
   });
 });

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { problems } from '../../src/common/problems.js';
-import { Cli, urlOf } from '../support/cli.js';
+import { Cli, urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';
 import { ADMIN_KEY } from '../support/settings.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 interface NodeView {
   readonly node_id: string;
@@ -15,18 +15,8 @@ interface NodeView {
 }
 
 describe('platform-auth nodes', () => {
-  let app: TestApp;
-  let cli: Cli;
-
-  beforeAll(async () => {
-    app = await TestApp.start();
-    cli = Cli.of(app);
-  });
-
-  afterAll(async () => {
-    cli.remove();
-    await app.stop();
-  });
+  const app = useApp();
+  const cli = useCli(app);
 
   const registration = (household: string = randomUUID()): string[] => [
     'register',
@@ -42,7 +32,7 @@ describe('platform-auth nodes', () => {
   const pairIn = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as { node_id: string; api_key: string };
   const headerIn = (path: string): string => `${pairIn(path).node_id}:${pairIn(path).api_key}`;
 
-  it('register shows the pair once, and the node authenticates with it', async () => {
+  it('register prints the key once, and the node authenticates with it', async () => {
     const node = await cli.json<NodeView>('nodes', ...registration());
     await app.validateNode(`${node.node_id}:${node.api_key}`).expect(200);
     expect(await cli.ok('nodes', 'show', node.node_id)).not.toContain(node.api_key);
@@ -52,7 +42,7 @@ describe('platform-auth nodes', () => {
     expect(lines).toMatch(/^NODE_ID=[\w-]{36}\nAPI_KEY=pa_node_[\w-]{43}\n$/);
   });
 
-  it('register writes into an existing file, and the node authenticates with what the file holds', async () => {
+  it('register writes the pair into an existing file, with which the node authenticates', async () => {
     const path = cli.path('existing.json');
     writeFileSync(path, '{\n    "volume": 7,\n    "node_id": ""\n}\n', { mode: 0o644 });
     const text = await cli.ok('nodes', ...registration(), '--config', path);
@@ -65,7 +55,7 @@ describe('platform-auth nodes', () => {
     expect(text).not.toContain(pairIn(path).api_key);
   });
 
-  it.each(['node.env', 'node.yaml'])('register makes %s, with which the node authenticates', async (name) => {
+  it.each(['node.env', 'node.yaml'])('register creates %s, with which the node authenticates', async (name) => {
     await cli.ok('nodes', ...registration(), '--config', cli.path(name));
     const [nodeId, apiKey] = readFileSync(cli.path(name), 'utf8').match(/(?<=[=:] ?"?)[\w-]{36,}/g)!;
     await app.validateNode(`${nodeId}:${apiKey}`).expect(200);
@@ -83,7 +73,7 @@ describe('platform-auth nodes', () => {
     expect(await nodesOf(household)).toEqual([]);
   });
 
-  it('register revokes the node again when the file cannot be written after all, and leaves the file whole', async () => {
+  it('register revokes the node again when writing the file fails, and leaves the file intact', async () => {
     const household = randomUUID();
     const path = cli.path('late.json');
     const before = '{"volume": 7}';
@@ -92,7 +82,7 @@ describe('platform-auth nodes', () => {
     const reached = gate.stopAt({ request: 1, when: 'before' });
     const run = new Cli(gate.url).start('nodes', ...registration(household), '--config', path);
     await reached;
-    // The file breaks between the check and the write.
+    // The file becomes invalid between the check and the write.
     writeFileSync(path, '{"volume": 7');
     gate.resume();
     const { code, stderr } = await run.ended;
@@ -106,7 +96,7 @@ describe('platform-auth nodes', () => {
     expect(readdirSync(cli.folder).filter((name) => name.startsWith('.late'))).toEqual([]);
   });
 
-  it('register does not overwrite the pair of a live node, nor a key of another kind, unless told to', async () => {
+  it('register does not overwrite the key of a live node or of another kind without --replace', async () => {
     const path = cli.path('taken.json');
     await cli.ok('nodes', ...registration(), '--config', path);
     const taken = readFileSync(path, 'utf8');
@@ -120,7 +110,7 @@ describe('platform-auth nodes', () => {
     expect(await cli.fails('nodes', ...registration(), '--config', cli.path('weather.env'))).toMatch(/something else/);
   });
 
-  it('list follows every page, and shows tables to people', async () => {
+  it('list follows every page, and prints a table without --json', async () => {
     const household = randomUUID();
     await app.database.query(
       `INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
@@ -132,13 +122,13 @@ describe('platform-auth nodes', () => {
     expect(await cli.ok('nodes', 'list', '--household', randomUUID())).toBe('none\n');
   });
 
-  it('revoke refuses the node from then on', async () => {
+  it('revoke makes the service refuse the node', async () => {
     const node = await app.node();
     expect(await cli.ok('nodes', 'revoke', node.nodeId)).toBe(`Node ${node.nodeId} is revoked.\n`);
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
   });
 
-  it('rotate shows the key once; the old one is good until its first use', async () => {
+  it('rotate prints the key once, and keeps the old one until the first use of the new one', async () => {
     const node = await app.node();
     const { api_key } = await cli.json<NodeView>('nodes', 'rotate', node.nodeId);
     await app.validateNode(node.header).expect(200);
@@ -148,7 +138,7 @@ describe('platform-auth nodes', () => {
     expectProblem(await app.validateNode(`${node.nodeId}:${api_key}`), problems.invalidNodeCredentials);
   });
 
-  it('says what is wrong in words, with what to do about it', async () => {
+  it('reports what is wrong and what to do about it', async () => {
     const as = (variables: Record<string, string>, url = urlOf(app)) => new Cli(url, variables);
     const admin = { ADMIN_API_KEY: ADMIN_KEY };
     const cases: [Cli, string[], RegExp][] = [
@@ -182,14 +172,14 @@ describe('platform-auth nodes', () => {
     [['nodes', 'list', '--colour']],
     [['nodes', 'nonsense']],
     [['nodes']],
-  ])('calls %j wrong usage', async (parameters) => {
+  ])('exits with 2 on wrong usage: %j', async (parameters) => {
     const { code, stdout, stderr } = await cli.run(...parameters);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).not.toBe('');
     expect(existsSync(cli.path('a.json'))).toBe(false);
   });
 
-  it('follows no redirect with a key, and takes no other service for this one', async () => {
+  it('does not follow a redirect with a key, and recognises another service', async () => {
     const keys: unknown[] = [];
     const { createServer } = await import('node:http');
     const other = createServer((request, response) => {

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,13 +12,23 @@ import { init, type InitReport, type InitRequest } from '../../src/cli/platform/
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { eventually } from '../support/eventually.js';
+import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-// What the commands take from the environment must be what a test gives them.
+// The commands read these variables: a test sets them itself.
 delete process.env.DATABASE_URL;
 delete process.env.KEY_OVERLAP_HOURS;
 delete process.env.REVOCATION_LEASE_MS;
+
+// The commands run in this process: what they print goes to the log of the test.
+beforeAll(() => {
+  jest.spyOn(process.stderr, 'write').mockImplementation((text) => {
+    recordLogLine(String(text).trimEnd());
+    return true;
+  });
+});
+afterAll(() => void jest.restoreAllMocks());
 
 const BARRIER = 4_711;
 export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
@@ -88,7 +99,7 @@ export class OwnPlatform {
     return parseVariables(readFileSync(this.path(service)));
   }
 
-  /** Changes a file as its owner would: by hand. */
+  /** Changes a file as an operator does with an editor. */
   edit(service: string, change: (text: string) => string): void {
     writeFileSync(this.path(service), change(readFileSync(this.path(service), 'utf8')));
   }
@@ -111,7 +122,7 @@ export class OwnPlatform {
     );
   }
 
-  /** Every row of the table, to see that none changed. */
+  /** Every row of the table, to compare before and after. */
   async rows(): Promise<Record<string, unknown>[]> {
     return this.database.query('SELECT * FROM app_credentials ORDER BY id');
   }
@@ -136,7 +147,7 @@ export class OwnPlatform {
     };
   }
 
-  /** Takes every migration back but the first: the tables are there, and lack columns. @returns what was taken back */
+  /** Reverts every migration but the first: the tables exist, and lack columns. @returns the reverted ones */
   async revertToFirstSchema(): Promise<string[]> {
     const dataSource = await new DataSource(createMigrationOptions(this.database.url)).initialize();
     const reverted = dataSource.migrations.slice(1).map((migration) => migration.constructor.name);

@@ -31,13 +31,13 @@ describe('a platform started from the files that init wrote', () => {
   });
 
   it.each(SPECIFIED_PAIRS.map((pair) => pair.split(' → ') as [string, string]))(
-    'accepts the call of %s to %s',
+    'accepts the call from %s to %s',
     async (caller, target) => {
       expect(await standIns.get(caller)!.call(target)).toBe(200);
     },
   );
 
-  it('refuses every call along an edge that is not in the map, with whatever credential', async () => {
+  it('refuses every call that is not in the map, with every credential', async () => {
     const names = platform.map.services.map(({ name }) => name);
     const others = [...standIns.keys()].flatMap((caller) =>
       names
@@ -53,11 +53,11 @@ describe('a platform started from the files that init wrote', () => {
     expect(new Set(statuses.flat())).toEqual(new Set([401]));
   });
 
-  it('is all well to doctor, which finds the running service by the map', async () => {
+  it('has no findings of doctor, which finds the running service by the map', async () => {
     expect(await platform.diagnose()).toEqual([]);
   });
 
-  it('goes on as it was after init runs again', async () => {
+  it('works on after init runs again', async () => {
     const files = platform.snapshot();
     await platform.init();
     expect(platform.snapshot()).toEqual(files);

@@ -1,13 +1,14 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { problems } from '../../src/common/problems.js';
-import { Cli, urlOf } from '../support/cli.js';
+import { Cli, urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate, type Cut } from '../support/http-gate.js';
-import { TestApp, type Device } from '../support/test-app.js';
+import type { Device } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
-/** What a rotation asks of the service, in this order: the steps between which the power can go. */
+/** The requests of a rotation in order: the power can fail between any two. */
 const REQUESTS = ['POST /internal/validate-node', 'POST /api/v0/admin/nodes/…/rotate', 'POST /internal/validate-node'];
-/** Where what the service knows or what the file holds has changed since the cut before. */
+/** The cuts at which the service or the file has changed since the cut before. */
 const CUTS: Cut[] = [
   { request: 1, when: 'after' },
   { request: 2, when: 'after' },
@@ -17,24 +18,22 @@ const CUTS: Cut[] = [
 const nameOf = ({ request, when }: Cut): string => `${when} request ${request}`;
 
 describe('platform-auth nodes rotate --config', () => {
-  let app: TestApp;
+  const app = useApp();
   let gate: HttpGate;
   let cli: Cli;
   let made = 0;
 
   beforeAll(async () => {
-    app = await TestApp.start();
     gate = await HttpGate.before(urlOf(app));
     cli = new Cli(gate.url);
   });
 
-  afterAll(async () => {
+  afterAll(() => {
     gate.close();
     cli.remove();
-    await app.stop();
   });
 
-  /** A node whose file holds its pair, and something else. */
+  /** A node whose file holds its credential and another setting. */
   const nodeWithFile = async (): Promise<{ node: Device; path: string }> => {
     const node = await app.node();
     const path = cli.path(`node-${(made += 1)}.json`);
@@ -59,7 +58,7 @@ describe('platform-auth nodes rotate --config', () => {
     return cli.ok('nodes', 'rotate', nodeId, '--config', path, ...more);
   };
 
-  it('puts a new key into the file, uses it, and ends the old one', async () => {
+  it('writes a new key into the file and uses it, which ends the old one', async () => {
     const { node, path } = await nodeWithFile();
     const text = await rotates(node, path);
     expect(gate.seen.map((call) => call.replace(node.nodeId, '…'))).toEqual(REQUESTS);
@@ -69,7 +68,7 @@ describe('platform-auth nodes rotate --config', () => {
     await app.validateNode(headerIn(path)).expect(200);
   });
 
-  it('leaves the first use to the node with --no-confirm: until then the running node goes on with its old key', async () => {
+  it('leaves the first use to the node with --no-confirm, and the running node keeps its old key until then', async () => {
     const { node, path } = await nodeWithFile();
     expect(await rotates(node, path, '--no-confirm')).toMatch(/valid until the node first uses/);
     await app.validateNode(node.header).expect(200);
@@ -78,7 +77,7 @@ describe('platform-auth nodes rotate --config', () => {
   });
 
   describe.each(CUTS.map((cut): [string, Cut] => [nameOf(cut), cut]))('killed %s', (_name, cut) => {
-    it('leaves a node that works with what its file holds, and is whole after a rerun', async () => {
+    it('leaves a valid key in the file, and a rerun completes', async () => {
       const { node, path } = await nodeWithFile();
       await killedAt(cut, node, path);
       await app.validateNode(headerIn(path)).expect(200);
@@ -90,7 +89,7 @@ describe('platform-auth nodes rotate --config', () => {
         expectProblem(await app.validateNode(old), problems.invalidNodeCredentials);
     });
 
-    it('and killed again anywhere, still does, though the node made no call in between', async () => {
+    it('and killed again at any step leaves a valid key in the file, also when the node made no call in between', async () => {
       for (const second of CUTS) {
         const { node, path } = await nodeWithFile();
         await killedAt(cut, node, path);
@@ -100,7 +99,7 @@ describe('platform-auth nodes rotate --config', () => {
     });
   });
 
-  it('leaves the old key good for long when the new one was lost and nobody comes back soon', async () => {
+  it('keeps the old key valid for long when the new one was lost', async () => {
     const { node, path } = await nodeWithFile();
     await killedAt({ request: 2, when: 'after' }, node, path);
     app.clock.advance({ days: 364 });
@@ -112,14 +111,14 @@ describe('platform-auth nodes rotate --config', () => {
     await app.validateNode(headerIn(path)).expect(200);
   });
 
-  it('takes a rotation that another program began for what it is', async () => {
+  it('recognises a rotation that another program began', async () => {
     const { node, path } = await nodeWithFile();
     await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
     await rotates(node, path);
     await app.validateNode(headerIn(path)).expect(200);
   });
 
-  it('changes no key when the file is that of another node or cannot be used', async () => {
+  it('does not rotate when the file is of another node or cannot be used', async () => {
     const { node, path } = await nodeWithFile();
     const other = await app.node();
     expect(await cli.fails('nodes', 'rotate', other.nodeId, '--config', path)).toMatch(/the pair of another node/);
@@ -131,7 +130,7 @@ describe('platform-auth nodes rotate --config', () => {
       expect((await app.admin.get(`/nodes/${nodeId}`)).body).toMatchObject({ rotated_at: null });
   });
 
-  it('says that the old key is still good when the new one cannot be written after all', async () => {
+  it('reports that the old key is still valid when writing the new one fails', async () => {
     const { node, path } = await nodeWithFile();
     const before = readFileSync(path, 'utf8');
     const reached = gate.stopAt({ request: 2, when: 'after' });
@@ -146,7 +145,7 @@ describe('platform-auth nodes rotate --config', () => {
     expect(readFileSync(path, 'utf8')).toBe(`${before}}`);
   });
 
-  it('refuses a revoked node and leaves its file alone', async () => {
+  it('refuses a revoked node and does not change its file', async () => {
     const { node, path } = await nodeWithFile();
     await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
     const before = readFileSync(path, 'utf8');
@@ -155,26 +154,16 @@ describe('platform-auth nodes rotate --config', () => {
     expect(readFileSync(path, 'utf8')).toBe(before);
   });
 
-  it('leaves nothing beside the files', () => {
+  it('leaves no temporary files', () => {
     expect(readdirSync(cli.folder).filter((name) => name.endsWith('.new'))).toEqual([]);
   });
 });
 
-describe('platform-auth nodes rotate --config, where validation is for services only', () => {
-  let app: TestApp;
-  let cli: Cli;
+describe('platform-auth nodes rotate --config with VALIDATE_NODE_REQUIRES_APP', () => {
+  const app = useApp({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
+  const cli = useCli(app);
 
-  beforeAll(async () => {
-    app = await TestApp.start({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
-    cli = Cli.of(app);
-  });
-
-  afterAll(async () => {
-    cli.remove();
-    await app.stop();
-  });
-
-  it('leaves the first use to the node, and does not rotate again before it, unless it has an app credential', async () => {
+  it('leaves the first use to the node, and does not rotate again before it, without an app credential', async () => {
     const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     const path = cli.path('node.env');
     writeFileSync(path, `NODE_ID=${node.nodeId}\nAPI_KEY=${node.apiKey}\n`);

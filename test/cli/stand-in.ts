@@ -5,7 +5,7 @@ import { credentialVariables } from '../../src/cli/platform/platform-map.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
 
-/** A small service of the platform. All that it knows about the others is what its environment file holds. */
+/** A small service of the platform. It knows the others from its environment file. */
 export class StandIn {
   private variables: FileVariables = {};
 
@@ -14,7 +14,7 @@ export class StandIn {
     private readonly server: Server,
   ) {}
 
-  /** Listens; it knows nobody until it has read its file. */
+  /** Listens. It knows no other service until it has read its file. */
   static async listen(name: string): Promise<StandIn> {
     const server = createServer((request, response) => {
       void standIn.accepts(request).then((isAccepted) => response.writeHead(isAccepted ? 200 : 401).end());
@@ -39,7 +39,7 @@ export class StandIn {
     return this.present(target, url, { id: this.variables[id], key: this.variables[key] });
   }
 
-  /** Tries every credential that its file holds, and none, at a service that it has no business with. */
+  /** Calls a service that the map does not allow it, with every credential of its file and without one. */
   async callUninvited(target: string, url: string): Promise<number[]> {
     const ids = Object.keys(this.variables).filter((name) => name.endsWith('_APP_ID'));
     const held = ids.map((name) => ({ id: this.variables[name], key: this.variables[name.replace(/ID$/, 'KEY')] }));

@@ -3,7 +3,7 @@ import { formatTable, wrapText } from '../../src/cli/terminal.js';
 import { Cli } from '../support/cli.js';
 
 describe('a table', () => {
-  it('shows the lines of a cell below each other, and lets nothing that came from outside make a line', () => {
+  it('prints the lines of a cell below each other, and escapes line breaks in values', () => {
     const rows = formatTable(['what'], [{ what: ['first', 'second\nforged', 'red \u001b[31m'] }]).split('\n');
     expect(rows.slice(2, -1).map((row) => row.replaceAll('│', '').trim())).toEqual([
       'first',
@@ -14,7 +14,7 @@ describe('a table', () => {
 });
 
 describe('the findings of doctor', () => {
-  it('are shown with the cure below the fault', async () => {
+  it('are printed with the remedy below the fault', async () => {
     const cli = new Cli('http://127.0.0.1:9', {});
     const map = join(import.meta.dirname, '../../platform.yaml');
     const { code, stdout } = await cli.run('doctor', '--map', map, '--env-dir', cli.folder);
@@ -25,8 +25,8 @@ describe('the findings of doctor', () => {
   });
 });
 
-describe('a text in lines', () => {
-  it('keeps every word whole, also one that is longer than a line', () => {
+describe('wrapped text', () => {
+  it('breaks no word, also one that is longer than a line', () => {
     const path = `/srv/${'a'.repeat(90)}/env/mcp.env`;
     const text = `The configuration is not usable:\n- chmod 600 ${path}. ${'If it is not yours, ask. '.repeat(5).trim()}`;
     const lines = wrapText(text);

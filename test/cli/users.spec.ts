@@ -2,25 +2,15 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { problems } from '../../src/common/problems.js';
-import { Cli } from '../support/cli.js';
+import { Cli, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 describe('platform-auth users', () => {
-  let app: TestApp;
-  let cli: Cli;
+  const app = useApp();
+  const cli = useCli(app);
 
-  beforeAll(async () => {
-    app = await TestApp.start();
-    cli = Cli.of(app);
-  });
-
-  afterAll(async () => {
-    cli.remove();
-    await app.stop();
-  });
-
-  it('disables by e-mail and enables by id', async () => {
+  it('disables a user by e-mail address and enables it by id', async () => {
     const alice = await app.user();
     const { access_token } = await alice.logsIn();
     expect(await cli.ok('users', 'disable', alice.email)).toBe(`${alice.email} is disabled.\n`);
@@ -30,7 +20,7 @@ describe('platform-auth users', () => {
     await alice.logsIn();
   });
 
-  it('lists users, and the sessions that it then ends', async () => {
+  it('lists users and sessions, and revokes the sessions', async () => {
     const bob = await app.user();
     const { refresh_token } = await bob.logsIn();
     expect(await cli.ok('users', 'list')).toContain(bob.email);
@@ -40,13 +30,13 @@ describe('platform-auth users', () => {
     expect(await cli.ok('users', 'sessions', bob.id)).toContain('admin');
   });
 
-  it('says that nobody has an address', async () => {
-    expect(await cli.fails('users', 'disable', 'nobody@example.org')).toMatch(/^No account has the e-mail address/);
+  it('reports an unknown e-mail address', async () => {
+    expect(await cli.fails('users', 'disable', 'unknown@example.org')).toMatch(/^No account has the e-mail address/);
   });
 });
 
 describe('platform-auth audit', () => {
-  it('asks with every filter, follows the pages up to the limit, and shows no control characters', async () => {
+  it('sends every filter, follows the pages up to the limit, and prints no control characters', async () => {
     const asked: URLSearchParams[] = [];
     const event = (id: number) => ({
       id: String(id),

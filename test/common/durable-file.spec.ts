@@ -7,7 +7,7 @@ import { join } from 'node:path';
 const { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync } = fs;
 const { lstatSync, symlinkSync, writeFileSync } = fs;
 
-/** Called before each thing that the code under test asks of the file system. */
+/** Called before each file system call of the code under test. */
 let beforeEachCall = (): void => undefined;
 const watched = Object.fromEntries(
   Object.entries(fs).map(([name, value]): [string, unknown] => {
@@ -24,7 +24,7 @@ const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_
 const DEVICE_USER = 12_345;
 const isRoot = process.getuid?.() === 0;
 
-describe('a file that is replaced in a folder of somebody less trusted', () => {
+describe('a file that root replaces in a folder of a less trusted user', () => {
   let folder: string;
   let secret: string;
   const path = (name: string): string => join(folder, name);
@@ -54,7 +54,7 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
   ];
   const isTheFile = (name: string): boolean => name === 'file.json';
 
-  /** The folder's owner puts links to our secret in the place of files, just before the n-th call. */
+  /** The folder's owner replaces files by links to a secret of root, just before the n-th call. */
   const meddleBefore = (turn: number, isVictim: (name: string) => boolean): (() => number) => {
     let calls = 0;
     beforeEachCall = () => {
@@ -75,37 +75,40 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
     it.each([
       ['the file', isTheFile],
       ['whatever is beside it', (name: string) => !isTheFile(name)],
-    ])('gives nothing of root away, whenever its owner puts a link in the place of %s', (_victim, isVictim) => {
-      // The first time nobody meddles, and the calls are counted.
-      let mostCalls = 0;
-      for (let turn = 0; turn <= mostCalls; turn += 1) {
-        for (const name of readdirSync(folder)) rmSync(path(name));
-        // What an environment file and a JSON file could both hold.
-        writeFileSync(secret, '{"root":\n"s3cret"}\n', { mode: 0o600 });
-        writeFileSync(path('file.json'), content);
-        chownSync(path('file.json'), DEVICE_USER, DEVICE_USER);
-        const stop = meddleBefore(turn, isVictim);
-        try {
-          write();
-        } catch {
-          // To refuse is fine.
+    ])(
+      'never reveals or changes a file of root, at whatever moment %s is replaced by a link (TOCTOU)',
+      (_victim, isVictim) => {
+        // The first turn only counts the calls.
+        let mostCalls = 0;
+        for (let turn = 0; turn <= mostCalls; turn += 1) {
+          for (const name of readdirSync(folder)) rmSync(path(name));
+          // What an environment file and a JSON file could both hold.
+          writeFileSync(secret, '{"root":\n"s3cret"}\n', { mode: 0o600 });
+          writeFileSync(path('file.json'), content);
+          chownSync(path('file.json'), DEVICE_USER, DEVICE_USER);
+          const stop = meddleBefore(turn, isVictim);
+          try {
+            write();
+          } catch {
+            // A refusal is fine.
+          }
+          mostCalls = Math.max(mostCalls, stop());
+          expect({ turn, uid: statSync(secret).uid, text: readFileSync(secret, 'utf8') }).toEqual({
+            turn,
+            uid: 0,
+            text: '{"root":\n"s3cret"}\n',
+          });
+          const given = readdirSync(folder).filter((name) => {
+            const { uid } = lstatSync(path(name));
+            return lstatSync(path(name)).isFile() && uid !== 0 && readFileSync(path(name), 'utf8').includes('s3cret');
+          });
+          expect({ turn, given }).toEqual({ turn, given: [] });
         }
-        mostCalls = Math.max(mostCalls, stop());
-        expect({ turn, uid: statSync(secret).uid, text: readFileSync(secret, 'utf8') }).toEqual({
-          turn,
-          uid: 0,
-          text: '{"root":\n"s3cret"}\n',
-        });
-        const given = readdirSync(folder).filter((name) => {
-          const { uid } = lstatSync(path(name));
-          return lstatSync(path(name)).isFile() && uid !== 0 && readFileSync(path(name), 'utf8').includes('s3cret');
-        });
-        expect({ turn, given }).toEqual({ turn, given: [] });
-      }
-      expect(mostCalls).toBeGreaterThan(10);
-    });
+        expect(mostCalls).toBeGreaterThan(10);
+      },
+    );
 
-    it('belongs to its owner before it holds anything', () => {
+    it('belongs to the owner of the folder before it has content', () => {
       writeFileSync(path('file.json'), content);
       chownSync(path('file.json'), DEVICE_USER, DEVICE_USER);
       const seen: number[] = [];
@@ -124,7 +127,7 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
   });
 
   describe.each(written)('%s', (_name, content, write) => {
-    it('is written beside itself under a name that nobody can foresee', () => {
+    it('is written to a temporary file with an unpredictable name', () => {
       const names = new Set<string>();
       beforeEachCall = () => {
         for (const name of readdirSync(folder).filter((each) => !isTheFile(each))) names.add(name);
@@ -139,7 +142,7 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
       expect(readdirSync(folder)).toEqual(['file.json']);
     });
 
-    it('takes away what a killed process left beside it, and nothing else', () => {
+    it('removes only the temporary files of killed processes', () => {
       const dead = spawnSync('true').pid;
       const others = [
         `.file.json.${process.ppid}.x-_Y.new`,
@@ -153,7 +156,7 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
       expect(readdirSync(folder).sort()).toEqual([...others, `.file.json.${dead}.folder.new`, 'file.json'].sort());
     });
 
-    it('does not wait for a pipe that takes its place', () => {
+    it('does not block on a pipe that replaces it', () => {
       let isMade = false;
       beforeEachCall = () => {
         if (isMade) return;
@@ -163,11 +166,11 @@ describe('a file that is replaced in a folder of somebody less trusted', () => {
       expect(write).toThrow(/not a regular file/);
     });
 
-    it('leaves nothing behind when it cannot be put into its place', () => {
+    it('leaves no temporary file when it cannot be renamed', () => {
       writeFileSync(path('file.json'), content);
       let isMade = false;
       beforeEachCall = () => {
-        // Only now: what stands there when it is read is refused before anything is written.
+        // Only now: a directory that is there earlier is refused before anything is written.
         if (isMade || !new Error().stack!.includes('replaceFile') || readdirSync(folder).length < 2) return;
         isMade = true;
         renameSync(path('file.json'), path('moved.json'));

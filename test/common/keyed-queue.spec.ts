@@ -3,7 +3,7 @@ import { KeyedQueue, type Turn } from '../../src/common/keyed-queue.js';
 const from = (network: string, isKnown = false): Turn => ({ networks: [network], isKnown });
 const inIpv6 = (site: string, subnet: string): Turn => ({ networks: [`${site}:${subnet}`, site], isKnown: false });
 
-/** A queue of texts; `lost` collects those that got no place or lost theirs. */
+/** A queue of texts; `lost` collects the rejected and the displaced ones. */
 function queueOf(limit: number) {
   const queue = new KeyedQueue<string>(limit);
   const lost: string[] = [];
@@ -14,8 +14,8 @@ function queueOf(limit: number) {
   return { queue, lost, push };
 }
 
-describe('a queue that is fair between networks', () => {
-  it('gives each network a turn, and keeps the order within one', () => {
+describe('KeyedQueue', () => {
+  it('serves networks in turn, and the items of one network in order', () => {
     const { queue, push } = queueOf(100);
     for (const item of ['a1', 'a2', 'a3']) push(item, from('a'));
     push('b1', from('b'));
@@ -25,7 +25,7 @@ describe('a queue that is fair between networks', () => {
     expect(queue.shift()).toBeUndefined();
   });
 
-  it('gives a /48 one turn, which its networks of /64 share', () => {
+  it('serves a /48 as one network, whose /64 networks share its turns', () => {
     const { queue, push } = queueOf(100);
     for (const subnet of ['1', '2', '3']) push(`x${subnet}`, inIpv6('x', subnet));
     push('x1 again', inIpv6('x', '1'));
@@ -33,7 +33,7 @@ describe('a queue that is fair between networks', () => {
     expect(queue.take(10)).toEqual(['x1', 'b1', 'x2', 'b2', 'x3', 'x1 again']);
   });
 
-  it('holds at most an eighth for one network while others wait, and everything while none does', () => {
+  it('holds at most an eighth for one network while others wait', () => {
     const { queue, lost, push } = queueOf(16);
     for (let n = 0; n < 17; n += 1) push(`a${n}`, from('a'));
     expect([queue.size, lost]).toEqual([16, ['a16']]);
@@ -45,7 +45,7 @@ describe('a queue that is fair between networks', () => {
     expect(queue.take(4)).toEqual(['a0', 'b1', 'a1', 'b2']);
   });
 
-  it('refuses the newcomer when every network holds as few', () => {
+  it('rejects a new item when every network holds only one', () => {
     const { lost, push } = queueOf(8);
     for (const network of 'abcdefgh') push(network, from(network));
     push('i', from('i'));
@@ -54,7 +54,7 @@ describe('a queue that is fair between networks', () => {
     expect(lost).toEqual(['i', 'a again']);
   });
 
-  it('lets an address that is known to the account go first, also when the queue is full', () => {
+  it('serves an address that the account knows first, also when the queue is full', () => {
     const { queue, lost, push } = queueOf(8);
     for (const network of 'abcdefgh') push(network, from(network));
     push('owner', from('home', true), true);
@@ -62,7 +62,7 @@ describe('a queue that is fair between networks', () => {
     expect(queue.take(3)).toEqual(['owner', 'a', 'b']);
   });
 
-  it('does not let a network go first that is being served or waits already', () => {
+  it('does not serve a known network first while it is served or waits already', () => {
     const { queue, push } = queueOf(100);
     push('a', from('a'));
     push('b', from('b', true), false);
@@ -71,14 +71,14 @@ describe('a queue that is fair between networks', () => {
     expect(queue.take(4)).toEqual(['c1', 'a', 'b', 'c2']);
   });
 
-  it('gives every eighth turn to those that do not go first', () => {
+  it('gives every eighth turn to unknown addresses', () => {
     const { queue, push } = queueOf(100);
     push('unknown', from('u'));
     for (let n = 0; n < 20; n += 1) push(`known ${n}`, from(`k${n}`, true), true);
     expect(queue.take(9).indexOf('unknown')).toBe(7);
   });
 
-  it('shares the turns of one network between known and unknown clients', () => {
+  it('counts known and unknown clients of one network together', () => {
     const { queue, push } = queueOf(100);
     for (const item of ['guess 1', 'guess 2', 'guess 3']) push(item, from('office'));
     push('colleague', from('office', true));

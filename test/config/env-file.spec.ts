@@ -52,17 +52,19 @@ describe('an environment file', () => {
     expect(after(before, { KEY: 'value' })).toBe(expected);
   });
 
-  it('keeps bytes that are no UTF-8', () => {
+  it('keeps bytes that are not valid UTF-8', () => {
     const bytes = Buffer.from([0x23, 0xff, 0xfe, 0x0a]);
     expect(after(bytes, { KEY: 'value' })).toBe(`${bytes.toString('latin1')}KEY=value\n`);
   });
 
-  it('quotes what needs quotes, so that it is read as it was meant', () => {
-    for (const value of ['with space', `it's`, 'a#b', '"', 'ü', '$HOME', 'a\\nb', ' x '])
-      expect([value, parse(Buffer.from(after('', { KEY: value }), 'latin1')).KEY]).toEqual([value, value]);
-  });
+  it.each(['with space', `it's`, 'a#b', '"', 'ü', '$HOME', 'a\\nb', ' x '])(
+    'quotes values so that they are read back unchanged: %p',
+    (value) => {
+      expect(parse(Buffer.from(after('', { KEY: value }), 'latin1')).KEY).toBe(value);
+    },
+  );
 
-  it('changes one variable and no other, or nothing at all, whatever the file holds', () => {
+  it('changes one variable and no other, for any content of the file', () => {
     const piece = fc.constantFrom(
       'KEY',
       'A',
@@ -105,7 +107,7 @@ describe('an environment file', () => {
     expect(file.needsWriting).toBe(false);
   });
 
-  it('is its owner’s alone, also when it was open to others', () => {
+  it('is readable by its owner only, also when others could read it before', () => {
     writeFileSync(path, 'KEY=value\n');
     chmodSync(path, 0o644);
     const file = EnvFile.read(path);
@@ -115,7 +117,7 @@ describe('an environment file', () => {
     expect(readFileSync(path, 'utf8')).toBe('KEY=value\n');
   });
 
-  it('gets its heading only when it is new', () => {
+  it('gets a heading only when it is new', () => {
     const file = EnvFile.read(path);
     file.set('KEY', 'value');
     file.write('# new');
@@ -133,7 +135,7 @@ describe('an environment file', () => {
     expect(() => EnvFile.read(path)).toThrow(/a directory/);
   });
 
-  it('does not follow a link that came in the way since', () => {
+  it('does not follow a link that replaced it since (TOCTOU)', () => {
     const file = EnvFile.read(path);
     file.set('KEY', 'value');
     symlinkSync(join(folder, 'elsewhere'), path);
@@ -142,7 +144,7 @@ describe('an environment file', () => {
     expect(readdirSync(folder)).toEqual(['ocr.env']);
   });
 
-  it('does not overwrite what somebody else wrote in the meantime', () => {
+  it('does not overwrite what another process wrote in the meantime', () => {
     writeFileSync(path, 'A=1\n');
     const file = EnvFile.read(path);
     file.set('KEY', 'value');

@@ -42,13 +42,13 @@ describe('the configuration', () => {
     expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production' })).toMatchObject({ host: '0.0.0.0' });
   });
 
-  it('refuses a deadline that the delay of production leaves no time before', () => {
+  it('refuses a shutdown deadline that is not longer than the default delay in production', () => {
     const variables = { ...GOOD, SHUTDOWN_DEADLINE_MS: '2000' };
     expect(parseEnvironment(variables)).toMatchObject({ shutdownDelayMs: 0 });
     expect(() => parseEnvironment({ ...variables, NODE_ENV: 'production' })).toThrow('SHUTDOWN_DELAY_MS');
   });
 
-  it('shares the cores and the queue for hashing among the workers, unless told otherwise', () => {
+  it('divides the hashing threads and the hashing queue among the workers by default', () => {
     const cores = availableParallelism();
     expect(parseEnvironment(GOOD)).toMatchObject({ workers: 1, hashThreads: cores, hashQueueLimit: 100 });
     const auto = { workers: cores, hashThreads: 1, hashQueueLimit: Math.ceil(100 / cores), databasePoolSize: 10 };
@@ -103,13 +103,13 @@ describe('the configuration', () => {
       'LOGIN_LIMIT_PER_ACCOUNT',
       value,
     ]),
-  ])('refuses %s=%p by its name, without its value', (name, value) => {
+  ])('refuses %s=%p, naming the variable but not its value', (name, value) => {
     const message = refusalOf({ [name]: value });
     expect(message).toContain(name);
     if (value && value.length > 5) expect(message).not.toContain(value);
   });
 
-  it('names everything that is wrong at once', () => {
+  it('reports every invalid variable at once', () => {
     const message = refusalOf({ SECRET_KEY: '', DATABASE_URL: '', PORT: 'x' });
     for (const name of ['SECRET_KEY', 'DATABASE_URL', 'PORT']) expect(message).toContain(name);
   });
@@ -137,19 +137,19 @@ describe('the configuration', () => {
 
     afterAll(() => rmSync(folder, { recursive: true }));
 
-    it('is what the process was given, and below that what the file holds', () => {
+    it('prefers the variables of the process to those of the file', () => {
       process.env.PORT = '2';
       expect(readVariables(file)).toMatchObject({ PORT: '2', JWT_ISSUER: 'file' });
     });
 
-    it('has nothing hidden by a variable that is empty, in the process or in the file', () => {
+    it('ignores empty variables, of the process and of the file', () => {
       Object.assign(process.env, { SECRET_KEY: '', PORT: '', HOST: '' });
       const variables = readVariables(file);
       expect(variables).toMatchObject({ SECRET_KEY, PORT: '1' });
       expect(variables).not.toHaveProperty('HOST');
     });
 
-    it('takes nothing from the file in production', () => {
+    it('does not read the file in production', () => {
       Object.assign(process.env, { NODE_ENV: 'production', PORT: '' });
       expect(readVariables(file)).not.toHaveProperty('PORT');
       expect(readVariables(file)).not.toHaveProperty('JWT_ISSUER');

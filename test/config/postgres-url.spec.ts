@@ -21,7 +21,7 @@ describe('DATABASE_URL', () => {
     'postgresql://u:hunter2@[::1]:5432,[::2]:5432/auth?sslmode=disable',
     'postgresql://u:hunter2@/auth?host=db1,db2',
     'postgresql://u:hunter2@db1/auth?port=5432,5433',
-  ])('refuses several hosts by name and says what to use instead: %s', (url) => {
+  ])('with several hosts is refused with what to use instead: %s', (url) => {
     const refusal = refusalOf(url);
     expect(refusal).toMatch(/DATABASE_URL names several hosts.*HAProxy.*PgBouncer in session mode.*deploy\/ha/s);
     expect(refusal).not.toContain('hunter2');
@@ -38,15 +38,18 @@ describe('DATABASE_URL', () => {
     ['hostaddr=127.0.0.1', 'as the host'],
     ['gssencmode=prefer', 'GSSAPI'],
     ['load_balance_hosts=random', 'primary'],
-  ])('refuses %s, which the driver ignores or lets override the service, by name', (parameter, instead) => {
-    const [name = ''] = parameter.split('=');
-    const refusal = refusalOf(`postgresql://u:hunter2@db/auth?sslmode=verify-full&${parameter}`);
-    expect(refusal).toContain(`DATABASE_URL has ${name}`);
-    expect(refusal).toContain(instead);
-    expect(refusal).not.toContain('hunter2');
-  });
+  ])(
+    'with the parameter %s, which the driver ignores or lets override the service, is refused by name',
+    (parameter, instead) => {
+      const [name = ''] = parameter.split('=');
+      const refusal = refusalOf(`postgresql://u:hunter2@db/auth?sslmode=verify-full&${parameter}`);
+      expect(refusal).toContain(`DATABASE_URL has ${name}`);
+      expect(refusal).toContain(instead);
+      expect(refusal).not.toContain('hunter2');
+    },
+  );
 
-  it('refuses an unknown parameter without repeating it: it may be the rest of a password', () => {
+  it('with an unknown parameter is refused without repeating it, because it may be part of a password', () => {
     const refusal = refusalOf('postgresql://user:12?hunter2@db/auth');
     expect(refusal).toContain('DATABASE_URL has a parameter that this service does not know');
     expect(refusal).not.toContain('hunter2');
@@ -56,7 +59,7 @@ describe('DATABASE_URL', () => {
     ['sslmode=disable&sslmode=verify-full', 'sslmode more than once'],
     ['sslmode=allow', 'an sslmode other than'],
     ['sslmode=disable#hunter2', 'contains a #'],
-  ])('refuses ?%s', (query, reason) => {
+  ])('with ?%s is refused', (query, reason) => {
     const refusal = refusalOf(`postgresql://u@db/auth?${query}`);
     expect(refusal).toContain(reason);
     expect(refusal).not.toContain('hunter2');
@@ -67,7 +70,7 @@ describe('DATABASE_URL', () => {
     'postgresql://u:p@[::1]:5432/auth?sslmode=disable',
     'postgresql:///auth?host=/var/run/postgresql',
     'postgres://u@db/auth?sslmode=verify-full&sslrootcert=/etc/ca.pem&application_name=auth&options=-c%20work_mem%3D8MB',
-  ])('accepts %s', (url) => {
+  ])('is accepted: %s', (url) => {
     expect(refusalOf(url)).toBe('accepted');
   });
 

@@ -11,7 +11,7 @@ const INSERT = `INSERT INTO nodes (id, household_id, room, name, key_digest, cre
   SELECT gen_random_uuid(), gen_random_uuid(), 'hall', 'lamp', decode(repeat('00', 32), 'hex'), now(), now()
   FROM generate_series(1, $1) RETURNING id`;
 
-describe('the feed of changes', () => {
+describe('the change feed', () => {
   let database: TestDatabase;
   let reader: FeedReader;
   let other: Client;
@@ -40,7 +40,7 @@ describe('the feed of changes', () => {
     client.query(`UPDATE nodes SET room = room || '.' WHERE id = $1`, [id]);
   const ids = async (): Promise<string[]> => (await reader.ask()).changes.map(({ id }) => id);
 
-  it('names each change once, with its kind, in whatever order transactions commit', async () => {
+  it('returns each change once, with its kind, in any order of commits', async () => {
     const [first, second] = (await nodes(2)) as [string, string];
     const slow = new Client({ connectionString: database.url });
     await slow.connect();
@@ -55,7 +55,7 @@ describe('the feed of changes', () => {
     expect(await ids()).toEqual([]);
   });
 
-  it('repeats nothing while a transaction is open in another database', async () => {
+  it('repeats no change while a transaction is open in another database', async () => {
     const elsewhere = await createTestDatabase();
     const open = new Client({ connectionString: elsewhere.url });
     await open.connect();
@@ -70,7 +70,7 @@ describe('the feed of changes', () => {
     await elsewhere.drop();
   });
 
-  it('names a change that was made as a replica, where ordinary triggers do not fire', async () => {
+  it('returns a change that was made with session_replication_role = replica', async () => {
     const [id] = (await nodes(1)) as [string];
     await other.query('SET session_replication_role = replica');
     await change(other, id);
@@ -79,14 +79,14 @@ describe('the feed of changes', () => {
     expect(await ids()).toEqual([id]);
   });
 
-  it('names a change that was made with an empty search path', async () => {
+  it('returns a change that was made with an empty search path', async () => {
     const [id] = (await nodes(1)) as [string];
     await other.query(`SET search_path = ''`);
     await other.query(`UPDATE public.nodes SET room = 'attic' WHERE id = $1`, [id]);
     expect(await ids()).toEqual([id]);
   });
 
-  it('names nothing of a savepoint that was rolled back, and everything after it', async () => {
+  it('returns no change of a rolled back savepoint, and every change after it', async () => {
     const [first, second] = (await nodes(2)) as [string, string];
     await other.query('BEGIN; SAVEPOINT before_it');
     await change(other, first);
@@ -100,7 +100,7 @@ describe('the feed of changes', () => {
     ['a key was truncated away', 'TRUNCATE nodes'],
     ['one transaction changed more keys than an answer names', `UPDATE nodes SET room = 'attic'`],
     ['one transaction deleted more keys than an answer names', 'DELETE FROM nodes'],
-  ])('answers with a reset, once, when %s', async (_what, sql) => {
+  ])('returns a reset, once, when %s', async (_what, sql) => {
     const changed = await nodes(3_000);
     await database.query('DELETE FROM credential_changes');
     await reader.ask();
@@ -112,23 +112,20 @@ describe('the feed of changes', () => {
     await database.query('DELETE FROM nodes WHERE id = ANY($1)', [changed]);
   });
 
-  it.each([1_000, 1_001])(
-    'answers with a reset, not with a part, when %s transactions changed a key each',
-    async (count) => {
-      await database.query(
-        `INSERT INTO credential_changes (xid, kind, credential_id)
+  it.each([1_000, 1_001])('returns all changes or a reset when %s transactions changed a key each', async (count) => {
+    await database.query(
+      `INSERT INTO credential_changes (xid, kind, credential_id)
        SELECT (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + n)::text::xid8, 'node', gen_random_uuid()
        FROM generate_series(0, $1) AS n LIMIT $2`,
-        [count, count],
-      );
-      const answer = await reader.ask();
-      expect([answer.reset, answer.changes.length]).toEqual(count > 1_000 ? [true, 0] : [false, 1_000]);
-      await database.query('DELETE FROM credential_changes');
-      await database.query(`UPDATE credential_change_purges SET purged = '0'`);
-    },
-  );
+      [count, count],
+    );
+    const answer = await reader.ask();
+    expect([answer.reset, answer.changes.length]).toEqual(count > 1_000 ? [true, 0] : [false, 1_000]);
+    await database.query('DELETE FROM credential_changes');
+    await database.query(`UPDATE credential_change_purges SET purged = '0'`);
+  });
 
-  it('answers with a reset to a cursor that may miss what was purged, and to no other', async () => {
+  it('returns a reset only for a cursor that may miss purged changes', async () => {
     const [id] = (await nodes(1)) as [string];
     const behind = await FeedReader.connect(database.url);
     await behind.ask();
@@ -141,7 +138,7 @@ describe('the feed of changes', () => {
   });
 
   it.each([undefined, '', 'nonsense', `${'0'.repeat(64)}/1:1:`])(
-    'answers with a reset to the cursor %p',
+    'returns a reset for the cursor %p',
     async (cursor) => {
       Object.assign(reader, { cursor });
       expect(await reader.ask()).toMatchObject({ reset: true, changes: [] });
@@ -163,7 +160,7 @@ describe('the feed of changes', () => {
     await database.query('TRUNCATE credential_changes');
   });
 
-  it('can be asked by a role without privileges', async () => {
+  it('can be read by a role without privileges', async () => {
     const role = `reader_${randomUUID().replaceAll('-', '')}`;
     await database.query(`CREATE ROLE ${role} LOGIN PASSWORD 'of-a-test'`);
     await database.query(`GRANT SELECT ON credential_changes, credential_change_purges TO ${role}`);
@@ -175,7 +172,7 @@ describe('the feed of changes', () => {
   });
 });
 
-describe('a cursor of the feed', () => {
+describe('a cursor of the change feed', () => {
   let server: OwnPostgres;
   let before: FeedReader;
 
@@ -192,33 +189,33 @@ describe('a cursor of the feed', () => {
   afterEach(() => before.close().catch(() => undefined));
   afterAll(() => server.remove());
 
-  const isOver = async (): Promise<boolean> => {
+  const isInvalid = async (): Promise<boolean> => {
     const after = await FeedReader.connect(server.database.url);
     const { reset } = await after.follow(before);
     await after.close();
     return reset;
   };
 
-  it('is good on another connection to the same server', async () => {
-    expect(await isOver()).toBe(false);
+  it('is valid on another connection to the same server', async () => {
+    expect(await isInvalid()).toBe(false);
   });
 
-  it('is over after a restart', async () => {
+  it('is invalid after a restart', async () => {
     await server.stop('fast');
     await server.startAgain();
-    expect(await isOver()).toBe(true);
+    expect(await isInvalid()).toBe(true);
   });
 
-  it('is over after the crash of one backend, which restarts PostgreSQL under the same postmaster', async () => {
+  it('is invalid after a crash of one backend, which restarts PostgreSQL under the same postmaster', async () => {
     const { rows } = await before.client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
     process.kill(rows[0]!.pid, 'SIGKILL');
-    await eventually('the cursor is over', () => isOver().catch(() => false));
+    await eventually('the cursor is invalid', () => isInvalid().catch(() => false));
   });
 
-  it('is over when the record was dropped and restored', async () => {
+  it('is invalid when the table was dropped and restored', async () => {
     await server.database.query(
       'ALTER TABLE credential_changes RENAME TO lost; CREATE TABLE credential_changes (LIKE lost INCLUDING ALL)',
     );
-    expect(await isOver()).toBe(true);
+    expect(await isInvalid()).toBe(true);
   });
 });

@@ -5,10 +5,10 @@ import { useApp } from '../support/use-app.js';
 const FEED = `SELECT pid FROM pg_stat_activity
   WHERE application_name = 'platform-auth-revocations' AND datname = current_database()`;
 
-describe('a cached key that was revoked where no trigger fired', () => {
+describe('a cached key whose revocation fired no trigger', () => {
   const app = useApp({ variables: { REVOCATION_LEASE_MS: '5000', OUTAGE_GRACE_SECONDS: '3600' } });
 
-  it('is refused as soon as the feed has a new connection, also with a grace', async () => {
+  it('is evicted when the feed has a new connection, also with an outage grace', async () => {
     const node = await app.node();
     await app.validateNode(node.header).expect(200);
     await app.database.query(`ALTER TABLE nodes DISABLE TRIGGER USER;
@@ -18,7 +18,7 @@ describe('a cached key that was revoked where no trigger fired', () => {
     await eventually('it is refused', async () => (await app.validateNode(node.header)).status === 401);
   });
 
-  it('is evicted by a bulk change, and validations come from the cache again', async () => {
+  it('is evicted by a bulk change, and validations are answered from the cache again', async () => {
     const nodes = [await app.node(), await app.node()];
     for (const { header } of nodes) await app.validateNode(header).expect(200);
     await app.database.query(

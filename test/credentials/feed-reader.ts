@@ -7,7 +7,7 @@ import {
   type FeedRow,
 } from '../../src/credentials/change-feed.js';
 
-/** Asks what has changed as the feed does, one question after the other. */
+/** Polls the change feed. */
 export class FeedReader {
   private cursor: string | undefined;
 
@@ -20,7 +20,7 @@ export class FeedReader {
     return new FeedReader(client);
   }
 
-  /** Goes on where another reader is, as a client of several replicas does. */
+  /** Continues at the cursor of another reader, as a client of several replicas does. */
   async follow(other: FeedReader): Promise<Answer> {
     this.cursor = other.cursor;
     return this.ask();

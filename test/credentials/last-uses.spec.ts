@@ -8,7 +8,7 @@ const OUTAGE = new Error('Connection terminated unexpectedly');
 
 type Written = [ids: string[], times: Date[], services: (string | null)[]];
 
-/** A database that answers the statements one after the other, and then takes everything. */
+/** A database with a prepared outcome for each of the first statements; it accepts all later ones. */
 function after(...failures: (Error | undefined)[]) {
   const written: Written[] = [];
   const warned: unknown[] = [];
@@ -23,8 +23,8 @@ function after(...failures: (Error | undefined)[]) {
   return { uses, written, warned };
 }
 
-describe('the times of last use', () => {
-  it('are written a thousand at a time, in the order of the ids', async () => {
+describe('the last uses', () => {
+  it('are written in batches of 1,000, ordered by id', async () => {
     const { uses, written } = after();
     const ids = Array.from({ length: 2_500 }, (_, index) => String(index).padStart(4, '0'));
     for (const id of [...ids].reverse()) uses.add(id, { at: AT, service: null });
@@ -35,7 +35,7 @@ describe('the times of last use', () => {
     expect(written).toHaveLength(3);
   });
 
-  it('wait through an outage, unless a newer use is known by then', async () => {
+  it('are kept through an outage, unless a newer use is known', async () => {
     const { uses, written, warned } = after(OUTAGE);
     uses.add('a', { at: AT, service: null });
     uses.add('b', { at: AT, service: 'ocr' });
@@ -49,7 +49,7 @@ describe('the times of last use', () => {
     expect({ ids, times, services }).toEqual({ ids: ['a', 'b'], times: [LATER, AT], services: ['recipes', 'ocr'] });
   });
 
-  it('are given up where the database will never take them, and hold up no others', async () => {
+  it('are dropped when the database rejects them permanently, without blocking others', async () => {
     const { uses, written, warned } = after(new TypeError('a mistake of ours'));
     for (let index = 0; index < 1_001; index++) {
       uses.add(String(index).padStart(4, '0'), { at: AT, service: null });

@@ -24,7 +24,7 @@ function leaseOver(now: { monotonic: number; wall: number }, outageGraceMs = 0) 
 }
 
 describe('a cached key', () => {
-  it('stays while answers do not name it', async () => {
+  it('stays while the feed does not name it', async () => {
     const { hears, remember, recalls } = leaseOver({ monotonic: 0, wall: 0 });
     await hears({ reset: true });
     for (const id of ['a', 'b']) remember(id);
@@ -48,7 +48,7 @@ describe('a cached key', () => {
   it.each([
     ['was stopped for three days', { monotonic: 3 * DAY_MS, wall: 3 * DAY_MS }],
     ['slept for three days with its machine', { monotonic: 0, wall: 3 * DAY_MS }],
-  ])('is evicted by a process that %s, also with the longest grace', async (_what, later) => {
+  ])('is evicted in a process that %s, also with the longest grace', async (_what, later) => {
     const now = { monotonic: 0, wall: 0 };
     const { hears, lease, remember, recalls } = leaseOver(now, DAY_MS);
     await hears({ reset: true });
@@ -59,7 +59,7 @@ describe('a cached key', () => {
     expect([lease.isHeld, recalls('a')]).toEqual([true, false]);
   });
 
-  it('is read again after a minute, although no answer named it', async () => {
+  it('is read again after a minute, also when the feed did not name it', async () => {
     const now = { monotonic: 0, wall: 0 };
     const { hears, remember, recalls } = leaseOver(now);
     await hears({ reset: true });
@@ -75,7 +75,7 @@ describe('a cached key', () => {
     expect(recalls('a')).toBe(true);
   });
 
-  it('does not age while the database is away and the operator allows a grace', async () => {
+  it('does not expire while the database is unavailable and the operator allows a grace', async () => {
     const now = { monotonic: 0, wall: 0 };
     const { hears, remember, recalls } = leaseOver(now, DAY_MS);
     await hears({ reset: true });

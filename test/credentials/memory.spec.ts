@@ -9,7 +9,7 @@ import { VARIABLES } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-// So long that nothing below happens because it ran out by chance.
+// Long enough not to expire by chance during a test.
 const LEASE = { REVOCATION_LEASE_MS: '1000', DATABASE_CONNECT_TIMEOUT_MS: '500', DATABASE_STATEMENT_TIMEOUT_MS: '500' };
 
 describe('a credential that was verified', () => {
@@ -33,8 +33,8 @@ describe('a credential that was verified', () => {
     await database.drop();
   });
 
-  /** Holds the tables of credentials, so that nobody can read them. */
-  const whileNobodyCanRead = async (check: () => Promise<void>): Promise<void> => {
+  /** Locks the tables of credentials, so that they cannot be read. */
+  const whileTablesAreLocked = async (check: () => Promise<void>): Promise<void> => {
     const client = new Client({ connectionString: database.url });
     await client.connect();
     await client.query('BEGIN; LOCK TABLE nodes, app_credentials IN ACCESS EXCLUSIVE MODE');
@@ -46,23 +46,23 @@ describe('a credential that was verified', () => {
     }
   };
 
-  it('is accepted without the database, which alone says no', async () => {
+  it('is accepted without the database, and refusals come only from the database', async () => {
     const [node, service] = [await app.node(), await app.service()];
     await app.validateNode(node.header).expect(200);
     await app.validateApp(service.headers).expect(200);
-    await whileNobodyCanRead(async () => {
+    await whileTablesAreLocked(async () => {
       const answer = await app.validateNode(node.header).expect(200);
       expect(answer.body).toEqual({ valid: true, node_id: node.nodeId, household_id: node.householdId });
       await app.validateApp(service.headers, { target: service.target }).expect(200);
       expectProblem(await app.validateApp(service.headers, { target: 'other' }), problems.invalidAppCredentials);
       expectProblem(await app.validateNode(`${node.nodeId}:wrong`), problems.unavailable);
-      // One door's memory is no other door's.
+      // The cache of one door does not serve another.
       const crossed = { 'X-Platform-App-Id': node.nodeId, 'X-Platform-App-Key': node.apiKey };
       expectProblem(await app.validateApp(crossed), problems.unavailable);
     });
   });
 
-  it('is refused everywhere once the call that revokes it has answered', async () => {
+  it('is refused by every replica once the revoking call has answered', async () => {
     for (let round = 0; round < 3; round++) {
       const [node, service] = [await app.node(), await app.service()];
       for (const replica of [app, other]) {
@@ -80,7 +80,7 @@ describe('a credential that was verified', () => {
     }
   });
 
-  it('is not accepted either by a replica that is cut off from the database', async () => {
+  it('is refused by a replica that is cut off from the database', async () => {
     const node = await app.node();
     await other.validateNode(node.header).expect(200);
     proxy.blackHole(true);
@@ -90,7 +90,7 @@ describe('a credential that was verified', () => {
     await eventually('the replica is back', async () => (await other.validateNode(node.header)).status === 401);
   });
 
-  it('is refused once its life was ended early', async () => {
+  it('is refused once its expiry was moved to an earlier time', async () => {
     const node = await app.node();
     await other.validateNode(node.header).expect(200);
     const expires_at = new Date(Date.now() - 1_000).toISOString();
@@ -98,7 +98,7 @@ describe('a credential that was verified', () => {
     expectProblem(await other.validateNode(node.header), problems.invalidNodeCredentials);
   });
 
-  it('is refused when it expires, from memory too', async () => {
+  it('is refused when it expires, also from the cache', async () => {
     const expires_at = new Date(app.clock.now().getTime() + 60_000).toISOString();
     const registration = {
       household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10',
@@ -125,7 +125,7 @@ describe('a credential that was verified', () => {
     await eventually('the node is refused', async () => (await app.validateNode(node.header)).status === 401);
   });
 
-  it('is refused also when its revocation commits after a later one', async () => {
+  it('is refused also when a later revocation commits first', async () => {
     const [first, second] = [await app.node(), await app.node()];
     for (const { header } of [first, second]) await app.validateNode(header).expect(200);
     const slow = new Client({ connectionString: database.url });
@@ -139,7 +139,7 @@ describe('a credential that was verified', () => {
     await eventually('the first is refused', async () => (await app.validateNode(first.header)).status === 401);
   });
 
-  it('is refused by a replica that was away for longer than the record of its revocation', async () => {
+  it('is refused by a replica that was disconnected for longer than changes are kept', async () => {
     const patient = await TestApp.start({
       database: { ...database, url: proxy.url },
       variables: { ...LEASE, OUTAGE_GRACE_SECONDS: '86400' },
@@ -151,7 +151,7 @@ describe('a credential that was verified', () => {
     await patient.validateNode(node.header).expect(200);
     await database.query(`UPDATE credential_changes SET at = now() - interval '3 days'`);
     const left = () => database.query('SELECT FROM credential_changes');
-    // Another replica may be at it, and so be the one that does it.
+    // Another replica may be purging.
     await eventually('old changes are purged', async () => {
       await app.nest.get(PurgeJob).run();
       return (await left()).length === 0;
@@ -161,7 +161,7 @@ describe('a credential that was verified', () => {
     await patient.stop();
   });
 
-  it('is lost and found again in one line of the log each, however long the database is away', async () => {
+  it('causes one log line when the feed is lost, and one when it is back', async () => {
     const lines = (message: string) => other.log.lines.filter((line) => line.message === message).length;
     const node = await app.node();
     const remembered = async () => (await other.validateNode(node.header)).status === 200;
@@ -175,12 +175,12 @@ describe('a credential that was verified', () => {
     await eventually('it is back', () => lines('revocation_feed_back') > before);
     expect([lines('revocation_feed_lost'), lines('revocation_feed_back')]).toEqual([before + 1, before + 1]);
     await eventually('the database is back', remembered);
-    await whileNobodyCanRead(async () => {
+    await whileTablesAreLocked(async () => {
       expect(await remembered()).toBe(true);
     });
   });
 
-  it('is remembered no longer than the lease while the database is away', async () => {
+  it('is cached no longer than the lease while the database is unavailable', async () => {
     const node = await app.node();
     await other.validateNode(node.header).expect(200);
     await proxy.close();
@@ -189,7 +189,7 @@ describe('a credential that was verified', () => {
     await eventually('the database is back', async () => (await other.validateNode(node.header)).status === 200);
   });
 
-  it('is remembered through an outage for as long as the operator allows', async () => {
+  it('is cached through an outage for as long as the operator allows', async () => {
     const patient = await TestApp.start({
       database: { ...database, url: proxy.url },
       variables: { ...LEASE, REVOCATION_LEASE_MS: '100', OUTAGE_GRACE_SECONDS: '3600' },
@@ -204,7 +204,7 @@ describe('a credential that was verified', () => {
     await patient.stop();
   });
 
-  it('is refused by a process that slept through its revocation, as its first act', async () => {
+  it('is refused by a process that was paused during its revocation', async () => {
     const variables = { ...VARIABLES, DATABASE_URL: database.url, REVOCATION_LEASE_MS: '300' };
     const sleeper = await ServiceProcess.start(variables);
     const node = await app.node();

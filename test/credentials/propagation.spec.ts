@@ -12,7 +12,7 @@ const SHORT_WAITS = { DATABASE_CONNECT_TIMEOUT_MS: '500', DATABASE_STATEMENT_TIM
 describe('a call that revokes', () => {
   let database: TestDatabase;
   let proxy: TcpProxy;
-  /** Without a cache and without a wait of its own. */
+  /** Has no cache, and so no lease of its own to wait for. */
   let app: TestApp;
   /** Sees the database through the proxy, and answers from its cache for longer than the other would wait. */
   let cutOff: TestApp;
@@ -60,22 +60,19 @@ describe('a call that revokes', () => {
       'cannot rename it',
       (node) => revokedInPsql(node).then(() => app.admin.patch(path(node), { room: 'attic' }).expect(409)),
     ],
-  ])(
-    'answers after the longest lease that a replica has announced, also one that is cut off: %s',
-    async (_what, end) => {
-      const node = await cachedNode();
-      await end(node);
-      expectProblem(await cutOff.validateNode(node.header), problems.unavailable);
-    },
-  );
+  ])('answers after the longest lease of all replicas, including a disconnected one: %s', async (_what, end) => {
+    const node = await cachedNode();
+    await end(node);
+    expectProblem(await cutOff.validateNode(node.header), problems.unavailable);
+  });
 
-  it('says once that its own wait is shorter than a lease', async () => {
+  it('logs once that its own lease is shorter than that of another replica', async () => {
     const lines = () => app.log.lines.filter(({ message }) => message === 'revocation_wait_too_short');
     for (let round = 0; round < 2; round += 1) await app.admin.delete(path(await app.node())).expect(204);
     expect(lines()).toMatchObject([{ level: 'warn', delay_ms: 1_532 }]);
   });
 
-  it('waits for no replica that was not heard of for a minute', async () => {
+  it('does not wait for a replica that was silent for a minute', async () => {
     const another = await TestApp.start({ database, variables: { REVOCATION_LEASE_MS: '0' } });
     await proxy.close();
     await database.query(`UPDATE replica_leases SET seen_at = seen_at - interval '2 minutes'`);
@@ -85,7 +82,7 @@ describe('a call that revokes', () => {
     await another.stop();
   });
 
-  it('revokes, and waits, when the leases cannot be read', async () => {
+  it('revokes, and waits for the longest lease, when the leases cannot be read', async () => {
     const node = await app.node();
     await database.query('ALTER TABLE replica_leases RENAME TO hidden');
     try {
@@ -134,7 +131,7 @@ describe('the announcement of a lease', () => {
     expect(await leases()).toEqual([{ lease_ms: 500, is_new: true }]);
   });
 
-  it('may fail for half a minute while the database only reads, and no longer', async () => {
+  it('may fail for 30 s while the database is read-only', async () => {
     await announcement.announceIfDue(client);
     await client.query('SET default_transaction_read_only = on');
     nowMs = 29_999;
@@ -143,7 +140,7 @@ describe('the announcement of a lease', () => {
     await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
   });
 
-  it('has to be made before the first key is cached', async () => {
+  it('must succeed before the first key is cached', async () => {
     await client.query('SET default_transaction_read_only = on');
     await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
   });

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { LEASE_MS, World, type Mistake, type Step } from './simulation.js';
 
 const RUNS = 1_000;
-/** Enough for a wrong protocol to be found out, most of the time well before. */
+/** Enough runs to find a wrong protocol, usually long before the last. */
 const RUNS_TO_FIND_A_MISTAKE = 20_000;
-/** Longer than any history. */
+/** Longer than any simulated run. */
 const GRACE_MS = 100_000;
 
 type Act = Step['act'];
@@ -18,7 +18,7 @@ const ORDINARY_ACTS: WeightedActs = [
   { weight: 2, arbitrary: fc.constantFrom<Act>('pause', 'resume', 'resume') },
   { weight: 1, arbitrary: fc.constantFrom<Act>('purge', 'jump') },
 ];
-/** After these, ids of transactions that were seen are those of other transactions. */
+/** After these steps, transaction ids that were seen are assigned again. */
 const FAILOVERS: WeightedActs = [
   { weight: 4, arbitrary: fc.constant<Act>('abort') },
   { weight: 2, arbitrary: fc.constantFrom<Act>('fail over', 'crash') },
@@ -44,14 +44,14 @@ function historiesOf(acts: WeightedActs): fc.Arbitrary<Step[]> {
 const histories = historiesOf(ORDINARY_ACTS);
 const historiesWithFailovers = historiesOf([...ORDINARY_ACTS, ...FAILOVERS]);
 
-describe('when the call that revokes has answered, no replica accepts the key any more', () => {
+describe('after a revoking call has answered, no replica accepts the key', () => {
   it.each([
     ['one database', histories, 0],
     ['failovers and crashes that assign transaction ids anew', historiesWithFailovers, 0],
-    // One that is cut off may: that is what the operator chose.
+    // A disconnected replica may: the operator allowed it.
     ['failovers and a grace, if it has heard from the database since', historiesWithFailovers, GRACE_MS],
   ])(
-    'whatever the network, the clocks and the processes do: %s',
+    'under any faults of network, clocks and processes: %s',
     async (_what, given, graceMs) => {
       let [accepted, fromMemory] = [0, 0];
       await fc.assert(
@@ -64,7 +64,7 @@ describe('when the call that revokes has answered, no replica accepts the key an
         }),
         { numRuns: RUNS },
       );
-      // What proves something about the cache: that it was used.
+      // Otherwise the run proves nothing about the cache.
       expect(accepted).toBeGreaterThan(RUNS);
       expect(fromMemory).toBeGreaterThan(accepted / 10);
     },
@@ -77,12 +77,12 @@ describe('when the call that revokes has answered, no replica accepts the key an
     ['lease from the answer', histories, 0],
     ['remembers stale rows', histories, 0],
     ['purge unnoticed', histories, GRACE_MS],
-    // The protocol as it was before.
+    // The previous protocol.
     ['horizon instead of snapshot', historiesWithFailovers, GRACE_MS],
     ['epoch not compared', historiesWithFailovers, GRACE_MS],
     ['epoch without the crash', historiesWithFailovers, GRACE_MS],
   ])(
-    'which a protocol with a mistake does not keep: %s',
+    'which the simulation refutes for a faulty protocol: %s',
     async (mistake, given, graceMs) => {
       const isKept = async (history: Step[]): Promise<boolean> => {
         const world = new World(mistake, graceMs);

@@ -8,7 +8,7 @@ import { computeDigest } from '../../src/crypto/secret.js';
 export const LEASE_MS = 60;
 const POLL_MS = LEASE_MS / 3;
 const TIMEOUT_MS = LEASE_MS;
-/** What the wait adds, for clocks that do not run equally fast. */
+/** The margin for clock drift that the wait adds. */
 const WAIT_MS = LEASE_MS * 1.02 + 2;
 const CREDENTIALS = 3;
 
@@ -30,13 +30,13 @@ export interface Step {
     | 'crash';
   readonly replica: number;
   readonly credential: number;
-  /** How long what the step starts takes: a way to the database and back, or a transaction. */
+  /** The duration of what the step starts: a round trip to the database, or a transaction. */
   readonly outMs: number;
   readonly holdMs: number;
   readonly backMs: number;
 }
 
-/** Ways in which the protocol could be wrong, to prove that the simulation would find out. */
+/** Faulty variants of the protocol, which the simulation must refute. */
 export type Mistake =
   | 'none'
   | 'no wait'
@@ -58,7 +58,7 @@ interface Logged extends Change {
   readonly xid: bigint;
 }
 
-/** PostgreSQL, as far as the protocol sees it: transactions, snapshots and the record of changes. */
+/** PostgreSQL as the protocol sees it: transactions, snapshots and the table of changes. */
 class Database {
   private nextXid = 100n;
   private latestCompleted = 99n;
@@ -91,13 +91,13 @@ class Database {
     return true;
   }
 
-  /** Transactions that took ids and changed nothing. */
+  /** Transactions that took an id and changed no key. */
   abort(count: number): void {
     this.nextXid += BigInt(count);
     this.complete(this.nextXid - 1n);
   }
 
-  /** What was acknowledged survives. The ids of open and aborted transactions are assigned again. */
+  /** Committed changes survive. The ids of open and aborted transactions are assigned again. */
   loseUnfinished(what: 'fail over' | 'crash'): void {
     this.life =
       what === 'crash'
@@ -108,7 +108,7 @@ class Database {
     this.nextXid = this.latestCommitted + 1n;
   }
 
-  /** As early as can be: what was committed just now is old enough. */
+  /** Purges as early as possible: every committed change is old enough. */
   purge(most: number): void {
     const gone = this.log.filter(({ xid }) => xid < this.xmin).slice(0, most);
     this.log = this.log.filter((entry) => !gone.includes(entry));
@@ -127,7 +127,7 @@ class Database {
       changes: this.log.filter(isNew),
     };
     const answer = toAnswer(cursor, reading);
-    // As it was before: a horizon that goes back was noticed, one that is passed again was not.
+    // The previous protocol noticed a horizon that goes back, but not one that was passed again.
     const wentBack = this.mistake === 'horizon instead of snapshot' && since && this.xmin < BigInt(since[0]!);
     return wentBack ? { ...answer, reset: true } : answer;
   }
@@ -165,9 +165,9 @@ class Replica {
   isPaused = false;
   lease!: RevocationLease;
   cache!: KeyCache<{ id: string }>;
-  /** When it sent the last question that was answered. */
+  /** When it sent the last poll that was answered. */
   askedAtMs = -Infinity;
-  /** What came in while the process was stopped. */
+  /** Events that arrived while the process was stopped. */
   inbox: (() => void)[] = [];
   life = 0;
   wallOffsetMs = 0;
@@ -188,7 +188,7 @@ class Replica {
     this.life += 1;
   }
 
-  /** Runs when the process runs: a stopped one does it first of all once it goes on. */
+  /** Runs an event, or queues it while the process is stopped. */
   do(work: () => void): void {
     if (this.isPaused) this.inbox.push(work);
     else work();
@@ -203,9 +203,9 @@ export class World {
   private readonly database: Database;
   private readonly replicas: Replica[];
   private readonly queue: { atMs: number; work: () => void }[] = [];
-  /** By key and version: since when no validation that starts may accept it. */
+  /** By key and version: the time from which no new validation may accept it. */
   private readonly deadSince = new Map<string, number>();
-  /** What the network is like now: as the latest step says. */
+  /** The present state of the network, set by the latest step. */
   private network = { outMs: 1, backMs: 1 };
 
   constructor(
@@ -224,7 +224,7 @@ export class World {
     for (let next = this.next(); next && next.atMs <= endMs; next = this.next()) {
       this.nowMs = next.atMs;
       next.work();
-      // Whatever the real code awaits goes on before the next event.
+      // Lets the promises of the real code settle before the next event.
       await new Promise(setImmediate);
     }
   }
@@ -270,7 +270,7 @@ export class World {
     for (const work of replica.inbox.splice(0)) work();
   }
 
-  /** A question to the database and its answer; a cut network swallows either. */
+  /** A poll and its response; a cut network swallows either. */
   private ask<Answer>(replica: Replica, outMs: number, backMs: number, read: () => Answer): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const give = (): void => replica.do(() => reject(new Error('no answer')));
@@ -324,7 +324,7 @@ export class World {
     );
   }
 
-  /** With a grace a replica that is cut off may be wrong, one that has heard from the database since may not. */
+  /** With a grace, a disconnected replica may accept a revoked key; one that polled since then may not. */
   private accept(replica: Replica, id: string, version: number, startedMs: number): void {
     this.accepted += 1;
     const deadSince = this.deadSince.get(`${id} ${version}`);
@@ -334,7 +334,7 @@ export class World {
     }
   }
 
-  /** An administrator's call: a transaction, the lease waited out on the replica's own clock, and then the answer. */
+  /** A revoking call: a transaction, the wait for the lease on the replica's own clock, and the response. */
   private end(replica: Replica, key: Key, { outMs, holdMs, backMs }: Step, change: () => void): void {
     if (replica.isCut) return;
     this.at(this.nowMs + outMs, () => {
@@ -352,7 +352,7 @@ export class World {
   }
 }
 
-/** What would be wrong: the term counted from the answer. */
+/** A faulty variant: the lease counted from the response. */
 async function renewedFromAnswer(
   lease: RevocationLease,
   ask: (cursor: string | undefined) => Promise<Answer>,

@@ -17,7 +17,7 @@ describe('an advisory lock whose connection is lost', () => {
   const withLock = <Result>(work: (lost: AbortSignal) => Promise<Result>) =>
     withAdvisoryLock(database.url, LOCK, work).catch((error: unknown) => error);
 
-  it('tells the work, and makes the call fail as an outage', async () => {
+  it('aborts the work, and fails the call as a database outage', async () => {
     const error = await withLock(async (lost) => {
       await endLockHolder(database, LOCK);
       if (!lost.aborted) await once(lost, 'abort');
@@ -28,7 +28,7 @@ describe('an advisory lock whose connection is lost', () => {
     expect(await withLock(() => Promise.resolve('next'))).toBe('next');
   });
 
-  it('makes the call fail also when the work came to its end', async () => {
+  it('fails the call also when the work had finished', async () => {
     const error = await withLock(async (lost) => {
       await endLockHolder(database, LOCK);
       if (!lost.aborted) await once(lost, 'abort');
@@ -37,7 +37,7 @@ describe('an advisory lock whose connection is lost', () => {
     expect(error).toMatchObject({ message: expect.stringContaining('the lock with it') });
   });
 
-  it('is lost, and free for the next, when packets are dropped: neither side hears a farewell', async () => {
+  it('is released for the next holder when packets are dropped without a close', async () => {
     const proxy = await TcpProxy.before(database.url);
     const heartbeat = { intervalMs: 50, timeoutMs: 100, maxSilenceMs: 500 };
     const work = async (lost: AbortSignal): Promise<void> => {
@@ -51,7 +51,7 @@ describe('an advisory lock whose connection is lost', () => {
     await proxy.close();
   });
 
-  it('leaves it to the work to say what came of it', async () => {
+  it('lets the work report its own outcome', async () => {
     const error = await withLock(async () => {
       await endLockHolder(database, LOCK);
       throw new TypeError('half done');

@@ -3,10 +3,10 @@ import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { eventually } from '../support/eventually.js';
 import { useApp } from '../support/use-app.js';
 
-describe('a connection that is cut', () => {
+describe('a connection that is terminated', () => {
   const app = useApp();
 
-  it('between two statements of a transaction is an outage, not a bug', async () => {
+  it('between two statements of a transaction counts as a database outage', async () => {
     const transaction = app.nest.get(DataSource).transaction(async ({ queryRunner }) => {
       const [row] = (await queryRunner!.query('SELECT pg_backend_pid() AS pid')) as { pid: number }[];
       await app.database.query(`SELECT pg_terminate_backend(${row!.pid})`);

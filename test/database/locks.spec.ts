@@ -1,7 +1,7 @@
 import { LOCKS } from '../../src/database/locks.js';
 
 describe('advisory locks', () => {
-  it('are each a number of their own: no work waits for another kind of work', () => {
+  it('have distinct numbers, so that different jobs do not block each other', () => {
     const numbers = Object.values(LOCKS);
     expect(new Set(numbers).size).toBe(numbers.length);
   });

@@ -5,7 +5,7 @@ import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { TestApp, type Tokens } from '../support/test-app.js';
 
-describe('a database that is too busy', () => {
+describe('an overloaded database', () => {
   let holder: Client;
   let callers: Callers;
 
@@ -45,7 +45,7 @@ describe('a database that is too busy', () => {
     await callers.expectRecovered();
   });
 
-  it('is 503 to who waits for a lock for too long, and the token is good afterwards', async () => {
+  it('causes 503 for a refresh that waits too long for a lock, and the token stays valid', async () => {
     await start('300');
     const { app, tokens, alice } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');

@@ -23,7 +23,7 @@ describe('a pooler between the service and PostgreSQL', () => {
     await database.drop();
   });
 
-  it('that shares sessions between transactions is refused at the start by name, with what to use instead', async () => {
+  it('in transaction mode is refused at the start, with the mode to use instead', async () => {
     pooler = await TransactionPooler.before(database.url, 'transaction');
     const service = await ServiceProcess.spawn({ ...VARIABLES, DATABASE_URL: pooler.url });
     expect(await service.exited()).toBe(1);
@@ -31,7 +31,7 @@ describe('a pooler between the service and PostgreSQL', () => {
     expect(await database.query(`SELECT to_regclass('migrations') AS found`)).toEqual([{ found: null }]);
   });
 
-  it('that shares sessions is recognised also when other clients of it are busy', async () => {
+  it('in transaction mode is recognised also while other clients use it', async () => {
     pooler = await TransactionPooler.before(database.url, 'transaction');
     let isOver = false;
     const others = Array.from({ length: 4 }, async () => {
@@ -49,7 +49,7 @@ describe('a pooler between the service and PostgreSQL', () => {
     expect(new Set(outcomes)).toEqual(new Set(['SharedSessionsError']));
   });
 
-  it('that begins to share sessions under a running service makes it answer 503, never 500, and no wrong verdict', async () => {
+  it('that changes to transaction mode under a running service causes 503, never 500 or a wrong verdict', async () => {
     pooler = await TransactionPooler.before(database.url, 'session');
     const variables = { REVOCATION_LEASE_MS: '0', DATABASE_POOL_SIZE: '4' };
     const callers = await Callers.of(await TestApp.start({ database: { ...database, url: pooler.url }, variables }));
@@ -65,7 +65,7 @@ describe('a pooler between the service and PostgreSQL', () => {
     await app.stop();
   });
 
-  it('that gives each client a session of its own is accepted', async () => {
+  it('in session mode is accepted', async () => {
     pooler = await TransactionPooler.before(database.url, 'session');
     await refuseUnusable(pooler.url);
     const service = await ServiceProcess.start({ ...VARIABLES, DATABASE_URL: pooler.url });
@@ -73,12 +73,15 @@ describe('a pooler between the service and PostgreSQL', () => {
   });
 });
 
-describe('a lost session', () => {
-  it.each(['42P05', '26000', '08P01'])('(SQLSTATE %s) means that the database could not be asked', (code) => {
+describe('a lost database session', () => {
+  it.each(['42P05', '26000', '08P01'])('(SQLSTATE %s) counts as a database outage', (code) => {
     expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(true);
   });
 
-  it.each(['42601', '42P01', '23505', '22P02'])('is not what SQLSTATE %s means: our statement is wrong', (code) => {
-    expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(false);
-  });
+  it.each(['42601', '42P01', '23505', '22P02'])(
+    'is not reported by SQLSTATE %s, which is a bug of the service',
+    (code) => {
+      expect(isDatabaseFailure(Object.assign(new DatabaseError('', 0, 'error'), { code }))).toBe(false);
+    },
+  );
 });

@@ -30,7 +30,7 @@ describe('a database that refuses writes', () => {
     await database.drop();
   });
 
-  /** Validations go on, also the first use of a rotated key, which would like to be written down. */
+  /** Validations are still answered, also the first use of a rotated key, which is normally recorded. */
   const expectValidationsOnly = async (): Promise<void> => {
     const { app, alice, tokens, node, service } = callers;
     await app.validateNode(node.header).expect(200);
@@ -53,13 +53,13 @@ describe('a database that refuses writes', () => {
     for (const answer of writes) expectProblem(answer, problems.unavailable);
   };
 
-  /** Settings of a database hold for connections made from now on. */
+  /** Settings of a database apply to new connections. */
   const reconnect = async (): Promise<void> => {
     await proxy.close();
     await proxy.open();
   };
 
-  it('goes on validating, and answers 503 to writes, when the database is set to read-only', async () => {
+  it('causes 503 for writes only when it is set to read-only', async () => {
     const name = new URL(database.url).pathname.slice(1);
     await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
     await reconnect();
@@ -71,7 +71,7 @@ describe('a database that refuses writes', () => {
     await callers.expectRecovered();
   });
 
-  it('goes on validating, and answers 503 to writes, when the disk is full', async () => {
+  it('causes 503 for writes only when the disk is full', async () => {
     await database.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`);
     for (const table of TABLES) {

@@ -1,7 +1,7 @@
 import { createId } from '../../src/common/ids.js';
 import { RowsById } from '../../src/database/rows-by-id.js';
 
-describe('rows by their id', () => {
+describe('RowsById', () => {
   let table: Map<string, { id: string; text: string }>;
   let statements: (readonly string[])[];
   let failure: Error | undefined;
@@ -25,14 +25,14 @@ describe('rows by their id', () => {
     return id;
   };
 
-  it('are read with one statement for all who ask at once, and each gets its own row', async () => {
+  it('reads the rows of concurrent callers in one batch, and returns to each its own row', async () => {
     const [first, second, missing] = [insert('first'), insert('second'), createId()];
     const found = await Promise.all([first, missing, second, first].map((id) => rows.find(id)));
     expect(found.map((row) => row?.text)).toEqual(['first', undefined, 'second', 'first']);
     expect(statements).toEqual([[first, missing, second, first]]);
   });
 
-  it('are read with one statement also for those who ask in different callbacks of one round', async () => {
+  it('reads in one batch also for callers in different callbacks of one event loop turn', async () => {
     const ids = [insert('first'), insert('second')];
     await Promise.all(
       ids.map(async (id) => {
@@ -43,14 +43,14 @@ describe('rows by their id', () => {
     expect(statements).toEqual([ids]);
   });
 
-  it('are found however the id is spelt, and no statement is sent for what is no id', async () => {
+  it('finds an id in any letter case, and sends no statement for an invalid id', async () => {
     const id = insert('row');
     expect(await rows.find(id.toUpperCase())).toEqual({ id, text: 'row' });
     for (const text of ['', 'row', `${id}0`, '*']) expect(await rows.find(text)).toBeUndefined();
     expect(statements).toHaveLength(1);
   });
 
-  it('are read anew by who asks later', async () => {
+  it('reads again for a later caller', async () => {
     const id = insert('before');
     expect((await rows.find(id))?.text).toBe('before');
     table.set(id, { id, text: 'after' });
@@ -59,7 +59,7 @@ describe('rows by their id', () => {
     expect(await rows.find(id)).toBeUndefined();
   });
 
-  it('that are asked for while a statement is under way are not in it', async () => {
+  it('reads again for a caller that comes while a statement runs', async () => {
     const id = insert('before');
     let answer: () => void = () => undefined;
     const slow = new RowsById(async (ids) => {
@@ -78,7 +78,7 @@ describe('rows by their id', () => {
     expect((await late)?.text).toBe('after');
   });
 
-  it('cannot be read by any of those who asked when their statement fails, and can by the next', async () => {
+  it('fails for every caller of a failed batch, and works for the next', async () => {
     const [first, second] = [insert('first'), insert('second')];
     failure = new Error('the connection broke');
     const results = await Promise.allSettled([rows.find(first), rows.find(second), rows.find('no id')]);
@@ -91,7 +91,7 @@ describe('rows by their id', () => {
     expect((await rows.find(first))?.text).toBe('first');
   });
 
-  it('are read by several statements when very many ask at once', async () => {
+  it('splits a large batch into several statements', async () => {
     const ids = Array.from({ length: 250 }, (_, i) => insert(String(i)));
     const found = await Promise.all(ids.map((id) => rows.find(id)));
     expect(found.map((row) => row?.id)).toEqual(ids);

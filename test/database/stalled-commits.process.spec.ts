@@ -8,7 +8,7 @@ import { TestApp, type Tokens, type User } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
 
 const POOL_SIZE = 4;
-/** Half as many again. */
+/** One and a half times the pool. */
 const MAX_CONNECTIONS = 6;
 
 interface LoggedIn {
@@ -53,7 +53,7 @@ describe('a synchronous commit that stalls', () => {
     await eventually('no commit waits', async () => (await stalledBackends()) === 0);
     await eventually('all connections are answered', () => app.nest.get(Database).pool.stalled === 0);
   };
-  /** One after the other: the waits are short. */
+  /** Sequential, because the waits are short. */
   const loggedIn = async (count: number): Promise<LoggedIn[]> => {
     const all: LoggedIn[] = [];
     for (let i = 0; i < count; i++) {
@@ -63,7 +63,7 @@ describe('a synchronous commit that stalls', () => {
     return all;
   };
 
-  it('keeps connections bounded, refuses writes with 503 and lets reads answer', async () => {
+  it('does not exhaust the pool: writes are 503 and reads are answered', async () => {
     const sessions = await loggedIn(30);
     const node = await app.node();
     const [{ tokens: alice }] = sessions as [LoggedIn, ...LoggedIn[]];
@@ -89,7 +89,7 @@ describe('a synchronous commit that stalls', () => {
     await app.login((await app.user()).email).expect(200);
   }, 120_000);
 
-  it('lets a node use its rotated key for the first time once writes are refused', async () => {
+  it('does not block the first use of a rotated node key', async () => {
     const node = await app.node();
     const { body } = await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
     const sessions = await loggedIn(POOL_SIZE);
@@ -99,7 +99,7 @@ describe('a synchronous commit that stalls', () => {
     await app.validateNode(`${node.nodeId}:${(body as { api_key: string }).api_key}`).expect(200);
   });
 
-  it('does not make a refresh whose response was lost count as reuse, however long it lasts', async () => {
+  it('does not make a refresh whose response was lost count as reuse', async () => {
     const [{ user, tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
     const rotatedAt = async () =>
       (await query<{ rotated_at: Date }>(`SELECT rotated_at FROM sessions WHERE user_id = '${user.id}'`))[0]!
@@ -119,7 +119,7 @@ describe('a synchronous commit that stalls', () => {
     expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
   });
 
-  it('gives the successor to a retry that waited for it, also when the replica that rotated was lost', async () => {
+  it('returns the successor to a retry that waited for it, also when the rotating replica was lost', async () => {
     const [{ tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
     const variables = { ...SHORT_WAITS, DATABASE_STATEMENT_TIMEOUT_MS: '20000' };
     const replica = await TestApp.start({ clock, database: postgres.database, variables });
@@ -137,7 +137,7 @@ describe('a synchronous commit that stalls', () => {
     await replica.stop();
   });
 
-  it('leaves logouts and revocations that were answered with 503 to be repeated', async () => {
+  it('allows logouts and revocations that were answered with 503 to be repeated', async () => {
     const [{ tokens }, { tokens: bearer }, { user, tokens: third }] = (await loggedIn(3)) as [
       LoggedIn,
       LoggedIn,
@@ -167,7 +167,7 @@ describe('a synchronous commit that stalls', () => {
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
   }, 60_000);
 
-  it('does not hold up the stop of a replica', async () => {
+  it('does not delay the stop of a replica', async () => {
     const [{ tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
     const replica = await TestApp.start({ clock, database: postgres.database, variables: SHORT_WAITS });
     await stall();

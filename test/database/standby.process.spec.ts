@@ -42,7 +42,7 @@ describe('a streaming standby', () => {
     expect(service.output).not.toContain('of-a-test');
   });
 
-  it('gives no verdict of its own when a running service is led to it: 503 on every route, and unhealthy', async () => {
+  it('causes 503 on every route and in /health when a running service is connected to it', async () => {
     await primary.stop('fast');
     proxy.lead(standby.database.url);
     await callers.expectNoVerdicts();
@@ -50,7 +50,7 @@ describe('a streaming standby', () => {
     expect(await isInRecovery()).toBe(true);
   });
 
-  it('is used as soon as it is promoted: by the running service, and by a start that waited for it', async () => {
+  it('is used when it is promoted, by the running service and by a start that waited for it', async () => {
     const variables = { ...VARIABLES, LOG_LEVEL: 'warn', DATABASE_URL: standby.database.url };
     const service = await ServiceProcess.spawn(variables);
     await eventually('the start waits', () => service.output.includes('the database is a standby'));
@@ -61,7 +61,7 @@ describe('a streaming standby', () => {
     expect(await service.stop()).toBe(0);
   }, 60_000);
 
-  it('is refused also when the primary itself comes back as one', async () => {
+  it('is refused also when the primary comes back as a standby', async () => {
     await standby.stop('fast');
     await standby.startAsStandbyOf(primary);
     await callers.expectNoVerdicts();

@@ -6,7 +6,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-describe('a stop of the service while its database', () => {
+describe('a shutdown while the database', () => {
   let database: TestDatabase;
   let proxy: TcpProxy;
   let service: ServiceProcess;
@@ -35,24 +35,24 @@ describe('a stop of the service while its database', () => {
     await database.drop();
   });
 
-  it('refuses connections ends with 0', async () => {
+  it('refuses connections exits with 0', async () => {
     await proxy.close();
     await eventually('it is unready', async () => (await service.status('/health')) === 503);
     expect(await service.stop()).toBe(0);
   });
 
-  it('swallows everything answers 503 to who waits for it, and ends with 0', async () => {
+  it('does not respond answers 503 to open requests and exits with 0', async () => {
     const caller = new Caller(service.url);
     proxy.blackHole(true);
     const headers = { 'X-API-Key': '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f:key' };
     const answer = caller.call('/internal/validate-node', { headers });
-    await eventually('its question is swallowed', () => proxy.swallowedBytes > 0);
+    await eventually('the query is swallowed', () => proxy.swallowedBytes > 0);
     expect(await service.stop()).toBe(0);
     expect(await answer).toBe(503);
     caller.hangUp();
   });
 
-  it('makes it wait for a lock answers 503, and ends with 0', async () => {
+  it('holds a lock answers 503 to open requests and exits with 0', async () => {
     const holder = new Client({ connectionString: database.url });
     await holder.connect();
     await holder.query('BEGIN; LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE');

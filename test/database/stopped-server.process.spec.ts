@@ -21,7 +21,7 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
   });
 
   it.each(['fast', 'immediate'] as const)(
-    'is 503 on every route after a stop (%s), and the service goes on by itself when it is back',
+    '(%s) causes 503 on every route, and the service recovers by itself',
     async (mode) => {
       await postgres.stop(mode);
       await callers.expectNoVerdicts();
@@ -32,7 +32,7 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
     60_000,
   );
 
-  it('gives no wrong verdict and loses nothing acknowledged when it crashes under load', async () => {
+  it('by a crash under load causes no wrong verdict, and no acknowledged write is lost', async () => {
     const { app, node } = callers;
     const acknowledged: string[] = [];
     let validated = 0;
@@ -61,7 +61,7 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
     try {
       await eventually('both are under way', () => validated > 50 && acknowledged.length > 20);
       await postgres.stop('immediate');
-      await eventually('the outage is felt', () => unavailable > 5);
+      await eventually('requests fail', () => unavailable > 5);
       await postgres.startAgain();
       const before = acknowledged.length;
       await eventually('it is over', () => acknowledged.length > before + 20);

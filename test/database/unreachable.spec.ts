@@ -5,7 +5,7 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-describe('a database that cannot be reached', () => {
+describe('an unreachable database', () => {
   let database: TestDatabase;
   let proxy: TcpProxy;
   let callers: Callers;
@@ -24,23 +24,23 @@ describe('a database that cannot be reached', () => {
     await database.drop();
   });
 
-  it('is 503 on every route while it refuses connections, and the service goes on by itself', async () => {
+  it('causes 503 on every route while it refuses connections, and the service recovers by itself', async () => {
     await proxy.close();
     await callers.expectNoVerdicts();
     await proxy.open();
     await callers.expectRecovered();
   });
 
-  it('is 503 on every route while it swallows everything, connections and all, and the service goes on by itself', async () => {
+  it('causes 503 on every route while packets are dropped, and the service recovers by itself', async () => {
     proxy.blackHole(true);
     await callers.expectNoVerdicts();
-    // Connections made now are accepted and swallowed too.
+    // New connections are accepted, and get no response either.
     await callers.expectNoVerdicts();
     proxy.blackHole(false);
     await callers.expectRecovered();
   });
 
-  it('costs no connection for good when a firewall forgets the connections to it', async () => {
+  it('leaks no pool connection when a firewall drops established connections', async () => {
     const { app } = callers;
     const database = app.nest.get(Database);
     const readAtOnce = () => Promise.all(Array.from({ length: 20 }, () => app.admin.get('/nodes')));
@@ -52,7 +52,7 @@ describe('a database that cannot be reached', () => {
     await callers.expectRecovered();
   });
 
-  it('is 503 to those it was thinking for when the line was cut', async () => {
+  it('causes 503 for requests that were waiting when the connection was cut', async () => {
     proxy.blackHole(true);
     const asked = callers.askEverything();
     await proxy.close();

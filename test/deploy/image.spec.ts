@@ -21,20 +21,20 @@ interface Sbom {
 }
 
 describe('the container image', () => {
-  it('is built on bases that are pinned by digest, with the tag beside it', () => {
+  it('has base images that are pinned by tag and digest', () => {
     const dockerfile = read('Dockerfile');
     const bases = [...dockerfile.matchAll(/^ARG BASE_IMAGE=(\S+)$/gm)].map(([, image = '']) => image);
     expect(bases).toEqual([expect.stringMatching(PINNED)]);
     const stages = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, image]) => image);
     expect(new Set(stages)).toEqual(new Set(['${BASE_IMAGE}']));
-    // A frontend is an image too.
+    // The Dockerfile frontend is an image too.
     expect(dockerfile).not.toMatch(/^# syntax=/m);
     const services = [...read('compose.yaml').matchAll(/^ +image: (\S+)/gm)].map(([, image = '']) => image);
     expect(services.length).toBeGreaterThan(0);
     for (const image of services) expect(image).toMatch(PINNED);
   });
 
-  it('carries the bill of materials, which the build writes', () => {
+  it('contains the bill of materials', () => {
     expect(read('Dockerfile')).toMatch(/^COPY deploy\/sbom\.js .*\n(?:.*\n)*?RUN .*npm run (--silent )?sbom/m);
     expect(read('.dockerignore')).toContain('!deploy/sbom.js');
   });
@@ -45,7 +45,7 @@ describe('npm run sbom', () => {
   const file = join(folder, 'sbom.json');
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  it('lists every package that runs in production, with its version and hash, and nothing of this machine', () => {
+  it('lists every production package with version and hash, and nothing of the build machine', () => {
     execFileSync(process.execPath, [join(root, 'deploy/sbom.js'), file]);
     const text = readFileSync(file, 'utf8');
     const sbom = JSON.parse(text) as Sbom;

@@ -3,7 +3,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { toProblemType } from '../../src/common/problem-body.js';
 import { problems } from '../../src/common/problems.js';
 import { listRoutes, type RouteRow } from '../../tools/api-tables.js';
-import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 
 const lines = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8').split('\n');
 
@@ -14,16 +14,11 @@ function cellsOf(first: string): string[] {
 }
 
 describe('docs/api.md', () => {
-  let app: TestApp;
+  const app = useApp();
   let routes: RouteRow[];
 
   beforeAll(async () => {
-    app = await TestApp.start();
     routes = listRoutes((await app.get('/docs-json').expect(200)).body as OpenAPIObject);
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   it('lists each route with its doors, its successes and its errors', () => {
@@ -42,12 +37,12 @@ describe('docs/api.md', () => {
     }
   });
 
-  it('lists no route that does not exist', () => {
+  it('lists only routes that exist', () => {
     const listed = lines.flatMap((line) => /^\| `([A-Z]+ \/[^`]*)` \|/.exec(line)?.[1] ?? []);
     expect(listed.sort()).toEqual(routes.map(({ name }) => name).sort());
   });
 
-  it('lists each problem as the catalogue has it', () => {
+  it('lists each problem of the catalogue', () => {
     const listed = Object.values(problems).map((problem) => {
       const [, status, code] = cellsOf(toProblemType(problem));
       return { status: Number(status), code: code?.replaceAll('`', '') };

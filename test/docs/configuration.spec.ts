@@ -3,7 +3,7 @@ import { schema } from '../../src/config/variables.js';
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 
-/** What zod's schemas have inside, as far as a default may be found there. */
+/** The parts of a zod schema that can contain a default. */
 interface Definition {
   readonly type: string;
   readonly defaultValue?: unknown;
@@ -47,7 +47,7 @@ describe('the documents of the configuration', () => {
     if (initial !== undefined) expect(read('.env.example').split('\n')).toContain(`# ${name}=${initial}`);
   });
 
-  it('name no variable that does not exist', () => {
+  it('name only variables that exist', () => {
     const known = new Set(VARIABLES.map(({ name }) => name));
     const written = [
       ...rows.flatMap(({ names }) => names),

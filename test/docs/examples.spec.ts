@@ -20,7 +20,7 @@ interface Property {
   readonly items?: { readonly $ref?: string };
 }
 
-describe('the OpenAPI document, for somebody who reads nothing else', () => {
+describe('the OpenAPI document, read on its own', () => {
   const app = useApp();
   let document: OpenAPIObject;
   let operations: { name: string; operation: Operation }[];
@@ -41,21 +41,24 @@ describe('the OpenAPI document, for somebody who reads nothing else', () => {
     problem = ajv.getSchema('document#/components/schemas/ProblemSchema')!;
   });
 
-  it('says of every operation what it is for, and who may use it', () => {
+  it('describes every operation and its security', () => {
     const open = ['/health', '/health/live', '/api/v0/auth/register', '/api/v0/auth/login', '/api/v0/auth/refresh'];
-    for (const { name, operation } of operations) {
-      expect({ name, summary: operation.summary }).toEqual({ name, summary: expect.stringMatching(/\S/) as string });
-      const isOpen = open.includes(name.split(' ')[1]!);
-      expect({ name, hasSecurity: (operation.security ?? []).length > 0 }).toEqual({ name, hasSecurity: !isOpen });
-    }
+    const described = operations.map(({ name, operation }) => ({
+      name,
+      summary: operation.summary,
+      hasSecurity: (operation.security ?? []).length > 0,
+    }));
+    const summary = expect.stringMatching(/\S/) as string;
+    const isOpen = (name: string): boolean => open.includes(name.split(' ')[1]!);
+    expect(described).toEqual(operations.map(({ name }) => ({ name, summary, hasSecurity: !isOpen(name) })));
   });
 
-  it('uses no security scheme that it does not define, and defines none that it does not use', () => {
+  it('defines exactly the security schemes that it uses', () => {
     const used = operations.flatMap(({ operation }) => (operation.security ?? []).flatMap((one) => Object.keys(one)));
     expect([...new Set(used)].sort()).toEqual(Object.keys(document.components?.securitySchemes ?? {}).sort());
   });
 
-  it('gives an example for every error, which is the problem that is really sent', () => {
+  it('has an example for every error, equal to the problem that is sent', () => {
     const catalogue = new Map<string, number>(Object.values(problems).map(({ code, status }) => [code, status]));
     const shown = new Set<string>();
     for (const { name, operation } of operations) {
@@ -68,13 +71,13 @@ describe('the OpenAPI document, for somebody who reads nothing else', () => {
         }
       }
     }
-    // What is not even a request, or has another method, has no operation to be documented at.
+    // Unreadable requests and other methods belong to no operation.
     const unroutable = [problems.methodNotAllowed.code, problems.headersTooLarge.code];
     expect(document.info.description).toContain(problems.methodNotAllowed.code);
     expect([...catalogue.keys()].filter((code) => !shown.has(code))).toEqual(unroutable);
   });
 
-  it('gives every answer and every request a schema, and every field of one an example', () => {
+  it('has a schema for every request and response, and an example for every field', () => {
     const referred = new Set<string>();
     for (const { name, operation } of operations) {
       const media = [operation.requestBody, ...Object.values(operation.responses)].flatMap((part) =>
@@ -97,13 +100,13 @@ describe('the OpenAPI document, for somebody who reads nothing else', () => {
     expect(missing).toEqual([]);
   });
 
-  it('has no alias, no hash and no digest in it', () => {
+  it('contains no alias, no hash and no digest', () => {
     const text = JSON.stringify(document);
     expect(Object.keys(document.paths).filter((path) => /^\/(auth|users|admin)\b/.test(path))).toEqual([]);
     expect(text).not.toMatch(/_digest|password_hash|passwordHash/);
   });
 
-  it.each(['/docs', '/docs/', '/docs-json'])('is served to anyone at %s', async (path) => {
+  it.each(['/docs', '/docs/', '/docs-json'])('is public at %s', async (path) => {
     await app.get(path).expect(200);
   });
 });

@@ -30,7 +30,7 @@ function isReachable(page: string, link: string): boolean {
 }
 
 describe('the links of the documents', () => {
-  it.each(PAGES)('of %s lead to a file, and to a heading in it', (page) => {
+  it.each(PAGES)('of %s lead to existing files and headings', (page) => {
     const text = readFileSync(join(ROOT, page), 'utf8').replaceAll(FENCED, '');
     const links = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map((match) => match[1]!);
     const relative = links.filter((link) => !/^https?:/.test(link));

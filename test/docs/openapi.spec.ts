@@ -66,7 +66,7 @@ describe('GET /docs-json', () => {
     });
   });
 
-  it('lists every route of the contract once, and no alias', () => {
+  it('lists every route of the contract exactly once, without aliases', () => {
     expect(operations.map(([name]) => name).sort()).toEqual(ROUTES);
   });
 
@@ -93,9 +93,9 @@ describe('GET /docs-json', () => {
     }
   });
 
-  it('documents what each route may answer besides: 500 and, where it needs the database, 503', () => {
-    for (const [, { responses }] of operations)
-      expect(Object.keys(responses)).toEqual(expect.arrayContaining(['500', '503']));
+  it('documents 500 for every route, and 503 for routes that need the database', () => {
+    const lacking = operations.filter(([, { responses }]) => !responses['500'] || !responses['503']);
+    expect(lacking.map(([name]) => name)).toEqual([]);
   });
 });
 

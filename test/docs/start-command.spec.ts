@@ -5,8 +5,8 @@ const text = (path: string): string => readFileSync(new URL(`../../${path}`, imp
 const { scripts } = JSON.parse(text('package.json')) as { scripts: Record<'start' | 'start:prod', string> };
 const FLAGS = scripts.start.match(/--\S+/g) ?? [];
 
-describe('the flags of Node.js with which the service is started', () => {
-  it('are some', () => {
+describe('the Node.js flags of the start command', () => {
+  it('exist', () => {
     expect(FLAGS.length).toBeGreaterThan(0);
   });
 

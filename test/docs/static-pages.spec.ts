@@ -9,7 +9,7 @@ const PAGES = ['/docs', '/docs/', '/docs/index.html', '/docs-json', '/docs-yaml'
 const FILES = ['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js', 'favicon-16x16.png', 'favicon-32x32.png'];
 const ALL = [...PAGES, ...FILES.map((name) => `/docs/${name}`)];
 
-/** Whether a value is the OpenAPI document, or holds it. */
+/** Whether a value is the OpenAPI document or contains it. */
 function isDocument(value: unknown): boolean {
   return typeof value === 'object' && value !== null && ('openapi' in value || 'spec' in value);
 }
@@ -17,7 +17,7 @@ function isDocument(value: unknown): boolean {
 describe('the documentation', () => {
   const app = useApp();
 
-  /** The bytes of an answer, decompressed. */
+  /** The decompressed body of a response. */
   const bytesOf = async (path: string, encoding: string) => {
     const answer = await app
       .get(path)
@@ -32,7 +32,7 @@ describe('the documentation', () => {
     return { headers: answer.headers, bytes: answer.body as Buffer };
   };
 
-  it('is serialised once, however often it is asked for', async () => {
+  it('is serialised once for all requests', async () => {
     const other = await app.startReplica();
     const stringify = jest.spyOn(JSON, 'stringify');
     for (const path of [...PAGES, ...PAGES, ...PAGES]) await other.get(path).expect(200);
@@ -43,12 +43,12 @@ describe('the documentation', () => {
     await other.stop();
   });
 
-  it.each(ALL)('is the same at %s, compressed or not, and says so', async (path) => {
+  it.each(ALL)('is the same at %s with and without compression, with matching headers', async (path) => {
     const plain = await bytesOf(path, 'identity');
     const compressed = await bytesOf(path, 'br, gzip;q=0.8');
     expect(plain.headers['content-encoding']).toBeUndefined();
     expect(compressed.headers).toMatchObject({ 'content-encoding': 'gzip', vary: 'Accept-Encoding' });
-    // The client has decompressed it.
+    // supertest has decompressed the body.
     expect(compressed.bytes.equals(plain.bytes)).toBe(true);
     expect(plain.headers['content-length']).toBe(String(plain.bytes.length));
     expect(await bytesOf(path, 'gzip;q=0, *')).toMatchObject({ bytes: plain.bytes });
@@ -56,7 +56,7 @@ describe('the documentation', () => {
     expect(head.headers['content-length']).toBe(String(plain.bytes.length));
   });
 
-  it('is one document in JSON, in YAML and in Swagger UI', async () => {
+  it('is the same document as JSON, as YAML and in Swagger UI', async () => {
     const { body } = await app.get('/docs-json').expect(200);
     const yaml = await bytesOf('/docs-yaml', 'identity');
     expect(parse(yaml.bytes.toString())).toEqual(body);
@@ -64,17 +64,15 @@ describe('the documentation', () => {
     expect(script).toContain(JSON.stringify(body));
   });
 
-  it('refers to files that exist, with and without a slash at the end', async () => {
-    for (const page of ['/docs', '/docs/', '/docs/index.html']) {
-      const { text } = await app.get(page).expect(200);
-      const references = [...text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path!);
-      expect(references.length).toBeGreaterThanOrEqual(6);
-      for (const path of references) await app.get(new URL(path, `http://service${page}`).pathname).expect(200);
-    }
+  it.each(['/docs', '/docs/', '/docs/index.html'])('links only to existing files, from %s', async (page) => {
+    const { text } = await app.get(page).expect(200);
+    const references = [...text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path!);
+    expect(references.length).toBeGreaterThanOrEqual(6);
+    for (const path of references) await app.get(new URL(path, `http://service${page}`).pathname).expect(200);
   });
 
   it.each(['/docs/package.json', '/docs/LICENSE', '/docs/swagger-ui-bundle.js.map', '/docs/swagger-ui.js', '/docs/x/'])(
-    'has nothing at %s',
+    'answers 404 at %s',
     async (path) => {
       expectProblem(await app.get(path), problems.notFound);
     },

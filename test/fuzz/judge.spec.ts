@@ -49,7 +49,7 @@ interface Exchange {
   readonly body?: string;
 }
 
-/** A fuzzer whose judge overlooks things finds nothing, and looks like one of a service without faults. */
+/** A judge that overlooks faults makes every service look correct. */
 describe('the judge of the fuzzer', () => {
   const verdictOn = (exchange: Exchange): string | undefined => {
     const { target = '/things/1', method = 'POST', verdict = 'good', sent = '{"name":"a"}', status = 200 } = exchange;
@@ -61,7 +61,7 @@ describe('the judge of the fuzzer', () => {
     return judge.verdict({ credentials: { verdict } }, { wire, text: sent }, answer) as string | undefined;
   };
 
-  it('has nothing against answers as documented', () => {
+  it('accepts documented responses', () => {
     expect(verdictOn({})).toBeUndefined();
     expect(verdictOn({ target: '/things/1?limit=2' })).toBeUndefined();
     expect(verdictOn({ status: 401 })).toBeUndefined();
@@ -70,21 +70,25 @@ describe('the judge of the fuzzer', () => {
 
   it.each<[string, Exchange, RegExp]>([
     ['a failure', { status: 500 }, /failed: 500/],
-    ['a 503 that is no full password queue', { status: 503, headers: { 'retry-after': '1' } }, /failed: 503/],
+    [
+      'a 503 that does not come from a full hashing queue',
+      { status: 503, headers: { 'retry-after': '1' } },
+      /failed: 503/,
+    ],
     ['a status that is not documented', { status: 409 }, /409 is not documented/],
     ['a success that differs from its schema', { body: '{}' }, /differs from its schema/],
     ['a success of another type', { type: 'text/html' }, /undocumented body of type text\/html/],
     ['a success where there is nothing', { target: '/nowhere' }, /no operation/],
     ['a path in another case that passed', { target: '/THINGS/1' }, /no operation/],
     ['a path with a slash behind it that passed', { target: '/things/1/' }, /no operation/],
-    ['an error that is no problem', { status: 404, type: 'text/html' }, /not application\/problem\+json/],
+    ['an error that is not a problem', { status: 404, type: 'text/html' }, /not application\/problem\+json/],
     ['a problem without a code', { status: 400, body: '{"status":400}' }, /not the documented problem/],
     ['a problem that says another status', { status: 400, body: problem(404, 'x') }, /says 404/],
     ['bad credentials that passed', { verdict: 'bad' }, /accepted bad credentials/],
     ['no credentials that passed', { verdict: 'none' }, /accepted none credentials/],
     ['a missing field that passed', { sent: '{}' }, /required property/],
     ['an unknown field that passed', { sent: '{"name":"a","role":1}' }, /additional properties/],
-    ['no JSON that passed', { sent: '{"name":"a"' }, /it is not JSON/],
+    ['invalid JSON that was accepted', { sent: '{"name":"a"' }, /it is not JSON/],
     ['ill-formed Unicode that passed', { sent: '{"name":"\\ud800"}' }, /not valid Unicode/],
     ['an unknown parameter that passed', { target: '/things/1?x=1' }, /parameter is unknown/],
     ['a bad parameter that passed', { target: '/things/1?limit=x' }, /limit .*integer/],
@@ -92,16 +96,16 @@ describe('the judge of the fuzzer', () => {
     ['a field on an internal route without any', { target: '/internal/check' }, /takes no fields/],
     ['a prototype that passed', { target: '/things/1?__proto__=x' }, /prototype/],
     ['a secret in an answer', { body: `{"name":"${SECRET}"}` }, /shows a secret/],
-  ])('sees %s', (_name, exchange, reason) => {
+  ])('reports %s', (_name, exchange, reason) => {
     expect(verdictOn(exchange)).toMatch(reason);
   });
 
-  it('lets a full password queue pass only on routes that document it', () => {
+  it('accepts a full hashing queue only on routes that document it', () => {
     const busy = { status: 503, body: problem(503, 'hashing_busy'), headers: { 'retry-after': '2' } };
     expect(verdictOn(busy)).toMatch(/failed: 503/);
   });
 
-  it('lets labels be returned and not repeated in an error', () => {
+  it('accepts labels in a response, but not in an error', () => {
     expect(leakOfAnswer(200, LABEL.toLowerCase())).toBeUndefined();
     expect(leakOfAnswer(400, LABEL.toLowerCase())).toMatch(/repeats/);
     expect(leakOfAnswer(200, '$2b$04$abc')).toMatch(/hash/);
@@ -113,8 +117,8 @@ describe('the judge of the fuzzer', () => {
     ['a key', '{"a":"pa_node_x"}'],
     ['a secret of the configuration', '{"a":"of-the-configuration"}'],
     ['an escape code', '{"a":"\u001b[2J"}'],
-    ['a line that is no JSON', 'Error: oops'],
-  ])('sees %s in the log', (_name, line) => {
+    ['a line that is not JSON', 'Error: oops'],
+  ])('reports %s in the log', (_name, line) => {
     const watch = new LogWatch(['of-the-configuration']);
     watch.read('{"msg":"harmless"}');
     expect(watch.leaks).toEqual([]);

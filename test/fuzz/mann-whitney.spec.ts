@@ -11,7 +11,7 @@ describe('the Mann-Whitney test', () => {
     expect(tied.p).toBeCloseTo(0.078403, 5);
   });
 
-  it('tells samples apart that differ, and only those', () => {
+  it('distinguishes only samples that differ', () => {
     const low = Array.from({ length: 1_000 }, (_, i) => i % 97);
     const shifted = low.map((value) => value + 10);
     expect(mannWhitney(low, shifted).p).toBeLessThan(1e-6);

@@ -21,7 +21,7 @@ describe('GET /health', () => {
     await app.get('/health/live').expect(200, { status: 'ok' });
   });
 
-  it('is 503 with Retry-After without the database, says nothing of the driver, and the process lives', async () => {
+  it('is 503 with Retry-After without the database, without driver details, while /health/live is 200', async () => {
     await app.database.drop();
     const answer = await app.get('/health').expect(503);
     expect(answer.headers['retry-after']).toBe(String(problems.unavailable.retryAfterSeconds));
@@ -33,14 +33,14 @@ describe('GET /health', () => {
     await app.get('/health/live').expect(200, { status: 'ok' });
   });
 
-  it('is 503 while the service drains, which still answers', async () => {
+  it('is 503 while the service drains and still answers requests', async () => {
     app.nest.get(Readiness).drain();
     expect((await app.get('/health').expect(503)).body).toMatchObject({ details: { service: { status: 'down' } } });
     await app.get('/health/live').expect(200);
     expect((await app.validateNode('a:b')).status).toBe(401);
   });
 
-  it('shows that the logging service is down, and stays 200', async () => {
+  it('is 200 and degraded while the logging service is down', async () => {
     const LOGGING_SERVICE_URL = `http://127.0.0.1:${await freePort()}/logs`;
     const shipping = await app.startReplica({ variables: { LOGGING_SERVICE_URL, LOG_LEVEL: 'info' } });
     await shipping.get('/health/live').expect(200);
@@ -50,14 +50,14 @@ describe('GET /health', () => {
     expect(text).not.toContain(LOGGING_SERVICE_URL);
   });
 
-  it('is never kept by a cache, up or down', async () => {
+  it('is sent with Cache-Control: no-store, healthy or not', async () => {
     expect((await app.get('/health')).headers['cache-control']).toBe('no-store');
     app.nest.get(Readiness).drain();
     expect((await app.get('/health')).headers['cache-control']).toBe('no-store');
   });
 });
 
-describe('the check of the database behind GET /health', () => {
+describe('the database check of GET /health', () => {
   let database: TestDatabase;
   let proxy: TcpProxy;
   let app: TestApp;
@@ -86,12 +86,12 @@ describe('the check of the database behind GET /health', () => {
     return [...new Set(answers.map(({ status }) => status))];
   };
 
-  it('uses one connection of its own, however many ask', async () => {
+  it('uses one dedicated connection for all requests', async () => {
     expect(await flood()).toEqual([200]);
     expect(await connections('platform-auth-health')).toBe(1);
   });
 
-  it('is made once for all who ask at the same time', async () => {
+  it('runs once for concurrent requests', async () => {
     await app.get('/health').expect(200);
     proxy.blackHole(true);
     const queries = jest.spyOn(Client.prototype, 'query');
@@ -101,7 +101,7 @@ describe('the check of the database behind GET /health', () => {
     expect(checks).toHaveLength(1);
   });
 
-  it('is 200 while every connection of the pool is taken, and a flood of it takes none', async () => {
+  it('succeeds while every connection of the pool is taken, and takes none of them', async () => {
     const { nest } = app;
     const runners = [nest.get(DataSource).createQueryRunner(), nest.get(DataSource).createQueryRunner()];
     for (const runner of runners) await runner.connect();
@@ -110,7 +110,7 @@ describe('the check of the database behind GET /health', () => {
     for (const runner of runners) await runner.release();
   });
 
-  it('finds the database again after it was gone', async () => {
+  it('succeeds again after the database was down', async () => {
     await app.get('/health').expect(200);
     await proxy.close();
     await eventually('it is unready', async () => (await app.get('/health')).status === 503);

@@ -8,7 +8,7 @@ import { useApp } from '../support/use-app.js';
 
 type Answer = Promise<Response> | PromiseLike<Response>;
 
-describe('every answer', () => {
+describe('every response', () => {
   const app = useApp();
 
   const KINDS: Record<string, () => Answer> = {
@@ -29,24 +29,27 @@ describe('every answer', () => {
     '415 of a form': () => app.post('/internal/validate-app').type('form').send('a=b'),
   };
 
-  it.each(Object.keys(KINDS))('says nothing of the machinery and may not be kept: %s', async (kind) => {
-    const { status, headers } = await KINDS[kind]!();
-    expect(status).toBe(Number(kind.slice(0, 3)));
-    const names = Object.keys(headers);
-    expect(names.filter((name) => ['x-powered-by', 'etag', 'server', 'last-modified'].includes(name))).toEqual([]);
-    expect(names).not.toContain('access-control-allow-origin');
-    expect(headers).toMatchObject({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' });
-    expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
-    if (status >= 400) expect(headers['content-type']).toBe('application/problem+json; charset=utf-8');
-  });
+  it.each(Object.keys(KINDS))(
+    'has Cache-Control: no-store, and no header that names the framework: %s',
+    async (kind) => {
+      const { status, headers } = await KINDS[kind]!();
+      expect(status).toBe(Number(kind.slice(0, 3)));
+      const names = Object.keys(headers);
+      expect(names.filter((name) => ['x-powered-by', 'etag', 'server', 'last-modified'].includes(name))).toEqual([]);
+      expect(names).not.toContain('access-control-allow-origin');
+      expect(headers).toMatchObject({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' });
+      expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+      if (status >= 400) expect(headers['content-type']).toBe('application/problem+json; charset=utf-8');
+    },
+  );
 
-  it('is whole for somebody who claims to have it already', async () => {
+  it('ignores If-None-Match and If-Modified-Since', async () => {
     await app.get('/docs-json').set('If-None-Match', '"x"').expect(200);
     await app.get('/health/live').set('If-Modified-Since', new Date().toUTCString()).expect(200);
   });
 
   it.each(['put', 'patch', 'delete', 'get', 'options', 'trace'] as const)(
-    'to %s on another method’s route is a problem',
+    'to %s on a route with another method is a problem',
     async (method) => {
       for (const path of ['/internal/validate-node', '/internal/validate-app', '/api/v0/auth/refresh']) {
         const answer = await request(app.server)[method](path);
@@ -97,7 +100,7 @@ describe('every answer', () => {
     }
   });
 
-  it('has an id of its own, never the one that the caller sent', async () => {
+  it('has its own request id, never the one that the caller sent', async () => {
     const given = await app.get('/nowhere').set('X-Request-Id', 'caller-1');
     expectProblem(given, problems.notFound);
     const id = given.headers['x-request-id'];

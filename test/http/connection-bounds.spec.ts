@@ -13,10 +13,10 @@ const MANY_BYTES = 32 * 1_024 * 1_024;
 
 const requests = (count: number, path = '/'): string => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(count);
 
-describe('the bounds of a connection', () => {
+describe('the limits of a connection', () => {
   let server: Server;
   let bounds: ConnectionBounds;
-  /** What is under way, in the order in which it arrived. */
+  /** The open requests, in order of arrival. */
   let served: { path: string; response: ServerResponse }[];
   let accepted: Socket[];
   let clients: Socket[];
@@ -26,7 +26,7 @@ describe('the bounds of a connection', () => {
     [served, accepted, clients, answer] = [[], [], [], undefined];
     server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
-    // It listens already: the bounds do not sweep by themselves, the test says what time it is.
+    // The server listens already, so the limits do not sweep by themselves: the test sets the time.
     bounds = new ConnectionBounds(server, ({ url }, response) => {
       if (answer) answer(response);
       else served.push({ path: url!, response });
@@ -48,7 +48,7 @@ describe('the bounds of a connection', () => {
     return client;
   };
 
-  /** Resolves when the server has read what other connections had sent before. */
+  /** Resolves when the server has read what other connections sent before. */
   const settle = async (): Promise<void> => {
     const before = served.length;
     (await open()).write(requests(1, '/settled'));
@@ -56,7 +56,7 @@ describe('the bounds of a connection', () => {
     served.splice(before, 1);
   };
 
-  it('serves 32 requests of one connection at once, and the others in order as those are answered', async () => {
+  it('serve at most 32 requests of one connection at once, and the others in order', async () => {
     const client = await open();
     let read = '';
     client.on('data', (chunk: Buffer) => (read += chunk.toString()));
@@ -78,7 +78,7 @@ describe('the bounds of a connection', () => {
     expect(read.match(/HTTP\/1\.1 200/g)).toHaveLength(500);
   });
 
-  it('does not read a connection beyond its requests under way, and reads on once they are answered', async () => {
+  it('pause reading of a connection with 32 open requests, and resume after them', async () => {
     const client = await open();
     client.resume();
     const sent = requests(30_000);
@@ -97,14 +97,14 @@ describe('the bounds of a connection', () => {
     expect(accepted[0]!.bytesRead).toBe(sent.length);
   });
 
-  it('closes connections when more than 10,000 requests wait, and serves others', async () => {
+  it('close connections when more than 10,000 requests wait, and serve others', async () => {
     for (let i = 0; i < 8; i += 1) (await open()).write(requests(3_000));
     await eventually('one is closed', () => accepted.some(({ destroyed }) => destroyed));
     await settle();
     expect(accepted.some(({ destroyed }) => !destroyed)).toBe(true);
   });
 
-  describe('with an answer larger than what the operating system holds', () => {
+  describe('with a response larger than the socket buffers', () => {
     const unread = async (): Promise<Socket> => {
       const client = await open();
       client.pause().write(requests(1));
@@ -114,7 +114,7 @@ describe('the bounds of a connection', () => {
       return client;
     };
 
-    it('closes a connection whose client has not read for 10 s', async () => {
+    it('close a connection whose client has not read for 10 s', async () => {
       await unread();
       const now = performance.now();
       bounds.closeUnread(now);
@@ -124,7 +124,7 @@ describe('the bounds of a connection', () => {
       expect(accepted[0]!.destroyed).toBe(true);
     });
 
-    it('closes one whose client reads a byte at a time', async () => {
+    it('close one whose client reads a byte at a time', async () => {
       const client = await unread();
       const now = performance.now();
       for (let second = 0; second <= TIMEOUT_MS / 1_000; second += 1) {
@@ -134,7 +134,7 @@ describe('the bounds of a connection', () => {
       expect(accepted[0]!.destroyed).toBe(true);
     });
 
-    it('keeps one whose client has read it all, however long that was ago', async () => {
+    it('keep one whose client has read everything, at any time', async () => {
       const client = await unread();
       const now = performance.now();
       bounds.closeUnread(now);
@@ -146,7 +146,7 @@ describe('the bounds of a connection', () => {
     });
   });
 
-  it('keeps a connection whose client reads slowly, but reads', async () => {
+  it('keep a connection whose client reads slowly', async () => {
     const client = await open();
     client.pause().write(requests(1));
     await eventually('it is served', () => served.length === 1);
@@ -171,7 +171,7 @@ describe('the bounds of a connection', () => {
 });
 
 describe('the metrics server, pipelined to', () => {
-  it('reads the metrics 32 times at once at most', async () => {
+  it('collects metrics for at most 32 requests at once', async () => {
     let reads = 0;
     const read = (): Promise<string> => {
       reads += 1;
@@ -215,7 +215,7 @@ describe('the service, pipelined to', () => {
     expect(answers).toBeGreaterThan(1_190);
   });
 
-  it('closes a connection that does not read the answers', async () => {
+  it('closes a connection that does not read the responses', async () => {
     client.pause();
     client.write('GET /docs-yaml HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(1_200));
     const { bounds } = app.nest.getHttpAdapter() as unknown as LinkedExpressAdapter;

@@ -8,7 +8,7 @@ import { useApp } from '../support/use-app.js';
 describe('a hostile request', () => {
   const app = useApp();
 
-  /** @returns the head and the body of the answer to a request line and headers as they are */
+  /** Sends a raw request line and headers. @returns head and body of the response */
   const raw = async (...lines: string[]): Promise<string> =>
     new Promise((resolve, reject) => {
       let answer = '';
@@ -33,21 +33,21 @@ describe('a hostile request', () => {
   );
 
   it.each(['toString', 'valueOf', 'hasOwnProperty', '__defineGetter__', 'isPrototypeOf'])(
-    'with the field %s, which every object seems to have, is refused',
+    'with the field %s, which every object inherits, is refused',
     async (name) => {
       const body = { email: 'alice@example.org', password: PASSWORD, [name]: '' };
       expectInvalid(await app.post('/api/v0/auth/register', body), `/${name}`);
     },
   );
 
-  it('is refused with a problem when it names no host, or two', async () => {
+  it('without a Host header, or with two, is refused with a problem', async () => {
     const malformed = /^HTTP\/1\.1 400 [^]*application\/problem\+json[^]*malformed_request/;
     expect(await raw('GET /health/live HTTP/1.1')).toMatch(malformed);
     expect(await raw('GET /health/live HTTP/1.1', 'Host: a', 'host: b')).toMatch(malformed);
     expect(await raw('GET /health/live HTTP/1.0')).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  it('may expect what nobody knows, and gets its answer', async () => {
+  it('with an unknown Expect header is answered', async () => {
     expect(await raw('GET /health/live HTTP/1.1', 'Host: a', 'Expect: miracles')).toMatch(/^HTTP\/1\.1 200 /);
   });
 
@@ -55,12 +55,12 @@ describe('a hostile request', () => {
     ['If-Match', '"x"'],
     ['If-Unmodified-Since', 'Thu, 01 Jan 1970 00:00:00 GMT'],
     ['Range', 'bytes=99999999-'],
-  ])('with a %s that the documentation does not meet is a 400, not a failure', async (name, value) => {
+  ])('with the precondition %s on the documentation is a 400, not a 500', async (name, value) => {
     expectProblem(await app.get('/docs/swagger-ui.css').set(name, value), problems.malformedRequest);
   });
 
   it.each(['/docs/swagger-ui.css/..', '/docs/.', '/DOCS/%2e%2E', '/docs/x/%2e./', '/docs/../docs'])(
-    'to %s is not redirected to what it sent',
+    'to %s is not redirected to a path that it sent',
     async (path) => {
       const answer = await raw(`GET ${path}?hostile HTTP/1.1`, 'Host: a');
       expect(answer).toMatch(/^HTTP\/1\.1 404 [^]*not_found/);

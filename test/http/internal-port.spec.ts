@@ -29,34 +29,32 @@ describe('INTERNAL_PORT', () => {
 
   const everything = () => ({ 'X-Admin-Key': ADMIN_KEY, 'X-API-Key': node.header, ...own.headers });
 
-  it('leaves the routes of services and operators out of the public port, in every spelling and for every method', async () => {
-    for (const path of [
-      '/internal/validate-app',
-      '/internal/validate-node',
-      '/internal',
-      '/internal/nowhere',
-      '/api/v0/admin/nodes',
-      '/api/v0/admin/users?limit=1',
-      '/api/v0/admin',
-      '/admin/nodes',
-      '/admin/users?limit=1',
-    ]) {
-      for (const method of ['get', 'post', 'put', 'options'] as const) {
-        const answer = await request(app.server)[method](path).set(everything());
-        expectProblem(answer, problems.notFound);
-        expect(answer.headers).not.toHaveProperty('allow');
-      }
+  it.each([
+    '/internal/validate-app',
+    '/internal/validate-node',
+    '/internal',
+    '/internal/nowhere',
+    '/api/v0/admin/nodes',
+    '/api/v0/admin/users?limit=1',
+    '/api/v0/admin',
+    '/admin/nodes',
+    '/admin/users?limit=1',
+  ])('answers 404 on the public port, for every method, to %s', async (path) => {
+    for (const method of ['get', 'post', 'put', 'options'] as const) {
+      const answer = await request(app.server)[method](path).set(everything());
+      expectProblem(answer, problems.notFound);
+      expect(answer.headers).not.toHaveProperty('allow');
     }
   });
 
-  it('serves them on its own port', async () => {
+  it('serves these routes on the internal port', async () => {
     await request(internal).post('/internal/validate-node').set('X-API-Key', node.header).expect(200);
     await request(internal).post('/internal/validate-app').set(own.headers).expect(200);
     await request(internal).get('/admin/nodes').set('X-Admin-Key', ADMIN_KEY).expect(200);
     expectProblem(await request(internal).get('/internal/validate-app'), problems.methodNotAllowed);
   });
 
-  it('serves everything else on both', async () => {
+  it('serves all other routes on both ports', async () => {
     const user = await app.user();
     for (const server of [app.server, internal]) {
       await request(server).get('/health').expect(200);
@@ -66,7 +64,7 @@ describe('INTERNAL_PORT', () => {
     }
   });
 
-  it('is told apart by connection, not by what a request says', async () => {
+  it('is recognised by the connection, not by request headers', async () => {
     const spoofed = request(app.server).post('/internal/validate-node').set('X-API-Key', node.header);
     const { port } = internal.address() as { port: number };
     expectProblem(await spoofed.set('Host', `127.0.0.1:${port}`).set('X-Forwarded-Port', `${port}`), problems.notFound);

@@ -14,7 +14,7 @@ describe('a path', () => {
     [node, service] = [await app.node(), await app.service()];
   });
 
-  /** Sends a request line as it is, with every credential; the status and the body. */
+  /** Sends a raw request line with every credential. @returns status and body */
   const send = (method: string, target: string): Promise<{ status: number; head: string; body: string }> =>
     new Promise((resolve, reject) => {
       const lines = [
@@ -43,16 +43,14 @@ describe('a path', () => {
     expect({ target, status, code }).toEqual({ target, status: problem.status, code: problem.code });
   };
 
-  it('reaches its route when it is written as the route is', async () => {
-    for (const [method, path] of [
-      ['POST', '/internal/validate-app'],
-      ['GET', '/api/v0/admin/nodes'],
-      ['GET', '/admin/nodes?limit=1'],
-      ['GET', '/docs'],
-      ['GET', '/docs/'],
-    ] as const) {
-      expect({ path, status: (await send(method, path)).status }).toEqual({ path, status: 200 });
-    }
+  it.each([
+    ['POST', '/internal/validate-app'],
+    ['GET', '/api/v0/admin/nodes'],
+    ['GET', '/admin/nodes?limit=1'],
+    ['GET', '/docs'],
+    ['GET', '/docs/'],
+  ])('reaches its route in exact spelling: %s %s', async (method, path) => {
+    expect((await send(method, path)).status).toBe(200);
   });
 
   it.each([
@@ -122,14 +120,12 @@ describe('a path', () => {
     },
   );
 
-  it('may hold in its query what it may not hold itself', async () => {
-    for (const query of ['a=//b', 'a=/../b', 'a=%2e%2e', 'a=http://b/']) {
-      const { status, body } = await send('GET', `/health/live?${query}`);
-      expect({ query, status, body }).toMatchObject({ query, status: 200 });
-    }
+  it.each(['a=//b', 'a=/../b', 'a=%2e%2e', 'a=http://b/'])('may have the query %s', async (query) => {
+    const { status, body } = await send('GET', `/health/live?${query}`);
+    expect({ status, body }).toMatchObject({ status: 200 });
   });
 
-  describe('with a method that it does not have', () => {
+  describe('with a method that the route does not have', () => {
     it.each([
       ['GET', '/internal/validate-app', 'POST'],
       ['OPTIONS', '/internal/validate-node', 'POST'],
@@ -141,26 +137,27 @@ describe('a path', () => {
       ['GET', '/auth/login', 'POST'],
       ['PROPFIND', '/api/v0/users/me', 'GET, HEAD'],
       ['POST', '/api/v0/users/me?x=%2f', 'GET, HEAD'],
-    ])('is 405 for %s %s, and allows %s', async (method, path, allowed) => {
+    ])('is 405 for %s %s, with Allow: %s', async (method, path, allowed) => {
       const { status, head, body } = await send(method, path);
       expect({ status, body }).toMatchObject({ status: 405, body: expect.stringContaining('"method_not_allowed"') });
       expect(head.split('\r\n')).toContain(`Allow: ${allowed}`);
     });
 
-    it('is 405 without a body for HEAD, which GET routes answer', async () => {
+    it('is 405 without a body for HEAD, except on GET routes', async () => {
       const { status, head, body } = await send('HEAD', '/internal/validate-app');
       expect([status, body]).toEqual([405, '']);
       expect(head).toContain('Allow: POST');
       expect((await send('HEAD', '/docs')).status).toBe(200);
     });
 
-    it('is 404 where no method would do', async () => {
-      for (const path of ['/nowhere', '/internal', '/internal/validate', '/api/v0/admin/nodes/x/y', '/api/v0']) {
+    it.each(['/nowhere', '/internal', '/internal/validate', '/api/v0/admin/nodes/x/y', '/api/v0'])(
+      'is 404 when the path has no method at all: %s',
+      async (path) => {
         await expectRefusal('PUT', path, problems.notFound);
-      }
-    });
+      },
+    );
 
-    it('is 405 as a full problem', async () => {
+    it('is 405 with the full problem body', async () => {
       expectProblem(await app.get('/internal/validate-app'), problems.methodNotAllowed);
     });
   });

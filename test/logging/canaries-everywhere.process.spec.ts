@@ -7,7 +7,7 @@ import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CANARY = 'CANARY-7f3a91';
-/** Sane, it would be taken over as a request id; so it is not. */
+/** Not a valid request id, which would be logged. */
 const HOSTILE = `${CANARY} "\\"; <x>`;
 const HEADERS = [
   'authorization',
@@ -64,7 +64,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     await database.drop();
   });
 
-  /** Sends anything anywhere, also what a well-behaved client would not. */
+  /** Sends any request, also a malformed one. */
   const send = async (method: string, path: string, headers: Headers, body = ''): Promise<Answer> => {
     const length = body === '' ? {} : { 'content-length': String(Buffer.byteLength(body)) };
     const outgoing = httpRequest(`${service.url}${path}`, { method, headers: { ...length, ...headers } });
@@ -75,7 +75,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     return { status: response.statusCode!, text: JSON.stringify(response.headers) + answered, body: answered };
   };
 
-  /** A line of our own has arrived, and with it everything that was written before. */
+  /** Waits for a line of this test, and so for every line before it. */
   const written = async (): Promise<string> => {
     const marker = `written-${process.hrtime.bigint()}`;
     await send('GET', '/health/live', { 'x-request-id': marker });
@@ -99,7 +99,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     return answers;
   };
 
-  it('in any header, path, query or field of any route is in no answer and in no log', async () => {
+  it('in any header, path, query or field of any route appears in no response and in no log line', async () => {
     const document = JSON.parse((await send('GET', '/docs-json', {})).body) as OpenAPIObject;
     const fields = everyField(document);
     const answers: Answer[] = [];
@@ -127,7 +127,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
     expect(shipped === '').toBe(destination === 'console');
   });
 
-  it('in a line break or an escape code of a field stays within one line', async () => {
+  it('with line breaks or escape codes stays within one log line', async () => {
     const nasty = 'line\r\n{"level":60,"msg":"forged"}\u001b[2J\u0000\u2028\u0007';
     const escaped = encodeURIComponent(nasty);
     const headers = { 'content-type': 'application/json', 'x-admin-key': ADMIN_KEY };
@@ -158,7 +158,7 @@ describe.each(['console', 'logging service'])('a canary, while the log goes to t
   });
 });
 
-/** Every field that any request of the document has, with the canary in it. */
+/** Every field of any documented request, with the canary as its value. */
 function everyField(document: OpenAPIObject): Record<string, string> {
   const requests = Object.entries(document.components?.schemas ?? {}).filter(([name]) => name.endsWith('Request'));
   const names = requests.flatMap(([, schema]) => Object.keys((schema as { properties?: object }).properties ?? {}));

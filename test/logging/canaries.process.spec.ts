@@ -45,7 +45,7 @@ describe('the log, at debug level', () => {
     return (await answer.text()) + JSON.stringify([...answer.headers]);
   };
 
-  it('never repeats what a caller sent, and nor does an answer', async () => {
+  it('never repeats what a caller sent, and neither does a response', async () => {
     const admin = { 'X-Admin-Key': ADMIN_KEY };
     for (const text of HOSTILE) {
       answers.push(
@@ -71,7 +71,7 @@ describe('the log, at debug level', () => {
     expect(service.output).not.toContain(CANARY);
   });
 
-  it('never holds a secret that the service made or was given', async () => {
+  it('never contains a secret that the service created or received', async () => {
     const admin = { 'X-Admin-Key': ADMIN_KEY };
     const person = { email: `${randomUUID()}@example.org`, password: `${CANARY} passphrase` };
     await call('POST', '/api/v0/auth/register', person);

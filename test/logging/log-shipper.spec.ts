@@ -7,7 +7,7 @@ import { createTestDatabase } from '../support/test-database.js';
 
 type Answer = (logs: LogLine[], request: IncomingMessage, response: ServerResponse) => void | Promise<void>;
 
-/** A real server in the logging service's place. */
+/** An HTTP server in place of the logging service. */
 class StandIn {
   readonly deliveries: LogLine[][] = [];
   answer: Answer = (_logs, _request, response) => void response.writeHead(202).end();
@@ -76,7 +76,7 @@ describe('the log shipper', () => {
     await standIn.stop();
   });
 
-  it('delivers what it took in one batch, with its credential', async () => {
+  it('delivers waiting lines in one batch, with its credential', async () => {
     let headers: IncomingMessage['headers'] = {};
     standIn.answer = (_logs, request, response) => {
       headers = request.headers;
@@ -107,7 +107,7 @@ describe('the log shipper', () => {
     ['hangs up', (_l: LogLine[], request: IncomingMessage) => void request.socket.destroy()],
     ['hangs', () => undefined],
   ] satisfies [string, Answer][])(
-    'hands the lines back, once and in order, when the service %s',
+    'returns the lines, once and in order, when the service %s',
     async (_name, answer) => {
       standIn.answer = answer;
       const shipper = shipperTo(standIn.url);
@@ -121,7 +121,7 @@ describe('the log shipper', () => {
     },
   );
 
-  it('takes one line at a time while the service cannot be reached, and says so once', async () => {
+  it('accepts one line at a time while the service is unreachable, and reports that once', async () => {
     const { url } = standIn;
     await standIn.stop();
     const shipper = shipperTo(url);
@@ -138,7 +138,7 @@ describe('the log shipper', () => {
     standIn = await StandIn.start();
   });
 
-  it('keeps a bounded number of lines while a delivery hangs', async () => {
+  it('queues a bounded number of lines while a delivery hangs', async () => {
     standIn.answer = () => undefined;
     const shipper = shipperTo(standIn.url);
     const taken = Array.from({ length: 20_000 }, (_, i) => shipper.enqueue(line(String(i)))).filter(Boolean);
@@ -148,7 +148,7 @@ describe('the log shipper', () => {
     expect(undelivered).toHaveLength(taken.length);
   });
 
-  it('comes to the end of a flush while lines keep coming', async () => {
+  it('finishes a flush while new lines arrive', async () => {
     const shipper = shipperTo(standIn.url);
     standIn.answer = (_logs, _request, response) => {
       shipper.enqueue(line('about the delivery'));
@@ -162,7 +162,7 @@ describe('the log shipper', () => {
     expect(shipper.enqueue(line('after the stop'))).toBe(false);
   });
 
-  it('that has no time left hands back what waits', async () => {
+  it('returns the waiting lines when it is abandoned', async () => {
     const shipper = shipperTo('http://127.0.0.1:9/logs');
     shipper.enqueue(line('first'));
     shipper.abandon();
@@ -172,7 +172,7 @@ describe('the log shipper', () => {
 });
 
 describe('a stop', () => {
-  it('delivers the lines that were still waiting', async () => {
+  it('delivers the waiting lines', async () => {
     const standIn = await StandIn.start();
     const app = await TestApp.start({ variables: { LOG_LEVEL: 'info', LOGGING_SERVICE_URL: standIn.url } });
     await app.get('/health/live').expect(200);
@@ -191,48 +191,51 @@ describe('a logging service that validates each delivery through this service', 
     ['at a path with a query', '/internal/validate-app?x=1', 'id', 'key', 400],
     ['at a path in capitals', '/INTERNAL/validate-app', 'id', 'key', 404],
     ['with its id in capitals', '/internal/validate-app', 'ID', 'key', 200],
-  ])('%s, is sent nothing about that: the traffic ends with the load', async (_how, path, id, key, status) => {
-    const database = await createTestDatabase();
-    const operator = await TestApp.start({ database });
-    const own = await operator.service('auth', 'logging');
-    const standIn = await StandIn.start();
-    const app = await TestApp.start({
-      database,
-      variables: {
-        LOG_LEVEL: 'info',
-        LOG_VALIDATIONS: 'true',
-        // On a machine that halts for a moment, the lease's feed would have something of its own to say.
-        REVOCATION_LEASE_MS: '0',
-        LOGGING_SERVICE_URL: standIn.url,
-        LOGGING_APP_ID: own.appId,
-        LOGGING_APP_KEY: own.appKey,
-      },
-    });
-    const verdicts: number[] = [];
-    standIn.answer = async (_logs, request, response) => {
-      const { headers } = request;
-      const presented = {
-        'X-Platform-App-Id': id === 'ID' ? own.appId.toUpperCase() : String(headers['x-platform-app-id']),
-        'X-Platform-App-Key': key === 'wrong' ? key : String(headers['x-platform-app-key']),
+  ])(
+    '%s, receives no lines about these validations, which would cause endless traffic',
+    async (_how, path, id, key, status) => {
+      const database = await createTestDatabase();
+      const operator = await TestApp.start({ database });
+      const own = await operator.service('auth', 'logging');
+      const standIn = await StandIn.start();
+      const app = await TestApp.start({
+        database,
+        variables: {
+          LOG_LEVEL: 'info',
+          LOG_VALIDATIONS: 'true',
+          // On a machine that stalls, the change feed would log lines of its own.
+          REVOCATION_LEASE_MS: '0',
+          LOGGING_SERVICE_URL: standIn.url,
+          LOGGING_APP_ID: own.appId,
+          LOGGING_APP_KEY: own.appKey,
+        },
+      });
+      const verdicts: number[] = [];
+      standIn.answer = async (_logs, request, response) => {
+        const { headers } = request;
+        const presented = {
+          'X-Platform-App-Id': id === 'ID' ? own.appId.toUpperCase() : String(headers['x-platform-app-id']),
+          'X-Platform-App-Key': key === 'wrong' ? key : String(headers['x-platform-app-key']),
+        };
+        verdicts.push((await app.post(path, { target: 'logging' }).set(presented)).status);
+        response.end();
       };
-      verdicts.push((await app.post(path, { target: 'logging' }).set(presented)).status);
-      response.end();
-    };
-    for (let i = 0; i < 20; i++) await app.get('/health/live').expect(200);
+      for (let i = 0; i < 20; i++) await app.get('/health/live').expect(200);
 
-    // The first flush tells of the load. What its delivery gives rise to would be in the second.
-    await app.log.flush();
-    const deliveries = standIn.deliveries.length;
-    await app.log.flush();
-    await app.stop();
+      // The first flush delivers the lines of the load; lines about that delivery would be in the second.
+      await app.log.flush();
+      const deliveries = standIn.deliveries.length;
+      await app.log.flush();
+      await app.stop();
 
-    expect(standIn.deliveries).toHaveLength(deliveries);
-    expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(20);
-    const others = standIn.lines.filter(({ context }) => context.route !== '/health/live');
-    expect(others.filter(({ message }) => message === 'request')).toEqual([]);
-    expect(verdicts).toEqual(standIn.deliveries.map(() => status));
-    await standIn.stop();
-    await operator.stop();
-    await database.drop();
-  });
+      expect(standIn.deliveries).toHaveLength(deliveries);
+      expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(20);
+      const others = standIn.lines.filter(({ context }) => context.route !== '/health/live');
+      expect(others.filter(({ message }) => message === 'request')).toEqual([]);
+      expect(verdicts).toEqual(standIn.deliveries.map(() => status));
+      await standIn.stop();
+      await operator.stop();
+      await database.drop();
+    },
+  );
 });

@@ -9,7 +9,7 @@ describe('security events', () => {
   const app = useApp();
   const { clock } = app;
 
-  /** Expects that an act leaves exactly one event, tied to its request. */
+  /** Expects that an act logs exactly one event, with the id of its request. */
   const expectEvent = async (event: SecurityEvent, act: SupertestRequest, fields: object = {}): Promise<void> => {
     const callerId = randomUUID();
     const { headers } = await act.set('X-Request-Id', callerId);
@@ -26,7 +26,7 @@ describe('security events', () => {
       reason: 'wrong_password',
       level: 'warn',
     });
-    await expectEvent('user.login.failed', app.login('nobody@example.org'), { reason: 'unknown' });
+    await expectEvent('user.login.failed', app.login('unknown@example.org'), { reason: 'unknown' });
     const { body } = await app.login(email);
     const { refresh_token, access_token } = body as Tokens;
     await expectEvent('session.refreshed', app.refresh(refresh_token), { reason: 'rotated' });

@@ -4,11 +4,12 @@ import { oldMonth, partitionsOf } from '../audit/months.js';
 import { scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
+import { useApp } from '../support/use-app.js';
 
 const DAYS = 500;
 const SKEWED = 'clock_skewed_nothing_is_deleted';
 
-/** Everything that retention may delete, one row of each that is kept and one that is due. */
+/** The number of rows of every table that retention deletes from. */
 const CONTENTS = `SELECT
   (SELECT count(*)::int FROM sessions) AS sessions, (SELECT count(*)::int FROM nodes) AS nodes,
   (SELECT count(*)::int FROM app_credentials) AS apps, (SELECT count(*)::int FROM failed_logins) AS windows,
@@ -19,11 +20,10 @@ describe.each([
   ['ahead', DAYS],
   ['behind', -DAYS],
 ])('a replica whose clock is 500 days %s of PostgreSQL', (_name, days) => {
-  const clock = new TestClock();
-  let app: TestApp;
+  const app = useApp({ variables: { METRICS_PORT: '0' } });
+  const { clock } = app;
 
   beforeAll(async () => {
-    app = await TestApp.start({ clock, variables: { METRICS_PORT: '0' } });
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
     await alice.logsIn();
@@ -33,12 +33,8 @@ describe.each([
     await app.admin.delete(`/app-credentials/${(await app.service()).appId}`).expect(204);
     for (const months of [30, 20, 2]) await oldMonth(app.database, months);
     await app.nest.get(AuditJob).run();
-    // The first of them was due, and one month goes in each run.
+    // The oldest month was due; each run drops one.
     clock.drift({ days });
-  });
-
-  afterAll(async () => {
-    await app.stop();
   });
 
   const state = async () => ({
@@ -63,11 +59,11 @@ describe.each([
     expect(lines(SKEWED)[0]!.skew_seconds! / 86_400).toBeCloseTo(days, 0);
   });
 
-  it('shows the difference as a metric', async () => {
+  it('exports the difference as a metric', async () => {
     expect(((await scrape(app)).value('clock_skew_seconds') ?? 0) / 86_400).toBeCloseTo(days, 0);
   });
 
-  it('does what was due once its clock is right again, and says so', async () => {
+  it('catches up when its clock is right again, and logs that', async () => {
     clock.drift({ days: -days });
     const before = await state();
     await run();
@@ -81,7 +77,7 @@ describe.each([
 });
 
 describe('retention', () => {
-  it('drops one month of the audit log at most in a run', async () => {
+  it('drops at most one month of the audit log per run', async () => {
     const app = await TestApp.start();
     const [oldest, older] = [await oldMonth(app.database, 30), await oldMonth(app.database, 20)];
     const dropped = async (): Promise<string[]> => {

@@ -6,7 +6,7 @@ import { scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** What Prometheus adds to every sample. */
+/** The labels that Prometheus adds to every sample. */
 const OF_PROMETHEUS = ['instance', 'job'];
 const NAME = /platform_auth_[a-z0-9_]+/g;
 
@@ -59,7 +59,7 @@ function labelsIn(expr: string): string[] {
   return [...selected, ...grouped];
 }
 
-describe('the dashboard, the alerts and their page', () => {
+describe('the dashboard, the alerts and docs/observability.md', () => {
   let seen: Scrape;
 
   beforeAll(async () => {
@@ -83,7 +83,7 @@ describe('the dashboard, the alerts and their page', () => {
     expect(queries.filter(({ expr }) => !/platform_auth_/.test(expr))).toEqual([]);
   });
 
-  it('ask only for series that /metrics has', () => {
+  it('query only series that /metrics exports', () => {
     const asked = [read('deploy/grafana/platform-auth.json'), read('deploy/prometheus/alerts.yml')].join('\n');
     const names = new Set(asked.match(NAME));
     expect([...names].filter((name) => !seen.labels.has(name))).toEqual([]);
@@ -99,7 +99,7 @@ describe('the dashboard, the alerts and their page', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('show only labels that are left after grouping', () => {
+  it('print only labels that remain after grouping', () => {
     const wrong = queries.flatMap(({ where, expr, shown }) => {
       const isAggregated = /\b(sum|max|min)\b/.test(expr);
       const left = isAggregated
@@ -110,7 +110,7 @@ describe('the dashboard, the alerts and their page', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('take rates of counters and read gauges as they are', () => {
+  it('use rate() for counters and not for gauges', () => {
     const wrong = queries.flatMap(({ where, expr }) =>
       expr
         .match(NAME)!
@@ -131,7 +131,7 @@ describe('the dashboard, the alerts and their page', () => {
     expect(new Set(cells).size).toBe(cells.length);
   });
 
-  it('cover what people watch', () => {
+  it('cover the essential metrics', () => {
     const all = queries.map(({ expr }) => expr).join('\n');
     const watched = [
       'http_requests_total',
@@ -144,7 +144,7 @@ describe('the dashboard, the alerts and their page', () => {
     expect([...watched, ...more].filter((name) => !all.includes(name))).toEqual([]);
   });
 
-  it('docs/observability.md has a row for every metric, with its labels', () => {
+  it('document every metric with its labels', () => {
     const rows = [...read('docs/observability.md').matchAll(/^\| `(platform_auth_\w+)` \| ([^|]*)\|/gm)];
     const documented = new Map(rows.map(([, name, labels]) => [name!, (labels!.match(/\w+/g) ?? []).sort()]));
     expect(documented.size).toBe(rows.length);

@@ -9,7 +9,7 @@ import { ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-describe('the port of the metrics', () => {
+describe('METRICS_PORT', () => {
   let database: TestDatabase;
   let metricsPort: number;
   let variables: Record<string, string | undefined>;
@@ -27,7 +27,7 @@ describe('the port of the metrics', () => {
       () => false,
     );
 
-  it('is open while the service runs, also while it drains, and not after', async () => {
+  it('is open while the service runs and drains', async () => {
     const service = await ServiceProcess.start({ ...variables, SHUTDOWN_DELAY_MS: '1000' });
     const answer = await fetch(`http://127.0.0.1:${metricsPort}/metrics`);
     expect(new Scrape(await answer.text()).names).toContain('platform_auth_nodejs_version_info');
@@ -38,7 +38,7 @@ describe('the port of the metrics', () => {
     expect(await isOpen()).toBe(false);
   });
 
-  it('delays no stop by a scraper that keeps its connection, or never ends its request', async () => {
+  it('does not delay the shutdown by a scraper that keeps its connection or never ends its request', async () => {
     const service = await ServiceProcess.start(variables);
     const slow = connect(metricsPort, '127.0.0.1').on('error', () => undefined);
     await once(slow, 'connect');
@@ -48,7 +48,7 @@ describe('the port of the metrics', () => {
     slow.destroy();
   });
 
-  it('stops the start when it is taken, and says so', async () => {
+  it('is reported, and the service exits, when it is in use', async () => {
     const other = createServer().listen(metricsPort, '127.0.0.1');
     await once(other, 'listening');
     const service = await ServiceProcess.spawn(variables);
@@ -59,7 +59,7 @@ describe('the port of the metrics', () => {
     await once(other, 'close');
   });
 
-  it('must differ from that of the service', () => {
+  it('must differ from PORT', () => {
     const parse = (): unknown => parseEnvironment({ ...variables, PORT: '8000', METRICS_PORT: '8000' });
     expect(parse).toThrow(InvalidEnvironmentError);
     expect(parse).toThrow('METRICS_PORT must differ from PORT');

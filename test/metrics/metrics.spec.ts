@@ -3,13 +3,14 @@ import { TcpProxy } from '../support/tcp-proxy.js';
 import { eventually } from '../support/eventually.js';
 import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 
 const ON = { METRICS_PORT: '0' };
 
-/** A request is counted just after its caller has the answer. */
+/** A request is counted just after its response is sent. */
 async function once(app: TestApp, isSo: (seen: Scrape) => boolean): Promise<Scrape> {
   let seen = await scrape(app);
   await eventually('it is counted', async () => isSo((seen = await scrape(app))));
@@ -17,14 +18,9 @@ async function once(app: TestApp, isSo: (seen: Scrape) => boolean): Promise<Scra
 }
 
 describe('/metrics', () => {
-  let app: TestApp;
+  const app = useApp({ variables: ON });
 
-  beforeAll(async () => {
-    app = await TestApp.start({ variables: ON });
-  });
-  afterAll(() => app.stop());
-
-  it('answers GET /metrics in the Prometheus format, and nothing else', async () => {
+  it('is served in the Prometheus format, on the only route of its port', async () => {
     const answer = await fetch(metricsUrl(app));
     expect(answer.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
     expect(await answer.text()).toContain('# TYPE platform_auth_http_requests_total counter');
@@ -34,11 +30,11 @@ describe('/metrics', () => {
     expect((await fetch(metricsUrl(app), { method: 'POST', body: '{}' })).status).toBe(404);
   });
 
-  it('is not on the port of the service', async () => {
+  it('is not served on the port of the service', async () => {
     await app.get('/metrics').expect(404);
   });
 
-  it('prefixes every name', async () => {
+  it('prefixes every name with platform_auth_', async () => {
     const { names } = await scrape(app);
     expect(names.length).toBeGreaterThan(30);
     expect(names.filter((name) => !name.startsWith('platform_auth_'))).toEqual([]);
@@ -62,7 +58,7 @@ describe('/metrics', () => {
     await once(app, (now) => now.value('http_requests_total', labels) === 1);
   });
 
-  it('sorts durations into cumulative buckets', async () => {
+  it('counts durations in cumulative buckets', async () => {
     const labels = { route: '/health/live', method: 'GET' };
     for (let i = 0; i < 3; i += 1) await app.get('/health/live').expect(200);
     const seen = await once(app, (now) => now.value('http_request_duration_seconds_count', labels) === 3);
@@ -76,13 +72,13 @@ describe('/metrics', () => {
     expect(seen.value('http_request_duration_seconds_sum', labels)).toBeGreaterThan(0);
   });
 
-  it('counts unusual methods as one', async () => {
+  it('counts unusual methods under one label', async () => {
     await fetch(metricsUrl(app).replace(/\d+\/metrics/, `${portOf(app)}/health`), { method: 'PROPFIND' });
     const labels = { route: 'none', method: 'other', status: '405', door: 'none' };
     await once(app, (now) => now.value('http_requests_total', labels) === 1);
   });
 
-  it('shows the hashing queue, the pool and the event loop', async () => {
+  it('exports the hashing queue, the pool and the event loop', async () => {
     const seen = await scrape(app);
     expect(seen.value('hashing_queue_limit')).toBe(100);
     expect(seen.value('hashing_threads_limit')).toBe(2);
@@ -93,10 +89,10 @@ describe('/metrics', () => {
     expect(seen.value('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
   });
 
-  it('shows how many passwords are hashed and wait', async () => {
+  it('exports the number of running and waiting hashes', async () => {
     const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
     try {
-      const logins = Promise.all([1, 2, 3].map((i) => slow.login(`nobody-${i}@example.org`)));
+      const logins = Promise.all([1, 2, 3].map((i) => slow.login(`unknown-${i}@example.org`)));
       await once(slow, (now) => now.value('hashing_running') === 1 && now.value('hashing_queued') === 2);
       await logins;
       await once(slow, (now) => now.value('hashing_running') === 0 && now.value('hashing_queued') === 0);
@@ -144,7 +140,7 @@ describe('live sessions', () => {
   });
   afterAll(() => void jest.restoreAllMocks());
 
-  it('are counted in the database, at most twice a minute, whatever the wall clock does', async () => {
+  it('are counted in the database at most twice a minute, by a monotonic clock', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ variables: ON, clock });
     try {
@@ -169,7 +165,7 @@ describe('live sessions', () => {
     }
   });
 
-  it.each(['cut off', 'silent'])('are missing, and nothing else is, while the database is %s', async (outage) => {
+  it.each(['cut off', 'silent'])('are the only missing metric while the database is %s', async (outage) => {
     const database = await createTestDatabase();
     const proxy = await TcpProxy.before(database.url);
     const app = await TestApp.start({ variables: ON, database: { ...database, url: proxy.url } });

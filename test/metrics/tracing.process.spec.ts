@@ -32,7 +32,7 @@ describe('tracing', () => {
   const start = (variables: Record<string, string>): Promise<ServiceProcess> =>
     ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, OTEL_BSP_SCHEDULE_DELAY: '50', ...variables });
 
-  it('sends the spans of a request and of its statements, and nothing that a caller wrote', async () => {
+  it('exports the spans of a request and its statements, without anything that a caller sent', async () => {
     const service = await start({
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
@@ -56,7 +56,7 @@ describe('tracing', () => {
     expect(collector.spans.map(({ name }) => name)).not.toContainEqual(expect.stringContaining('health'));
   });
 
-  it('speaks protobuf unless told otherwise, and delivers what is left when it stops', async () => {
+  it('exports protobuf by default, and flushes when it stops', async () => {
     const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '600000' });
     const canaries = await callWithCanaries(service);
     expect(collector.bodies).toEqual([]);
@@ -67,14 +67,14 @@ describe('tracing', () => {
     expect([...canaries, 'canary'].filter((canary) => everything.includes(canary))).toEqual([]);
   });
 
-  it('is disturbed by no collector that is away', async () => {
+  it('does not disturb the service when the collector is down', async () => {
     const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await freePort()}` });
     await callWithCanaries(service);
     expect(await service.stop()).toBe(0);
     expect(service.output).not.toMatch(/error|ECONNREFUSED|otlp/i);
   });
 
-  it('waits for no collector that hangs longer than the stop may take', async () => {
+  it('does not delay the shutdown beyond its deadline when the collector hangs', async () => {
     const hanging = createServer(() => undefined).listen(0, '127.0.0.1');
     await once(hanging, 'listening');
     const { port } = hanging.address() as AddressInfo;
@@ -107,12 +107,12 @@ describe('tracing', () => {
     [{ OTEL_TRACES_EXPORTER: 'otlp' }, true],
     [{ OTEL_TRACES_EXPORTER: 'none', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }, false],
     [{ OTEL_SDK_DISABLED: 'TRUE', OTEL_TRACES_EXPORTER: 'otlp' }, false],
-  ])('with %j: %j', (variables, wanted) => {
+  ])('is configured by %j as %j', (variables, wanted) => {
     expect(isTracingRequested(variables)).toBe(wanted);
   });
 });
 
-/** Calls with a canary wherever a caller can put one. @returns the secrets of these calls */
+/** Sends requests with canaries in every place. @returns the secrets of these requests */
 async function callWithCanaries({ url }: ServiceProcess): Promise<string[]> {
   const headers = {
     'Content-Type': 'application/json',

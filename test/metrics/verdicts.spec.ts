@@ -3,14 +3,10 @@ import { eventually } from '../support/eventually.js';
 import { scrape } from '../support/scrape.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
+import { useAppPerTest } from '../support/use-app.js';
 
-describe('verdicts', () => {
-  let app: TestApp;
-
-  beforeEach(async () => {
-    app = await TestApp.start({ variables: { METRICS_PORT: '0' } });
-  });
-  afterEach(() => app.stop());
+describe('the counter of verdicts', () => {
+  const app = useAppPerTest({ variables: { METRICS_PORT: '0' } });
 
   const verdicts = async (): Promise<Record<string, number>> => {
     const { text } = await scrape(app);
@@ -29,11 +25,11 @@ describe('verdicts', () => {
   };
   const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((a, b) => a + b, 0);
 
-  it('start at zero, so that the first is a rise', async () => {
+  it('starts at zero, so that the first verdict is an increase', async () => {
     await become({});
   });
 
-  it('name the reason that no caller is told', async () => {
+  it('has the reason, which responses do not contain', async () => {
     const service = await app.service();
     const { appId } = service;
     await app.validateApp(service.headers).expect(200);
@@ -44,13 +40,13 @@ describe('verdicts', () => {
     await become({ 'app valid': 1, 'app wrong_key': 1, 'app unknown': 1, 'app revoked': 1, 'admin valid': 2 });
   });
 
-  it('are one each: a good key for another target is refused, not valid as well', async () => {
+  it('counts a key for another target once, as refused', async () => {
     const service = await app.service('ocr', 'recipes');
     await app.validateApp(service.headers, { target: 'speech' }).expect(401);
     await become({ 'app other_target': 1, 'admin valid': 1 });
   });
 
-  it('are two where two credentials were looked at', async () => {
+  it('counts two verdicts for two credentials', async () => {
     const [service, node] = [await app.service(undefined, 'auth'), await app.node()];
     await app.validateNode(node.header).set(service.headers).expect(200);
     await app.validateNode(`${node.nodeId}:wrong`).set(service.headers).expect(401);
@@ -58,7 +54,7 @@ describe('verdicts', () => {
     await become({ 'node valid': 1, 'node wrong_key': 1, 'app valid': 2, 'app wrong_key': 1, 'admin valid': 2 });
   });
 
-  it('are none where nobody could look', async () => {
+  it('counts no verdict when the database is unavailable', async () => {
     const node = await app.node();
     await app.database.query('ALTER TABLE nodes RENAME TO gone');
     expect((await app.validateNode(node.header)).status).toBeGreaterThanOrEqual(500);
@@ -67,7 +63,7 @@ describe('verdicts', () => {
     await become({ 'node valid': 1, 'admin valid': 1 });
   });
 
-  it('cover users and operators', async () => {
+  it('covers users and operators', async () => {
     const { access_token } = await (await app.user()).logsIn();
     await app.me(access_token).expect(200);
     await app.me('no token').expect(401);
@@ -76,10 +72,10 @@ describe('verdicts', () => {
     await become({ 'user valid': 1, 'user not_accepted': 1, 'user no_credential': 1, 'admin wrong_key': 1 });
   });
 
-  it('of logins and refreshes are counted by event', async () => {
+  it('counts logins and refreshes by event', async () => {
     const user = await app.user();
     await app.login(user.email, 'not the password').expect(401);
-    await app.login('nobody@example.org').expect(401);
+    await app.login('unknown@example.org').expect(401);
     await app.refresh('no token').expect(401);
     const count = async (event: string, reason: string): Promise<number | undefined> =>
       (await scrape(app)).value('flow_refusals_total', { event, reason });
@@ -90,7 +86,7 @@ describe('verdicts', () => {
 });
 
 describe('the log shipper', () => {
-  it('is watched: its state, what waits, and what the console got instead', async () => {
+  it('exports its state, the waiting lines and the undelivered lines', async () => {
     const app = await TestApp.start({
       variables: { METRICS_PORT: '0', LOG_LEVEL: 'info', LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs' },
     });
@@ -104,7 +100,7 @@ describe('the log shipper', () => {
     }
   });
 
-  it('has the validations of its deliveries counted, whatever they come to', async () => {
+  it('has the validations of its deliveries counted', async () => {
     const first = await TestApp.start();
     const service = await first.service('auth', 'logging');
     const own = { LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs', LOGGING_APP_ID: service.appId };

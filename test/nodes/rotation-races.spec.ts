@@ -4,7 +4,7 @@ import { holdRow } from '../support/row-lock.js';
 import type { Device } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
-describe('a rotation that meets something else', () => {
+describe('a rotation', () => {
   const app = useApp();
   const { clock } = app;
   const replica = useReplica(app);
@@ -18,7 +18,7 @@ describe('a rotation that meets something else', () => {
     expectProblem(await replica.validateNode(node.header), problems.invalidNodeCredentials);
   };
 
-  it('keeps the old key for 24 hours when nobody says how long, and then no longer', async () => {
+  it('keeps the old key for 24 hours by default', async () => {
     const old = await app.node();
     await rotated(old);
     clock.advance({ minutes: 24 * 60 - 1 });
@@ -27,7 +27,7 @@ describe('a rotation that meets something else', () => {
     await refused(old);
   });
 
-  it('takes its overlap from KEY_OVERLAP_HOURS', async () => {
+  it('has the overlap of KEY_OVERLAP_HOURS', async () => {
     const short = await app.startReplica({ variables: { KEY_OVERLAP_HOURS: '1' } });
     const old = await app.node();
     await rotated(old, short);
@@ -38,7 +38,7 @@ describe('a rotation that meets something else', () => {
     await refused(old);
   });
 
-  it('shows until when the old key works, and forgets it at the first use of the new one', async () => {
+  it('shows the end of the overlap, which the first use of the new key clears', async () => {
     const old = await app.node();
     const ends = new Date(clock.now().getTime() + 3_600_000);
     const fresh = await rotated(old, app, { overlap_hours: 1 });
@@ -48,7 +48,7 @@ describe('a rotation that meets something else', () => {
     expect((await app.admin.get(`/nodes/${old.nodeId}`)).body).toMatchObject({ previous_key_expires_at: null });
   });
 
-  it('with a revocation leaves no key alive, old or new', async () => {
+  it('concurrent with a revocation leaves no valid key', async () => {
     const old = await app.node();
     const fresh = await rotated(old);
     await app.admin.delete(`/nodes/${old.nodeId}`).expect(204);
@@ -56,7 +56,7 @@ describe('a rotation that meets something else', () => {
     await refused(fresh);
   });
 
-  it('with the expiry of the node leaves no key alive, and makes no new one', async () => {
+  it('of an expired node leaves no valid key', async () => {
     const old = await app.node();
     const fresh = await rotated(old);
     const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
@@ -69,7 +69,7 @@ describe('a rotation that meets something else', () => {
     await replica.validateNode(fresh.header).expect(200);
   });
 
-  it('with another rotation keeps the key that surely works, and one of the new ones', async () => {
+  it('concurrent with another rotation keeps the old key and one of the new keys', async () => {
     for (let round = 0; round < 10; round++) {
       const old = await app.node();
       const fresh = await Promise.all(Array.from({ length: 6 }, (_, i) => rotated(old, i % 2 ? app : replica)));
@@ -80,11 +80,11 @@ describe('a rotation that meets something else', () => {
     }
   });
 
-  it('with the first use of the new key keeps whatever key was answered 200', async () => {
+  it('concurrent with the first use of the new key keeps the key that was answered with 200', async () => {
     const old = await app.node();
     const fresh = await rotated(old);
     const row = await holdRow(app.database, 'nodes', old.nodeId);
-    // In the order in which they come to wait for the row: the rotation, then the end of the overlap.
+    // The order in which they wait for the row: the rotation, then the end of the overlap.
     const second = rotated(old);
     await row.waiting(1);
     const firstUse = replica.validateNode(fresh.header).then(({ status }) => status);
@@ -93,7 +93,7 @@ describe('a rotation that meets something else', () => {
     await second;
     const [answered, afterwards] = [await firstUse, (await app.validateNode(fresh.header)).status];
     expect({ answered, afterwards }).toEqual({ answered, afterwards: answered });
-    // Told 200 for the new key the node forgets the old one; told 401 it goes back to it.
+    // After 200 for the new key the node deletes the old one; after 401 it uses the old one again.
     await app.validateNode(answered === 200 ? fresh.header : old.header).expect(200);
   });
 });

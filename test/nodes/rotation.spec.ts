@@ -8,7 +8,7 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
   const { clock } = app;
   const replica = useReplica(app);
 
-  /** Rotates and returns the node as it is with its new key. */
+  /** Rotates the key. @returns the node with its new key */
   const rotated = async (node: Device, body?: object): Promise<Device> => {
     const answer = await app.admin.post(`/nodes/${node.nodeId}/rotate`, body).expect(200);
     const { api_key: apiKey } = answer.body as { api_key: string };
@@ -19,7 +19,7 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
     expectProblem(await replica.validateNode(node.header), problems.invalidNodeCredentials);
   };
 
-  it('lets the old key work until the new one is first used, on every replica', async () => {
+  it('accepts the old key until the first use of the new one, on every replica', async () => {
     const old = await app.node();
     const fresh = await rotated(old);
     await replica.validateNode(old.header).expect(200);
@@ -29,7 +29,7 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
     await replica.validateNode(fresh.header).expect(200);
   });
 
-  it('ends the overlap at its deadline when the new key is never used', async () => {
+  it('refuses the old key after the overlap when the new key is never used', async () => {
     const old = await app.node();
     const fresh = await rotated(old, { overlap_hours: 2 });
     clock.advance({ minutes: 119 });
@@ -39,14 +39,14 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
     await replica.validateNode(fresh.header).expect(200);
   });
 
-  it('ends the old key at once with overlap_hours 0', async () => {
+  it('refuses the old key at once with overlap_hours 0', async () => {
     const old = await app.node();
     const fresh = await rotated(old, { overlap_hours: 0 });
     await expectRefused(old);
     await replica.validateNode(fresh.header).expect(200);
   });
 
-  it('does not let the old key in again, after overlap_hours 0, when the clock goes back', async () => {
+  it('refuses the old key after overlap_hours 0 also when the clock goes back', async () => {
     const old = await app.node();
     const fresh = await rotated(old, { overlap_hours: 0 });
     clock.advance({ days: -2 });
@@ -55,7 +55,7 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
     clock.advance({ days: 2 });
   });
 
-  it('keeps the key that a node surely has when a rotation is repeated because its answer was lost', async () => {
+  it('keeps the old key when a rotation is repeated because its response was lost', async () => {
     const old = await app.node();
     const lost = await rotated(old);
     const fresh = await rotated(old);
@@ -80,7 +80,7 @@ describe('POST /api/v0/admin/nodes/{node_id}/rotate', () => {
     }
   });
 
-  it('refuses an unknown node, a revoked one, and an overlap that is none', async () => {
+  it('answers 404 to an unknown node, 409 to a revoked one and 400 to an invalid overlap', async () => {
     const node = await app.node();
     const path = `/nodes/${node.nodeId}/rotate`;
     for (const overlap_hours of [-1, 1.5, '1', 8_761, null]) {

@@ -8,7 +8,7 @@ describe('POST /internal/validate-node', () => {
   const { clock } = app;
   const replica = useReplica(app);
 
-  it('says whose node it is, on every replica, from the very next call on', async () => {
+  it('returns the household of a node, on every replica, at the next call after its registration', async () => {
     for (let round = 0; round < 10; round++) {
       const node = await app.node();
       const answer = await replica.validateNode(node.header).expect(200);
@@ -16,7 +16,7 @@ describe('POST /internal/validate-node', () => {
     }
   });
 
-  it('answers alike to an unknown node, a wrong key, a revoked and an expired one', async () => {
+  it('returns the same 401 to an unknown node, a wrong key, a revoked and an expired one', async () => {
     const [revoked, expired, good] = [await app.node(), await app.node(), await app.node()];
     await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
     const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
@@ -43,17 +43,17 @@ describe('POST /internal/validate-node', () => {
     `${'x'.repeat(8_000)}:y`,
     `${randomUUID()}:${'k'.repeat(8_000)}`,
     "';--:x",
-  ])('refuses %p', async (header) => {
+  ])('answers 401 to the header %p', async (header) => {
     expectProblem(await app.validateNode(header), problems.invalidNodeCredentials);
   });
 
-  it('splits at the first colon', async () => {
+  it('splits the header at the first colon', async () => {
     const node = await app.node();
     expectProblem(await app.validateNode(`${node.header}:`), problems.invalidNodeCredentials);
     expectProblem(await app.validateNode(`${node.header}:x`), problems.invalidNodeCredentials);
   });
 
-  it('demands that app headers hold too when they are sent', async () => {
+  it('requires valid app headers when they are sent', async () => {
     const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     await app.validateNode(node.header).set(service.headers).expect(200);
     const bad = { ...service.headers, 'X-Platform-App-Key': 'wrong' };
@@ -63,7 +63,7 @@ describe('POST /internal/validate-node', () => {
     expectProblem(await app.validateNode('x:y').set(service.headers), problems.invalidNodeCredentials);
   });
 
-  it('demands app headers when VALIDATE_NODE_REQUIRES_APP says so', async () => {
+  it('requires app headers with VALIDATE_NODE_REQUIRES_APP', async () => {
     const strict = await app.startReplica({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
     const [node, service] = [await app.node(), await app.service(undefined, 'auth')];
     expectProblem(await strict.validateNode(node.header), problems.invalidAppCredentials);
@@ -71,7 +71,7 @@ describe('POST /internal/validate-node', () => {
     await strict.stop();
   });
 
-  it('writes down when a key was last used, not at every request', async () => {
+  it('records the last use of a key, not at every request', async () => {
     const node = await app.node();
     await app.validateNode(node.header).expect(200);
     expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: null });

@@ -6,11 +6,11 @@ export interface Call {
   readonly body?: object;
 }
 
-/** The connection failed instead of an answer. */
+/** The connection failed before a response. */
 export class CallFailed extends Error {
   constructor(
     readonly code: string | undefined,
-    /** Whether an earlier answer had come over the same connection. */
+    /** Whether the connection had already carried a response. */
     readonly wasReused: boolean,
   ) {
     super(`${code ?? 'unknown'} on a ${wasReused ? 'kept' : 'new'} connection`);

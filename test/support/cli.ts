@@ -16,20 +16,17 @@ export interface Run {
   readonly stderr: string;
 }
 
-/** The built command line as a process of its own, as an operator runs it against a service. */
+/** The built command line as a separate process, as an operator runs it. */
 export class Cli {
   constructor(
-    private readonly url: string,
+    /** Of the service; a function when the service is not started yet. */
+    private readonly url: string | (() => string),
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
-    /** To work in. */
+    /** The working directory. */
     readonly folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-')),
   ) {}
 
-  static of(app: TestApp): Cli {
-    return new Cli(urlOf(app));
-  }
-
-  /** The same, with further variables. */
+  /** The same command line with more variables. */
   with(more: Readonly<Record<string, string>>): Cli {
     return new Cli(this.url, { ...this.variables, ...more }, this.folder);
   }
@@ -40,7 +37,11 @@ export class Cli {
 
   /** Starts a command; it may be killed while it runs. */
   start(...parameters: string[]) {
-    const env = { PATH: process.env.PATH, AUTH_URL: this.url, ...this.variables };
+    const env = {
+      PATH: process.env.PATH,
+      AUTH_URL: typeof this.url === 'string' ? this.url : this.url(),
+      ...this.variables,
+    };
     const child = spawn(process.execPath, [PROGRAM, ...parameters], { env, cwd: this.folder });
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => void (stdout += chunk.toString()));
@@ -53,19 +54,19 @@ export class Cli {
     return this.start(...parameters).ended;
   }
 
-  /** Runs a command that must succeed, for its text. */
+  /** Runs a command that must succeed. @returns its output */
   async ok(...parameters: string[]): Promise<string> {
     const { code, stdout, stderr } = await this.run(...parameters);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     return stdout;
   }
 
-  /** Runs a command that must succeed, for its result. */
+  /** Runs a command that must succeed. @returns its result, parsed */
   async json<Result>(...parameters: string[]): Promise<Result> {
     return JSON.parse(await this.ok(...parameters, '--json')) as Result;
   }
 
-  /** Runs a command that must fail, for what it says. */
+  /** Runs a command that must fail. @returns its error output */
   async fails(...parameters: string[]): Promise<string> {
     const { code, stdout, stderr } = await this.run(...parameters);
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
@@ -75,6 +76,13 @@ export class Cli {
   remove(): void {
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/** The command line of an operator of an application, in a temporary folder. */
+export function useCli(app: TestApp): Cli {
+  const cli = new Cli(() => urlOf(app));
+  afterAll(() => cli.remove());
+  return cli;
 }
 
 export function urlOf(app: TestApp): string {

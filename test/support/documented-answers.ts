@@ -9,7 +9,7 @@ interface Documented {
   readonly content?: Record<string, { schema: object }>;
 }
 
-/** Every answer of every end-to-end test is held against the OpenAPI document; what differs fails the test it happened in. */
+/** Every response in every end-to-end test is validated against the OpenAPI document; a difference fails that test. */
 const undocumented: string[] = [];
 
 afterEach(() => {
@@ -43,13 +43,13 @@ class DocumentedAnswers {
     this.ajv.addSchema({ $id: 'document', ...this.document });
   }
 
-  /** @returns what is wrong with an answer, or undefined when it is as documented or its route is none */
+  /** @returns what differs from the document; undefined when nothing does, or when there is no route */
   difference(request: Request, response: Response, body: string | undefined): string | undefined {
     const path = (request.route as { path?: unknown } | undefined)?.path;
     if (typeof path !== 'string') return undefined;
     const template = path.replace(/:(\w+)/g, '{$1}');
     const item = this.document.paths[template];
-    // Of a HEAD to a path without GET the router names the route all the same; 405 is documented once, for all paths.
+    // The router reports a route also for HEAD without GET; 405 is documented once, for all paths.
     if (!item || response.statusCode === 405) return undefined;
     const method = request.method.toLowerCase() as 'get';
     const where = `${request.method} ${template} → ${response.statusCode}`;

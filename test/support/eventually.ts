@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 20;
 
-/** Asks again until the answer is yes. The bound is there to end a test that fails, not to measure one that passes. */
+/** Polls until the condition holds. The timeout ends a failing test; it does not measure a passing one. */
 export async function eventually(
   what: string,
   isSo: () => boolean | Promise<boolean>,

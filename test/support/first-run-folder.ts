@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { getServerFolder } from '../../src/embedded-postgres/location.js';
 import { eventually } from './eventually.js';
 
-/** A folder in which the service starts for the first time, with all that it makes there. */
+/** A working directory for a first start, with everything that the service creates there. */
 export class FirstRunFolder {
   readonly path = mkdtempSync(join(tmpdir(), 'platform-auth-cwd-'));
 
@@ -33,12 +33,12 @@ export class FirstRunFolder {
     return existsSync(this.server);
   }
 
-  /** The process of the embedded server, as its own file says. */
+  /** The pid of the embedded server, from its pid file. */
   get serverPid(): number | undefined {
     return existsSync(this.pidFile) ? Number(readFileSync(this.pidFile, 'utf8').split('\n')[0]) : undefined;
   }
 
-  /** Ends the server and its children without letting them say good-bye, as a power cut does: its pid belongs to no process. */
+  /** Kills the server and its children, as a power cut does; afterwards the pid file names a dead process. */
   async cutPower(): Promise<void> {
     const server = this.serverPid!;
     const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
@@ -82,11 +82,11 @@ function endProcess(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It ended by itself.
+    // The process has already exited.
   }
 }
 
-/** @returns whether a process runs; one that has ended and is not yet collected does not */
+/** @returns whether a process runs; a zombie does not */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

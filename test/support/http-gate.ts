@@ -2,20 +2,20 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 
-/** Where the caller is to be cut off: before a request reaches the service, or after it was answered. */
+/** Where to pause the caller: before a request reaches the service, or after its response. */
 export interface Cut {
   /** Counted from 1. */
   readonly request: number;
   readonly when: 'before' | 'after';
 }
 
-/** Stands between a caller and the service, and stops time for the caller at one step. */
+/** A proxy between a caller and the service that pauses the caller at one step. */
 export class HttpGate {
   readonly seen: string[] = [];
   private cut: Cut | undefined;
   private reached: () => void = () => undefined;
   private resumed: Promise<void> = Promise.resolve();
-  /** Lets time go on for whoever was stopped, if it still lives. */
+  /** Continues the paused request, if the caller still runs. */
   resume: () => void = () => undefined;
 
   private constructor(
@@ -35,7 +35,7 @@ export class HttpGate {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }
 
-  /** Lets everything pass up to a step. @returns when that step is reached */
+  /** Forwards everything up to a step. @returns when that step is reached */
   stopAt(cut: Cut | undefined): Promise<void> {
     this.seen.length = 0;
     this.cut = cut;

@@ -5,7 +5,7 @@ import { expectProblem } from './expect-problem.js';
 import { ADMIN_KEY, PASSWORD } from './settings.js';
 import type { TestApp, Device, Service, Tokens, User } from './test-app.js';
 
-/** Short waits, so that a database that does not answer is given up on soon, and no answer from memory meanwhile. */
+/** Short timeouts, and no cache, so that an outage shows at once. */
 export const SHORT_WAITS = {
   DATABASE_CONNECT_TIMEOUT_MS: '300',
   DATABASE_STATEMENT_TIMEOUT_MS: '300',
@@ -13,7 +13,7 @@ export const SHORT_WAITS = {
   REVOCATION_LEASE_MS: '0',
 };
 
-/** People and machines with good credentials, who call before, during and after an outage. */
+/** Users, nodes and services with valid credentials, who call before, during and after an outage. */
 export class Callers {
   private constructor(
     readonly app: TestApp,
@@ -28,7 +28,7 @@ export class Callers {
     return new Callers(app, alice, await alice.logsIn(), await app.node(), await app.service('ocr', 'auth'));
   }
 
-  /** Every route that needs the database, with what a caller would send: good, bad and unknown credentials. */
+  /** Calls every route that needs the database, with valid, wrong and unknown credentials. */
   askEverything(): Promise<Response[]> {
     const { app, alice, tokens, node, service } = this;
     const bearer = `Bearer ${tokens.access_token}`;
@@ -38,7 +38,7 @@ export class Callers {
       app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD }),
       app.login(alice.email),
       app.login(alice.email, 'not the passphrase'),
-      app.login('nobody@example.org'),
+      app.login('unknown@example.org'),
       app.refresh(tokens.refresh_token),
       app.logout(tokens.refresh_token),
       app.post('/api/v0/auth/logout').set('Authorization', bearer),
@@ -67,7 +67,7 @@ export class Callers {
     ]);
   }
 
-  /** Nothing that needs the database gets an answer but "I could not look"; the process itself is fine. */
+  /** Expects 503 on every route that needs the database, and a live process. */
   async expectNoVerdicts(): Promise<void> {
     await this.expectAllUnavailable();
     await this.expectUnready();
@@ -92,7 +92,7 @@ export class Callers {
     await this.app.get('/health/live').expect(200, { status: 'ok' });
   }
 
-  /** The service has found its database again by itself, and every credential is as good as before. */
+  /** Expects that the service has reconnected by itself, and that every credential is valid as before. */
   async expectRecovered(): Promise<void> {
     const { app, alice, node, service } = this;
     await eventually('the service is healthy again', async () => (await app.get('/health')).status === 200);

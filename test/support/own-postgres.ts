@@ -11,11 +11,11 @@ import type { TestDatabase } from './test-database.js';
 
 const run = promisify(execFile);
 
-/** A PostgreSQL server of a test's own, that it may end, start again, and have followed by a standby. It keeps what it has acknowledged. */
+/** A PostgreSQL server for one test, which may stop, restart and replicate it. It is durable. */
 export class OwnPostgres {
   private constructor(
     private readonly location: Location,
-    /** The folder of its data, in the location. */
+    /** The name of its data directory. */
     private readonly cluster: string,
     private readonly url: string,
     private readonly erase: () => Promise<void>,
@@ -32,7 +32,7 @@ export class OwnPostgres {
     });
   }
 
-  /** The one database of this server, as tests know databases. */
+  /** The only database of this server. */
   get database(): TestDatabase {
     const { url } = this;
     return {
@@ -66,7 +66,7 @@ export class OwnPostgres {
     return standby;
   }
 
-  /** Follows a server, which need not run yet. */
+  /** Starts as a standby of a server, which need not run yet. */
   async startAsStandbyOf(primary: OwnPostgres): Promise<void> {
     writeFileSync(join(this.location.folder, this.cluster, 'standby.signal'), '');
     const { hostname, port, username, password } = new URL(primary.url);
@@ -78,19 +78,19 @@ export class OwnPostgres {
     await this.control('promote');
   }
 
-  /** Ends the server: `fast` tells its clients, `immediate` is as a crash. */
+  /** Stops the server: `fast` disconnects its clients, `immediate` is like a crash. */
   async stop(mode: 'fast' | 'immediate'): Promise<void> {
     await this.control('stop', `--mode=${mode}`);
   }
 
-  /** Starts it again, on the same port. */
+  /** Restarts the server on the same port. */
   async startAgain(more = ''): Promise<void> {
     const { port } = new URL(this.url);
     const settings = `-c listen_addresses=127.0.0.1 -c port=${port} -c unix_socket_directories='' ${more}`;
     await this.control('start', '--silent', `--log=${this.cluster}.log`, '-o', settings);
   }
 
-  /** Ends a server that runs, with its data. A standby goes before its primary. */
+  /** Stops the server and deletes its data. A standby must be removed before its primary. */
   async remove(): Promise<void> {
     await this.erase();
   }

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 import type { TestDatabase } from './test-database.js';
 
-/** Holds a row, so that a test decides in which order others change it. */
+/** Locks a row, so that a test decides the order of its changes. */
 export async function holdRow(database: TestDatabase, table: string, id: string) {
   const client = new Client({ connectionString: database.url });
   await client.connect();
@@ -12,7 +12,7 @@ export async function holdRow(database: TestDatabase, table: string, id: string)
     return (await database.query(sql)).length;
   };
   return {
-    /** Resolves when so many statements wait for a lock. */
+    /** Resolves when this number of statements waits for a lock. */
     waiting: async (count: number): Promise<void> => {
       while ((await waiters()) < count);
     },

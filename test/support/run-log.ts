@@ -8,6 +8,8 @@ export function recordLogLine(line: string): void {
   lines.push(line);
 }
 
+beforeEach(() => recordLogLine(`── ${expect.getState().currentTestName}`));
+
 afterAll(() => {
   if (lines.length === 0) return;
   writeFileSync(logFileOf(expect.getState().testPath!), `${lines.join('\n')}\n`);

@@ -1,10 +1,10 @@
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 import type { TestApp } from './test-app.js';
 
-/** What `/metrics` showed at one moment. */
+/** One response of `/metrics`. */
 export class Scrape {
   private readonly samples = new Map<string, number>();
-  /** The labels of each series' name. */
+  /** The label names of each series. */
   readonly labels = new Map<string, Set<string>>();
 
   constructor(readonly text: string) {
@@ -19,12 +19,12 @@ export class Scrape {
     }
   }
 
-  /** The names of all metrics, also of those without a sample. */
+  /** The names of all metrics, also without a sample. */
   get names(): string[] {
     return [...this.text.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]!);
   }
 
-  /** @returns undefined when there is no such sample */
+  /** @returns undefined when the sample is missing */
   value(name: string, labels: Record<string, string> = {}): number | undefined {
     return this.samples.get(keyOf(`platform_auth_${name}`, labels));
   }

@@ -11,7 +11,7 @@ const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
 const START_MS = 45_000;
 const running = new Set<ChildProcess>();
 
-/** The built service as a process of its own, as an operator runs it. What a file of tests leaves running ends with it. */
+/** The built service as a separate process, as an operator runs it. It is killed when the test file ends. */
 export class ServiceProcess {
   output = '';
 
@@ -48,7 +48,7 @@ export class ServiceProcess {
     return this.child.pid!;
   }
 
-  /** The pids of the processes that it has started and that run. */
+  /** The pids of its running child processes. */
   get children(): number[] {
     const pids = readFileSync(`/proc/${this.pid}/task/${this.pid}/children`, 'utf8').match(/\d+/g) ?? [];
     return pids.map(Number);
@@ -66,7 +66,7 @@ export class ServiceProcess {
     return this;
   }
 
-  /** @returns the status of an answer on a connection of its own; undefined when nobody listens */
+  /** @returns the status of a response on a new connection; undefined when the connection fails */
   async status(path: string): Promise<number | undefined> {
     try {
       const answer = await fetch(this.url + path, { headers: { Connection: 'close' } });
@@ -93,7 +93,7 @@ export class ServiceProcess {
   }
 }
 
-/** Ends what a test has not ended itself. */
+/** Kills the processes that a test has not stopped itself. */
 export async function endAll(): Promise<void> {
   const children = [...running];
   const exits = children.map((child) => once(child, 'exit'));

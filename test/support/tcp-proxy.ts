@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
-/** Stands between the service and its database, and can refuse, cut or swallow what passes. */
+/** A proxy between the service and its database that can refuse, cut or swallow connections. */
 export class TcpProxy {
   private readonly sockets = new Set<Socket>();
   private readonly forgotten = new Set<Socket>();
@@ -25,12 +25,12 @@ export class TcpProxy {
     return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
   }
 
-  /** How many bytes it has swallowed so far. */
+  /** The number of bytes swallowed so far. */
   get swallowedBytes(): number {
     return this.swallowed;
   }
 
-  /** Leads to another database from now on, as a load balancer does after a failover. */
+  /** Forwards to another database from now on, as a load balancer does after a failover. */
   lead(databaseUrl: string): void {
     this.target = new URL(databaseUrl);
     for (const socket of this.sockets) socket.destroy();
@@ -50,20 +50,20 @@ export class TcpProxy {
     await closed;
   }
 
-  /** Swallows every byte, in both directions, without hanging up. */
+  /** Swallows every byte in both directions without closing. */
   blackHole(isOn: boolean): void {
     this.isBlackHole = isOn;
     if (isOn) return;
-    // What was swallowed is lost: TCP would have noticed too.
+    // The swallowed bytes are lost, so the connections are broken.
     for (const socket of this.sockets) socket.destroy();
   }
 
-  /** Swallows what its present connections send, for good and without hanging up, as a firewall does that lost its table. */
+  /** Swallows everything on present connections without closing, as a firewall does that lost its state table. */
   forgetConnections(): void {
     for (const socket of this.sockets) this.forgotten.add(socket);
   }
 
-  /** Becomes a black hole as soon as the service sends this text, which is the first to be swallowed. */
+  /** Becomes a black hole when the service sends this text, which is swallowed too. */
   blackHoleFrom(text: string): void {
     this.trigger = text;
   }

@@ -2,7 +2,7 @@ import type { Response } from 'supertest';
 import { toProblemType } from '../../src/common/problem-body.js';
 import { problems } from '../../src/common/problems.js';
 
-/** What a 429 says about a limit. */
+/** The limit that a 429 reports. */
 export interface Throttled {
   readonly policy: string;
   readonly points: number;
@@ -31,7 +31,7 @@ export function expectThrottled({ status, headers, body }: Response): Throttled 
   return { policy: policy[1]!, points, windowSeconds, retryAfterSeconds };
 }
 
-/** How many answers had each status. */
+/** The number of responses by status. */
 export function countByStatus(answers: Response[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;

@@ -18,9 +18,8 @@ interface Backend {
 }
 
 /**
- * Behaves as PgBouncer does: announces process ids of its own, and gives each client a session for itself, or, in
- * transaction mode, for each transaction the session that became free last. Each client authenticates with
- * PostgreSQL itself, and from then on its session belongs to all.
+ * Behaves as PgBouncer does: announces its own process ids, and assigns a session to each client, or, in transaction
+ * mode, to each transaction. Each client authenticates with PostgreSQL itself, and its session then joins the pool.
  */
 export class TransactionPooler {
   private readonly idle: Backend[] = [];
@@ -60,7 +59,7 @@ export class TransactionPooler {
       this.sockets.add(each);
       each.on('error', () => undefined).on('close', () => this.sockets.delete(each));
     }
-    // The first message of a client has no type.
+    // The startup message has no type.
     socket.once('data', (startup) => {
       backend.socket.write(startup);
       socket.on(
@@ -95,7 +94,7 @@ export class TransactionPooler {
   }
 
   private leave(client: Client): void {
-    // As many sessions as clients. What this one left half done must not reach the next.
+    // One session per client. An unfinished transaction must not reach the next client.
     const backend = client.backend ?? this.idle.shift();
     client.backend = undefined;
     if (!backend) return;
@@ -112,7 +111,7 @@ export class TransactionPooler {
   }
 }
 
-/** Cuts a stream of the PostgreSQL protocol into its messages: a type, and a length that counts itself. */
+/** Splits a PostgreSQL protocol stream into messages: a type, and a length that includes itself. */
 function splitter(onMessage: (message: Buffer) => void): (chunk: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0);
   return (chunk) => {

@@ -4,9 +4,9 @@ import { countByStatus, expectThrottled } from '../support/throttled.js';
 
 const LIMIT = 3;
 const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
-const EMAIL = 'nobody@example.org';
+const EMAIL = 'unknown@example.org';
 
-describe('the address that counts', () => {
+describe('the throttled address', () => {
   it.each([
     ['192.0.2.7', '192.0.2.7'],
     ['::ffff:192.0.2.7', '192.0.2.7'],
@@ -34,7 +34,7 @@ describe('the address that counts', () => {
   const tryFrom = (app: TestApp, addresses: string[]) =>
     Promise.all(addresses.map((address) => app.login(EMAIL).set('X-Forwarded-For', address)));
 
-  it('is not the one that a caller forges, who neither evades a limit so nor writes into the log', async () => {
+  it('is not a forged X-Forwarded-For, which is not logged either', async () => {
     const app = await TestApp.start({ variables: LIMITS });
     const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}`);
     expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
@@ -45,7 +45,7 @@ describe('the address that counts', () => {
     await app.stop();
   });
 
-  it('is the one that the trusted proxy saw, whatever was forged before it', async () => {
+  it('is the one that the trusted proxy saw, also after forged entries', async () => {
     const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
     const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}, 198.51.100.1`);
     expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });

@@ -17,7 +17,7 @@ describe('wrong admin keys', () => {
 
   beforeEach(async () => {
     two = await one.startReplica();
-    // What follows is within one window.
+    // The test stays within one window.
     clock.advance({ seconds: 900 - ((clock.now().getTime() / 1_000) % 900) + 1 });
   });
 
@@ -26,7 +26,7 @@ describe('wrong admin keys', () => {
   const tryKeys = (times: number, address: string) =>
     Promise.all(Array.from({ length: times }, (_, index) => tryKey(index % 2 ? one : two, address)));
 
-  it('are 401 up to the limit of their network, over all replicas, and then 429', async () => {
+  it('are 401 up to the limit of a network over all replicas, and then 429', async () => {
     const answers = await tryKeys(200, '192.0.2.1');
     expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 200 - LIMIT });
     for (const answer of answers) {
@@ -36,14 +36,14 @@ describe('wrong admin keys', () => {
     expectProblem(await tryKey(one, '192.0.2.2'), problems.invalidAdminKey);
   });
 
-  it('do not shut out the right key, not even at the same address', async () => {
+  it('do not lock out the right key, also at the same address', async () => {
     await tryKeys(2 * LIMIT, '192.0.2.1');
     await tryKey(one, '192.0.2.1', ADMIN_KEY).expect(200);
     await tryKey(two, '192.0.2.1', ADMIN_KEY).expect(200);
     expectThrottled(await tryKey(one, '192.0.2.1'));
   });
 
-  it('leave one audit row for each network and window, with its count', async () => {
+  it('write one audit row for each network and window, with their number', async () => {
     await tryKeys(50, '192.0.2.1');
     await tryKey(one, '2001:db8:0:7::1').expect(401);
     const open = await recorded(one, REFUSED);
@@ -57,7 +57,7 @@ describe('wrong admin keys', () => {
     expect(await one.database.query('SELECT 1 FROM refused_admin_keys')).toEqual([]);
   });
 
-  it('write a bounded number of log lines, and none holds a key', async () => {
+  it('write a bounded number of log lines, none with a key', async () => {
     await Promise.all(Array.from({ length: 1_000 }, () => tryKey(one, '192.0.2.1')));
     expect(one.log.events('admin.key.refused')).toHaveLength(LIMIT);
     const lines = [...one.log.events('admin.key.throttled'), ...one.log.lines.filter(({ status }) => status === 429)];

@@ -39,7 +39,7 @@ describe('a flood of logins from one address', () => {
   it.each([
     ['right', PASSWORD],
     ['wrong', 'not the passphrase'],
-  ])('with %s passwords leaves every login from other addresses its turn', async (_name, password) => {
+  ])('with %s passwords does not starve logins from other addresses', async (_name, password) => {
     const flooding = flood(FLOOD, password);
     // As soon as the first one is refused, the queue is full.
     const first = await Promise.race(flooding.map(async (answer) => ((await answer).status === 503 ? true : never())));
@@ -51,7 +51,7 @@ describe('a flood of logins from one address', () => {
     for (const answer of refused) expectProblem(answer, problems.hashingBusy);
   });
 
-  it('is 429 once it has met too many 503, without a statement, while others log in', async () => {
+  it('is 429 after too many 503, without a statement, while other addresses log in', async () => {
     await Promise.all(flood(FLOOD));
     const run = jest.spyOn(Database.prototype, 'rows');
     try {
@@ -76,7 +76,7 @@ describe('a flood of logins from one address', () => {
     expect(lines.length).toBeLessThan(2 * 120);
   });
 
-  it('does not shut registrations from other addresses out', async () => {
+  it('does not starve registrations from other addresses', async () => {
     const flooding = flood(FLOOD);
     await Promise.race(flooding.map(async (answer) => ((await answer).status === 503 ? true : never())));
     const registrations = Array.from({ length: 5 }, (_, index) =>
@@ -93,8 +93,8 @@ function never(): Promise<never> {
   return new Promise(() => undefined);
 }
 
-describe('a flood of wrong passwords for many accounts from one address', () => {
-  it('writes no row once the address has used up its budget', async () => {
+describe('credential stuffing from one address', () => {
+  it('writes no row after the address has used up its budget', async () => {
     const app = await TestApp.start({ variables: { LOGIN_LIMIT_PER_ADDRESS: '10/900' } });
     const guess = (times: number, name: string) =>
       Promise.all(Array.from({ length: times }, (_, index) => app.login(`${name}-${index}@example.org`)));

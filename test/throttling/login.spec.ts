@@ -18,11 +18,11 @@ describe('wrong passwords for one account from one address', () => {
   const one = useApp({ variables: LIMITS });
   const two = useReplica(one);
 
-  /** Tries in parallel, in turns on either replica. */
+  /** Tries in parallel, alternating between the replicas. */
   const guess = (times: number, emailOf: (index: number) => string, password = WRONG) =>
     Promise.all(Array.from({ length: times }, (_, index) => (index % 2 ? one : two).login(emailOf(index), password)));
 
-  it('are counted exactly over two replicas: 1,000 at once cost as many bcrypts as the limit allows', async () => {
+  it('are counted exactly over two replicas: 1,000 concurrent guesses cost only as many bcrypts as the limit', async () => {
     const alice = await one.user();
     const run = jest.spyOn(Piscina.prototype, 'run');
     try {
@@ -38,18 +38,18 @@ describe('wrong passwords for one account from one address', () => {
     }
   });
 
-  it('are counted for an account that does not exist exactly alike', async () => {
-    const answers = await guess(100, () => 'nobody@example.org');
+  it('are counted the same way for an unknown account', async () => {
+    const answers = await guess(100, () => 'unknown@example.org');
     expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 100 - LIMIT });
   });
 
-  it('share the count of every variant in case', async () => {
+  it('share one count for every letter case of the address', async () => {
     const spellings = ['mixed@example.org', 'MIXED@example.org', 'Mixed@Example.ORG'];
     const answers = await guess(100, (index) => spellings[index % 3]!);
     expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 100 - LIMIT });
   });
 
-  it('are refused in the same words whether the account exists or not, even with the right password', async () => {
+  it('are refused with the same response whether the account exists or not, also with the right password', async () => {
     const bob = await one.user();
     await guess(LIMIT, () => bob.email);
     await guess(LIMIT, () => 'no-bob@example.org');
@@ -62,7 +62,7 @@ describe('wrong passwords for one account from one address', () => {
     expect(seen[1]).toEqual(seen[0]);
   });
 
-  it('leave an event that names the limit and the address, and not the account', async () => {
+  it('log an event with the limit and the network, without the account', async () => {
     const carol = await one.user();
     await guess(LIMIT, () => carol.email);
     const before = one.log.events('user.login.throttled').length;
@@ -73,19 +73,19 @@ describe('wrong passwords for one account from one address', () => {
     expect(JSON.stringify(one.log.lines)).not.toContain(carol.email);
   });
 
-  it('are all that is counted: 50 good logins at once pass, and leave the whole budget', async () => {
+  it('are counted, good logins are not: 50 at once pass, and leave the whole budget', async () => {
     const dave = await one.user();
     expect(countByStatus(await guess(50, () => dave.email, PASSWORD))).toEqual({ 200: 50 });
     expect(countByStatus(await guess(50, () => dave.email))).toEqual({ 401: LIMIT, 429: 50 - LIMIT });
   });
 
-  it('do not stop good logins that run beside them while any of the budget is left', async () => {
+  it('do not refuse concurrent good logins while budget is left', async () => {
     const erin = await one.user();
     const [good, bad] = await Promise.all([guess(50, () => erin.email, PASSWORD), guess(LIMIT - 1, () => erin.email)]);
     expect(countByStatus([...good, ...bad])).toEqual({ 200: 50, 401: LIMIT - 1 });
   });
 
-  it('never stop a good app or node key', async () => {
+  it('never refuse a valid app or node key', async () => {
     const [node, service] = [await one.node(), await one.service()];
     await guess(2 * LIMIT, () => 'frank@example.org');
     const answers = await Promise.all(

@@ -16,14 +16,14 @@ const LIMITS = {
 const HOME = '198.51.100.7';
 const WRONG = 'not her passphrase';
 
-describe('a stranger who guesses', () => {
+describe('an attacker who guesses passwords', () => {
   const one = useApp({ variables: LIMITS });
   const two = useReplica(one);
 
   const loginFrom = (address: string, email: string, password = PASSWORD, app = one) =>
     app.login(email, password).set('X-Forwarded-For', address);
 
-  /** From as many addresses as there are guesses, in turns on either replica. */
+  /** Each guess comes from another address, alternating between the replicas. */
   const guessFromEverywhere = (times: number, email: string) =>
     Promise.all(
       Array.from({ length: times }, (_, index) =>
@@ -31,14 +31,14 @@ describe('a stranger who guesses', () => {
       ),
     );
 
-  it('gets no more guesses for one account from 1,000 addresses than the account allows', async () => {
-    const answers = await guessFromEverywhere(1_000, 'nobody@example.org');
+  it('gets only the limit of the account from 1,000 addresses', async () => {
+    const answers = await guessFromEverywhere(1_000, 'unknown@example.org');
     expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: 1_000 - PER_ACCOUNT });
     const refused = answers.filter(({ status }) => status === 429).map(expectThrottled);
     expect(new Set(refused.map(({ policy }) => policy))).toEqual(new Set(['login-account']));
   });
 
-  it('does not lock the owner out of an address where she logged in before', async () => {
+  it('does not lock the owner out at an address where she logged in before', async () => {
     const alice = await one.user();
     await loginFrom(HOME, alice.email).expect(200);
     const answers = await guessFromEverywhere(1_000, alice.email);
@@ -48,11 +48,11 @@ describe('a stranger who guesses', () => {
       loginFrom(HOME, alice.email, PASSWORD, index % 2 ? one : two),
     );
     expect(countByStatus(await Promise.all(many))).toEqual({ 200: 50 });
-    // What remains: at an address where she never was, she waits like the stranger.
+    // At a new address, she is throttled like the attacker.
     expectThrottled(await loginFrom('192.0.2.1', alice.email));
   });
 
-  it('gets the budget of one address at an address that the account knows', async () => {
+  it('gets the limit of one address at an address that the account knows', async () => {
     const bob = await one.user();
     await loginFrom(HOME, bob.email).expect(200);
     await guessFromEverywhere(PER_ACCOUNT, bob.email);
@@ -61,7 +61,7 @@ describe('a stranger who guesses', () => {
     expect(expectThrottled(await loginFrom(HOME, bob.email))).toMatchObject({ policy: 'login-account-address' });
   });
 
-  it('who tries one password for many accounts is stopped by the address, and does not stop who is known there', async () => {
+  it('with one password for many accounts is throttled by address, without locking out known users of it', async () => {
     const office = '192.0.2.77';
     const carol = await one.user();
     await loginFrom(office, carol.email).expect(200);
@@ -72,7 +72,7 @@ describe('a stranger who guesses', () => {
     await loginFrom(office, carol.email).expect(200);
   });
 
-  it('does not become known by guessing', async () => {
+  it('does not make an address known by guessing', async () => {
     const dave = await one.user();
     await guessFromEverywhere(PER_ACCOUNT, dave.email);
     expectThrottled(await loginFrom('203.0.0.1', dave.email, WRONG));

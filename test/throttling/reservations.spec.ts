@@ -22,7 +22,7 @@ describe('a reserved guess', () => {
     return rows[0]!;
   };
 
-  it('of a replica that was killed comes free within a minute, long before its window ends', async () => {
+  it('of a killed replica is released within a minute, before its window ends', async () => {
     const killed = await app.startReplica();
     const throttle = killed.nest.get(LoginThrottle);
     for (let count = 0; count < LIMIT; count += 1) await throttle.begin(EMAIL, '127.0.0.1');
@@ -36,7 +36,7 @@ describe('a reserved guess', () => {
     expect(await pair()).toMatchObject({ lost: LIMIT, in_flight: 0 });
   });
 
-  it('is waited for, and a refund wakes the login that waits', async () => {
+  it('blocks a login at the limit until it is refunded', async () => {
     const attempts = await begin(LIMIT);
     const waiting = guess(1);
     await attempts[0]!.refund(new Error('not verified'));
@@ -45,7 +45,7 @@ describe('a reserved guess', () => {
     expect(await pair()).toMatchObject({ lost: 1, in_flight: 0 });
   });
 
-  it('that is settled after its window ended does not count in the next one', async () => {
+  it('that is settled after its window does not count in the next one', async () => {
     const [late] = await begin(1);
     await app.database.query(
       "UPDATE throttle_windows SET window_start = window_start - interval '901 s', window_end = window_end - interval '901 s'",
@@ -56,7 +56,7 @@ describe('a reserved guess', () => {
     expect(countByStatus(await guess(10))).toEqual({ 401: LIMIT - 1, 429: 10 - LIMIT + 1 });
   });
 
-  it('is counted in the windows of PostgreSQL, whatever the clock of a replica says', async () => {
+  it('is counted by the clock of PostgreSQL, not of a replica', async () => {
     const clock = new TestClock();
     clock.advance({ days: 500 });
     const ahead = await app.startReplica({ clock });

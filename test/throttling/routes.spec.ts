@@ -33,7 +33,7 @@ describe('registrations and refreshes', () => {
   const eachInTurn = <Answer>(times: number, act: (app: TestApp) => PromiseLike<Answer>): Promise<Answer[]> =>
     Promise.all(Array.from({ length: times }, (_, index) => act(index % 2 ? one : two)));
 
-  it('are as many from one address as it is allowed, over all replicas', async () => {
+  it('are limited for one address over all replicas', async () => {
     const registrations = await eachInTurn(50, (app) => register(app, '192.0.2.1'));
     expect(countByStatus(registrations)).toEqual({ 201: LIMIT, 429: 50 - LIMIT });
     const refused = expectThrottled(registrations.find(({ status }) => status === 429)!);
@@ -47,7 +47,7 @@ describe('registrations and refreshes', () => {
       expect(events.filter((name) => name === event)).toHaveLength(50 - LIMIT);
   });
 
-  it('are also counted when they come to nothing, and under the short path too', async () => {
+  it('are counted also when they fail, and on the path without /api/v0', async () => {
     await register(one, '192.0.2.1', 'taken@example.org').expect(201);
     for (let left = LIMIT - 1; left > 0; left -= 1)
       expectProblem(await register(one, '192.0.2.1', 'taken@example.org'), problems.emailTaken);
@@ -55,13 +55,13 @@ describe('registrations and refreshes', () => {
     expectThrottled(await short.set('X-Forwarded-For', '192.0.2.1'));
   });
 
-  it('say at each answer what is left', async () => {
+  it('return the remaining budget', async () => {
     const { headers } = await register(one, '192.0.2.1').expect(201);
     expect(headers['ratelimit-policy']).toBe(`"registration";q=${LIMIT};w=3600`);
     expect(headers.ratelimit).toMatch(new RegExp(`^"registration";r=${LIMIT - 1};t=3(600|59\\d)$`));
   });
 
-  it('are counted before their body is looked at', async () => {
+  it('are counted before their body is validated', async () => {
     const invalid = () => one.post('/api/v0/auth/register', {}).set('X-Forwarded-For', '192.0.2.1');
     for (let left = LIMIT - 1; left >= 0; left -= 1) {
       const answer = await invalid();
@@ -71,7 +71,7 @@ describe('registrations and refreshes', () => {
     expectThrottled(await invalid());
   });
 
-  it('leave a refused refresh token as good as it was', async () => {
+  it('do not invalidate a throttled refresh token', async () => {
     const alice = await register(one, '192.0.2.1', 'alice@example.org').expect(201);
     expect(alice.body).toMatchObject({ email: 'alice@example.org' });
     const { refresh_token } = (await one.login('alice@example.org')).body as { refresh_token: string };
@@ -80,7 +80,7 @@ describe('registrations and refreshes', () => {
     await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.2').expect(200);
   });
 
-  it('and logins, and routes that an admin key opens, are documented with their 429 and its header fields; no other route is', async () => {
+  it('are documented with 429 and its headers, as are logins and admin routes, and no other route', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>

@@ -12,7 +12,7 @@ const LIMIT = 3;
 const WRONG = 'not her passphrase';
 const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
 
-describe('the counters', () => {
+describe('the throttle counters', () => {
   let app: TestApp;
 
   const start = async (variables: Record<string, string> = LIMITS): Promise<void> => {
@@ -21,7 +21,7 @@ describe('the counters', () => {
   const guess = (times: number, email: string, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(email, WRONG)));
 
-  /** Windows are told by the clock of PostgreSQL: instead of it, they are moved. */
+  /** Moves the windows, because they follow the clock of PostgreSQL. */
   const passes = (interval: string) =>
     app.database.query(
       'UPDATE throttle_windows SET window_start = window_start - $1::interval, window_end = window_end - $1::interval',
@@ -32,7 +32,7 @@ describe('the counters', () => {
     await app.stop();
   });
 
-  it('that cannot be asked make it 503, neither open nor a verdict', async () => {
+  it('fail closed with 503 when they are unavailable', async () => {
     await start();
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
@@ -41,7 +41,7 @@ describe('the counters', () => {
     await app.database.query('ALTER TABLE throttle_windows RENAME TO lost');
     for (const password of [PASSWORD, WRONG])
       expectProblem(await app.login(alice.email, password), problems.unavailable);
-    expectProblem(await app.login('nobody@example.org'), problems.unavailable);
+    expectProblem(await app.login('unknown@example.org'), problems.unavailable);
     expectProblem(await app.refresh(refresh_token), problems.unavailable);
     const registration = { email: 'new@example.org', password: PASSWORD };
     expectProblem(await app.post('/api/v0/auth/register', registration), problems.unavailable);
@@ -52,18 +52,18 @@ describe('the counters', () => {
     await app.login(alice.email).expect(200);
   });
 
-  it('fail everybody who stands in line at once, and not one after the other', async () => {
+  it('fail all waiting logins at once, not one after the other', async () => {
     await start({ ...SHORT_WAITS, ...LIMITS });
     const holder = new Client({ connectionString: app.database.url });
     await holder.connect();
     await holder.query('BEGIN; LOCK TABLE throttle_windows IN ACCESS EXCLUSIVE MODE');
-    // One after the other, 200 waits of 300 ms would take longer than a test may.
-    for (const answer of await guess(200, 'nobody@example.org')) expectProblem(answer, problems.unavailable);
+    // 200 sequential waits of 300 ms would exceed the test timeout.
+    for (const answer of await guess(200, 'unknown@example.org')) expectProblem(answer, problems.unavailable);
     await holder.end();
-    expect(countByStatus(await guess(10, 'nobody@example.org'))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
+    expect(countByStatus(await guess(10, 'unknown@example.org'))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
   });
 
-  it('do not count a login that nobody could judge', async () => {
+  it('do not count a login that could not be verified', async () => {
     await start({ ...SHORT_WAITS, ...LIMITS });
     const alice = await app.user();
     const holder = new Client({ connectionString: app.database.url });
@@ -74,19 +74,19 @@ describe('the counters', () => {
     expect(countByStatus(await guess(10, alice.email))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
   });
 
-  it('start anew when the window is over', async () => {
+  it('restart with the next window', async () => {
     await start({ LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/5' });
-    const email = 'nobody@example.org';
+    const email = 'unknown@example.org';
     const refused = expectThrottled((await guess(50, email)).find(({ status }) => status === 429)!);
     expect(refused).toMatchObject({ policy: 'login-account-address', points: 2, windowSeconds: 5 });
     expect(refused.retryAfterSeconds).toBeLessThanOrEqual(5);
     await eventually('the window is over', async () => (await app.login(email, WRONG)).status === 401);
   });
 
-  it('are not frozen by a clock of the database that was far ahead', async () => {
+  it('recover when the clock of the database was far ahead', async () => {
     await start();
     const other = await app.startReplica();
-    const email = 'nobody@example.org';
+    const email = 'unknown@example.org';
     await guess(2 * LIMIT, email);
     expectThrottled(await other.login(email, WRONG));
     await app.database.query("UPDATE throttle_windows SET window_end = window_end + interval '2 days'");
@@ -98,7 +98,7 @@ describe('the counters', () => {
     await third.stop();
   });
 
-  it('name nobody: a dump does not tell who tried, nor from where', async () => {
+  it('contain no account and no address in plain text', async () => {
     await start();
     const alice = await app.user();
     await alice.logsIn();
@@ -115,11 +115,11 @@ describe('the counters', () => {
     expect(JSON.stringify(rows)).not.toMatch(/127\.0\.0\.1|example/);
   });
 
-  it('are purged when their window is over, and an address when it is known no more', async () => {
+  it('are purged after their window, and known addresses after their retention', async () => {
     await start();
     const alice = await app.user();
     await alice.logsIn();
-    await guess(1, 'nobody@example.org');
+    await guess(1, 'unknown@example.org');
     const names = async () => {
       const rows = await app.database.query<{ name: string }>(
         "SELECT DISTINCT split_part(key, ':', 1) AS name FROM throttle_windows ORDER BY 1",
@@ -137,9 +137,9 @@ describe('the counters', () => {
     expect(await names()).toEqual([]);
   });
 
-  it('are purged without waiting for one that is in use', async () => {
+  it('are purged without waiting for a locked row', async () => {
     await start({ ...SHORT_WAITS, ...LIMITS });
-    await guess(1, 'nobody@example.org');
+    await guess(1, 'unknown@example.org');
     await passes('1 day');
     const holder = new Client({ connectionString: app.database.url });
     await holder.connect();

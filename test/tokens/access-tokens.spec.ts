@@ -50,14 +50,14 @@ describe('an access token', () => {
     await app.me(forge(HS256, claims)).expect(200);
   });
 
-  /** A time claim so many seconds from now. */
+  /** A time claim the given seconds from now. */
   const secondsFromNow = (seconds: number): number => Math.floor(clock.now().getTime() / 1_000) + seconds;
 
-  it('may be signed by a replica whose clock is up to a minute ahead', async () => {
+  it('is accepted from a replica whose clock is up to a minute ahead', async () => {
     await app.me(forge(HS256, { ...claims, iat: secondsFromNow(55), exp: secondsFromNow(15 * 60 + 55) })).expect(200);
   });
 
-  it('cannot end a session when its life is longer than the configured one', async () => {
+  it('cannot log out when its lifetime is longer than configured', async () => {
     const { access_token } = await alice.logsIn();
     const bearer = `Bearer ${forge(HS256, { ...claimsOf(access_token), exp: secondsFromNow(86_400) })}`;
     const answer = await app.post('/api/v0/auth/logout').set('Authorization', bearer);
@@ -91,17 +91,17 @@ describe('an access token', () => {
     ['an exp of next year', () => forge(HS256, { ...claims, exp: secondsFromNow(365 * 86_400) })],
     ['an iat that is more than a minute ahead', () => forge(HS256, { ...claims, iat: secondsFromNow(65) })],
     ['an iat that is text', () => forge(HS256, { ...claims, iat: 'now' })],
-    ['an audience that nobody named', () => forge(HS256, { ...claims, aud: 'x' })],
+    ['an unexpected audience', () => forge(HS256, { ...claims, aud: 'x' })],
     ...[null, 7, 'text', []].map((payload): [string, () => string] => [
       `a payload that is ${JSON.stringify(payload)}`,
       () => forge(HS256, payload),
     ]),
     ['no sid', () => forge(HS256, { ...claims, sid: undefined })],
-    ['another issuer', () => forge(HS256, { ...claims, iss: 'somebody-else' })],
+    ['another issuer', () => forge(HS256, { ...claims, iss: 'another-issuer' })],
     ['another key', () => forge(HS256, claims, { key: 'x'.repeat(40) })],
     ['an unknown session', () => forge(HS256, { ...claims, sid: randomUUID() })],
     ["another user's session", () => forge(HS256, { ...claims, sub: randomUUID() })],
-    ['a session id that is no UUID', () => forge(HS256, { ...claims, sid: 'x' })],
+    ['a session id that is not a UUID', () => forge(HS256, { ...claims, sid: 'x' })],
     [
       'a changed claim',
       () => tokens.access_token.replace(/\.[^.]+\./, `.${encode({ ...claims, email: 'eve@example.org' })}.`),
@@ -112,12 +112,12 @@ describe('an access token', () => {
     expectProblem(await app.me(make()), problems.invalidAccessToken);
   });
 
-  it('is asked for, without an error in the challenge, when none was sent', async () => {
+  it('is requested by a challenge without an error when none was sent', async () => {
     expectProblem(await app.get('/api/v0/users/me'), problems.missingAccessToken);
     expectProblem(await app.get('/api/v0/users/me').set('Authorization', 'Basic YTpi'), problems.missingAccessToken);
   });
 
-  it('is refused at once when its session has ended, everywhere', async () => {
+  it('is refused at once by every replica when its session has ended', async () => {
     const replica = await app.startReplica();
     const { access_token, refresh_token } = await alice.logsIn();
     await replica.me(access_token).expect(200);
@@ -145,7 +145,7 @@ describe('an access token', () => {
     expectProblem(await app.me(access_token), problems.invalidAccessToken);
   });
 
-  it('names an audience only when one is configured, and then demands it', async () => {
+  it('has an audience only when one is configured, which is then required', async () => {
     const strict = await app.startReplica({ variables: { JWT_AUDIENCE: 'platform' } });
     const mine = await alice.logsIn(strict);
     expect(claimsOf(mine.access_token)).toMatchObject({ aud: 'platform' });

@@ -11,7 +11,7 @@ describe('the cleanup of a tool', () => {
     cleanup = new Cleanup();
   });
 
-  it('undoes the last thing first, and each thing once', async () => {
+  it('runs in reverse order, and each step once', async () => {
     cleanup.defer(undo('folder'));
     await cleanup.acquire(
       () => Promise.resolve('server'),
@@ -22,7 +22,7 @@ describe('the cleanup of a tool', () => {
     expect(undone).toEqual(['server', 'folder']);
   });
 
-  it('goes on after a failure and reports it', async () => {
+  it('continues after a failure and reports it', async () => {
     const failure = new Error('The server is gone.');
     const reported = jest.spyOn(console, 'error').mockImplementation(() => undefined);
     cleanup.defer(undo('folder'));
@@ -35,14 +35,14 @@ describe('the cleanup of a tool', () => {
     reported.mockRestore();
   });
 
-  it('starts nothing after it was closed', async () => {
+  it('refuses to start anything after it was closed', async () => {
     await cleanup.close();
     const start = jest.fn(() => Promise.resolve('server'));
     await expect(cleanup.acquire(start, undo('server'))).rejects.toThrow(InterruptedError);
     expect(start).not.toHaveBeenCalled();
   });
 
-  it('waits for what is starting when it is closed, and undoes it', async () => {
+  it('waits for pending starts when it is closed, and undoes them', async () => {
     let started: (name: string) => void = () => undefined;
     const starting = new Promise<string>((resolve) => (started = resolve));
     const acquired = cleanup.acquire(() => starting, undo('server'));

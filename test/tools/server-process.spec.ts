@@ -29,7 +29,7 @@ describe('a server process', () => {
     rmSync(folder, { recursive: true });
   });
 
-  it('can be stopped, and started again on its port', async () => {
+  it('can be stopped and started again on the same port', async () => {
     const server = await serverOf(SERVER);
     const { pid } = await server.start();
     expect(await server.stop()).toBe(7);
@@ -39,7 +39,7 @@ describe('a server process', () => {
     expect(await answers(server.url)).toBe(true);
   });
 
-  it('is killed by the cleanup, and cannot be started after it', async () => {
+  it('is killed by the cleanup, and cannot be started afterwards', async () => {
     const server = await serverOf(SERVER);
     await server.start();
     await cleanup.close();

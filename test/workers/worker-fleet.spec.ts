@@ -20,7 +20,7 @@ describe('WorkerFleet', () => {
 
   afterEach(() => fleet.stop(DEADLINE_MS));
 
-  it('fails the start, and forks no second worker, when the first cannot start', async () => {
+  it('fails the start without forking a second worker when the first cannot start', async () => {
     createFleet(3, { CANNOT: 'The table is missing.' });
     const start = fleet.start();
     const { pids } = fleet;
@@ -46,7 +46,7 @@ describe('WorkerFleet', () => {
     expect([0, 1, 2, 3, 4, 8, 9, 100].map(computeBackoffMs)).toEqual([0, 0, 500, 1_000, 2_000, 30_000, 30_000, 30_000]);
   });
 
-  it('replaces no worker during a stop, also when a replacement was due', async () => {
+  it('replaces no worker during a shutdown, also when a replacement was scheduled', async () => {
     createFleet(2);
     await fleet.start();
     const [victim, other] = fleet.pids;

@@ -1,4 +1,4 @@
-// A worker for the tests of the fleet: it listens, or reports CANNOT as the reason why it does not start.
+// A worker for the tests of the fleet: it listens, or reports the text in CANNOT as its start failure.
 import { createServer } from 'node:http';
 
 const { CANNOT } = process.env;

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { logFileOf, logFolder } from './log-file.js';
 
-const MAX_LINES = 60;
+const MAX_LINES = 40;
 
 /** Shows what the services logged when a test of a file failed; a green run prints no log lines and leaves no files. */
 export default class LogReporter {
