@@ -37,7 +37,7 @@ export interface AuditEvent {
   /** For people: what was before, what is after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;
   readonly count?: number;
-  /** What its log line has besides the request. Without it there is no line. */
+  /** What its log line has besides the request. Without it, none is written. */
   readonly logFields?: LogFields;
 }
 

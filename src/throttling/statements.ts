@@ -2,7 +2,7 @@
 export interface Row {
   readonly key: string;
   readonly lost: number;
-  /** Points that the batch got, less those that its requests have taken. */
+  /** Points that the batch got, less the ones its requests have taken. */
   granted: number;
   readonly window_start: Date;
   readonly ms_left: number;

@@ -24,7 +24,7 @@ export class CreateAuditEvents1763683400000 implements MigrationInterface {
       CREATE INDEX audit_events_subject_idx ON audit_events (subject, time, id);
       CREATE INDEX audit_events_event_idx ON audit_events (event, time, id);
       COMMENT ON TABLE audit_events IS 'who did what; append-only: old months are dropped as a whole';
-      COMMENT ON COLUMN audit_events.actor_door IS 'user, app, node, admin; open: nobody known; cli: the command line';
+      COMMENT ON COLUMN audit_events.actor_door IS 'user, app, node, admin; open: the caller is unknown; cli: the command line';
       COMMENT ON COLUMN audit_events.subject IS 'id of the user, node or app credential that the act was about';
       COMMENT ON COLUMN audit_events.count IS 'how many of what happened: failed logins, ended sessions';
       COMMENT ON COLUMN audit_events.details IS 'never a secret, a digest or an e-mail address';

@@ -42,7 +42,7 @@ export class WidenCredentialChanges1763683900000 implements MigrationInterface {
         recorded integer := COALESCE(NULLIF(current_setting('platform_auth.changes_recorded', true), ''), '0')::integer;
         changed uuid;
       BEGIN
-        -- One transaction records at most so many rows: replicas clear their caches rather than read more.
+        -- One transaction records at most max_changes rows: replicas clear their caches rather than read more.
         IF recorded <= max_changes THEN
           IF TG_LEVEL = 'ROW' AND recorded < max_changes THEN
             changed := OLD.id;
