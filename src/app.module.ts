@@ -7,7 +7,7 @@ import { AuthModule } from './auth/auth.module.js';
 import { StartWatch } from './common/start-watch.js';
 import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
-import { CredentialsModule } from './credentials/credentials.module.js';
+import { KeysModule } from './keys/keys.module.js';
 import { CryptoModule } from './crypto/crypto.module.js';
 import { DatabaseModule } from './database/database.module.js';
 import { HealthModule } from './health/health.module.js';
@@ -31,7 +31,7 @@ export class AppModule {
         CryptoModule,
         DatabaseModule,
         AccessModule,
-        CredentialsModule,
+        KeysModule,
         AuditModule,
         MetricsModule,
         // The data, and the doors that are checked against it

@@ -1,9 +1,9 @@
 import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
-import type { ResponseLocals } from '../common/response-locals.js';
-import { refuseUnknownFields } from '../common/unknown-fields.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/response-locals.js';
+import { refuseUnknownFields } from '../problems/unknown-fields.js';
 import { Environment } from '../config/environment.js';
 import { Doors } from './doors.js';
 import { readPresentedTarget } from './presented-target.js';

@@ -1,8 +1,8 @@
 import type { Request } from 'express';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
-import { refuseUnknownFields } from '../common/unknown-fields.js';
+import { refuseUnknownFields } from '../problems/unknown-fields.js';
 
 export const TARGET_HEADER = 'x-platform-target';
 

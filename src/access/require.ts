@@ -1,8 +1,8 @@
 import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
 import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
-import { problems, type Problem } from '../common/problems.js';
+import { problems, type Problem } from '../problems/problems.js';
 import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
-import { ApiProblems } from './api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import {
   AdminGuard,
   createDoorGuard,

@@ -1,5 +1,5 @@
 import type { Request } from 'express';
-import type { Actor } from '../audit/actor.js';
+import type { Actor } from './actor.js';
 import { getClientAddress } from '../common/client-address.js';
 import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { Principal } from './principals.js';

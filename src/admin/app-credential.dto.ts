@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { AppCredential } from '../app-credentials/app-credential.entity.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
-import { PageQuery, createPageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../http/page.js';
 import { KeyResponse } from './key.dto.js';
 
 export class MintAppCredentialRequest {

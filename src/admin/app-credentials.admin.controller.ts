@@ -9,13 +9,13 @@ import {
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { ApiProblems } from '../access/api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { toPageRequest } from '../common/page.js';
+import { toPageRequest } from '../http/page.js';
 import { parseMoment } from '../common/fields.js';
-import { problems } from '../common/problems.js';
+import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import * as dto from './app-credential.dto.js';
 import { RotateRequest } from './key.dto.js';

@@ -2,7 +2,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
 import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-event.js';
 import { IfSent, MomentField } from '../common/fields.js';
-import { PageQuery, createPageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../http/page.js';
 
 const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';

@@ -2,7 +2,7 @@ import { Controller, Get, Query } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireAdmin } from '../access/require.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { getPageLimit } from '../common/page.js';
+import { getPageLimit } from '../http/page.js';
 import { parseMoment } from '../common/fields.js';
 import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
 

@@ -1,6 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { ServiceNameField } from '../common/fields.js';
-import { REASON_CODES, type Explanation, type Reason } from '../credentials/explanation.js';
+import { REASON_CODES, type Explanation, type Reason } from '../keys/explanation.js';
 
 const NULLABLE_MOMENT = {
   type: String,

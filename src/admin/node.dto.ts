@@ -1,6 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
-import { PageQuery, createPageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../http/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
 import type { NodeChange, NodeRegistration } from '../nodes/nodes.service.js';
 import { KeyResponse } from './key.dto.js';

@@ -9,11 +9,11 @@ import {
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { ApiProblems } from '../access/api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
-import { toPageRequest } from '../common/page.js';
-import { problems } from '../common/problems.js';
+import { toPageRequest } from '../http/page.js';
+import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { RotateRequest } from './key.dto.js';

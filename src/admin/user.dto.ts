@@ -2,7 +2,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
 import { IfSent } from '../common/fields.js';
-import { PageQuery, createPageResponse } from '../common/page.js';
+import { PageQuery, createPageResponse } from '../http/page.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 
 export class UpdateUserRequest {

@@ -9,11 +9,11 @@ import {
 } from '@nestjs/swagger';
 import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
-import { ApiProblems } from '../access/api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
-import { PageQuery, toPageRequest } from '../common/page.js';
-import { problems } from '../common/problems.js';
+import { PageQuery, toPageRequest } from '../http/page.js';
+import { problems } from '../problems/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.dto.js';
 import { UserPageResponse, UserResponse } from '../users/user.dto.js';

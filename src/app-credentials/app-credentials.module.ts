@@ -1,6 +1,6 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { provideKeyStore } from '../credentials/provide-key-store.js';
+import { provideKeyStore } from '../keys/provide-key-store.js';
 import { AppCredential } from './app-credential.entity.js';
 import { APP_KEY_TABLE, APP_KEYS, AppCredentialsService } from './app-credentials.service.js';
 import { AppStrategy } from './app.strategy.js';

@@ -5,16 +5,16 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
-import type { Actor } from '../audit/actor.js';
+import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
-import { toPage, type Page, type PageRequest } from '../common/page.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
-import type { KeyTable } from '../credentials/key-statements.js';
-import { explainKey, explainUnknownKey, type Explanation } from '../credentials/explanation.js';
-import { KeyStore } from '../credentials/key-store.js';
+import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import type { KeyTable } from '../keys/key-statements.js';
+import { explainKey, explainUnknownKey, type Explanation } from '../keys/explanation.js';
+import { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
 

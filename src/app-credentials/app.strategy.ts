@@ -4,8 +4,8 @@ import type { Request } from 'express';
 import { Doors, createRefusal } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
-import type { ProblemException } from '../common/problem.exception.js';
-import type { ResponseLocals } from '../common/response-locals.js';
+import type { ProblemException } from '../problems/problem.exception.js';
+import type { ResponseLocals } from '../problems/response-locals.js';
 import { Environment } from '../config/environment.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 

@@ -1,6 +1,6 @@
 import type { SecurityEvent } from '../common/security-event.js';
 import type { LogFields } from '../logging/log-line.js';
-import type { Actor } from './actor.js';
+import type { Actor } from '../access/actor.js';
 
 /** The security events that the audit log contains. The others are in the service log alone. */
 export const AUDIT_EVENT_NAMES = [

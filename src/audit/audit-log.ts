@@ -11,12 +11,12 @@ import {
   type QueryRunner,
   type TransactionCommitEvent,
 } from 'typeorm';
-import type { Page } from '../common/page.js';
+import type { Page } from '../http/page.js';
 import { isWarning, type SecurityEvent } from '../common/security-event.js';
 import { Database, type Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import type { Actor } from './actor.js';
+import type { Actor } from '../access/actor.js';
 import { INSERT_AUDIT_EVENT, toAuditValues } from './audit-columns.js';
 import type { AuditEvent, StoredAuditEvent } from './audit-event.js';
 import { buildAuditQuery, encodeCursor, type AuditFilter } from './audit-query.js';

@@ -1,5 +1,5 @@
 import { isId } from '../common/ids.js';
-import { createCursorProblem } from '../common/page.js';
+import { createCursorProblem } from '../http/page.js';
 import { AUDIT_COLUMNS } from './audit-columns.js';
 import type { AuditEventName, StoredAuditEvent } from './audit-event.js';
 import { OPEN_WINDOWS } from './counted-refusals.js';

@@ -4,7 +4,7 @@ import { createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
-import type { Actor } from './actor.js';
+import type { Actor } from '../access/actor.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
 
 const WINDOW_MS = 15 * 60_000;

@@ -9,10 +9,10 @@ import {
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { ApiProblems } from '../access/api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { Public } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
-import { problems } from '../common/problems.js';
+import { problems } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttled.js';
 import { CredentialsRequest } from '../users/credentials.dto.js';
 import { UserResponse } from '../users/user.dto.js';

@@ -5,11 +5,11 @@
  */
 import { Injectable } from '@nestjs/common';
 import { createRefusal } from '../access/doors.js';
-import { toUserActor, type Actor } from '../audit/actor.js';
+import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { ProblemException, type RefusalEvent } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';

@@ -3,8 +3,8 @@ import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
 import { KeyedQueue, getWidestNetwork, type Turn } from '../common/keyed-queue.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { computeMac } from './secret.js';
 

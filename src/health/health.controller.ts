@@ -10,7 +10,7 @@ import {
 import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
 import { Public } from '../access/require.js';
-import { problems } from '../common/problems.js';
+import { problems } from '../problems/problems.js';
 import { HealthProbe } from '../database/health-probe.js';
 import { Log } from '../logging/log.js';
 import { Readiness } from './readiness.js';

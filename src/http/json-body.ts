@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems, type FieldError } from '../common/problems.js';
-import { toPointerToken } from '../common/unknown-fields.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems, type FieldError } from '../problems/problems.js';
+import { toPointerToken } from '../problems/unknown-fields.js';
 
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;

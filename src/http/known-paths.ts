@@ -1,6 +1,6 @@
 import type { Express, RequestHandler } from 'express';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 
 /** An element of `listRoutes()` of Express 5.3, which its types do not declare yet. */
 interface ListedRoute {

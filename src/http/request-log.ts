@@ -1,7 +1,7 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import { getClientAddress } from '../common/client-address.js';
 import { getCallerRequestId, getRequestId } from '../common/request-id.js';
-import type { ResponseLocals } from '../common/response-locals.js';
+import type { ResponseLocals } from '../problems/response-locals.js';
 import type { Log } from '../logging/log.js';
 
 /** A request whose response was sent, or whose client closed the connection. */

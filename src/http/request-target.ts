@@ -1,6 +1,6 @@
 import type { Request } from 'express';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 
 // The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
 // path than the router does is refused here, and the router compares paths exactly.

@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { createRandomId } from '../common/ids.js';
-import { toProblemBody } from '../common/problem-body.js';
-import { problems } from '../common/problems.js';
+import { toProblemBody } from '../problems/problem-body.js';
+import { problems } from '../problems/problems.js';
 
 /**
  * Answers a request that is not valid HTTP, or whose headers are too large, with a problem; then closes the connection.

@@ -1,7 +1,7 @@
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems, type FieldError } from '../common/problems.js';
-import { toPointerToken, UNKNOWN_FIELD } from '../common/unknown-fields.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems, type FieldError } from '../problems/problems.js';
+import { toPointerToken, UNKNOWN_FIELD } from '../problems/unknown-fields.js';
 
 /**
  * An absent body validates to the same value each time, so each class validates it once: CPU of validate-app 71 to 50

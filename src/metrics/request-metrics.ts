@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
-import type { ResponseLocals } from '../common/response-locals.js';
+import type { ResponseLocals } from '../problems/response-locals.js';
 import type { CompletedRequest } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from './metrics-registry.js';

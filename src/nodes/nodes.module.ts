@@ -1,6 +1,6 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { provideKeyStore } from '../credentials/provide-key-store.js';
+import { provideKeyStore } from '../keys/provide-key-store.js';
 import { NodeDevice } from './node-device.entity.js';
 import { NodeStrategy } from './node.strategy.js';
 import { NODE_KEYS, NodesService } from './nodes.service.js';

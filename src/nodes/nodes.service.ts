@@ -1,21 +1,21 @@
 /**
- * Nodes, the edge devices of households: register, list, update, and the life of their keys (credentials/key-store.ts).
+ * Nodes, the edge devices of households: register, list, update, and the life of their keys (keys/key-store.ts).
  * A household is a UUID that other services give meaning to. A revoked node stays as a row until it is purged.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
-import type { Actor } from '../audit/actor.js';
+import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
-import { toPage, type Page, type PageRequest } from '../common/page.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
-import { explainKey, explainUnknownKey, type Explanation } from '../credentials/explanation.js';
-import { KeyStore } from '../credentials/key-store.js';
-import { Propagation } from '../credentials/propagation.js';
+import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import { explainKey, explainUnknownKey, type Explanation } from '../keys/explanation.js';
+import { KeyStore } from '../keys/key-store.js';
+import { Propagation } from '../keys/cache/propagation.js';
 import { NodeDevice } from './node-device.entity.js';
 
 export interface NodeIdentity {

@@ -1,7 +1,7 @@
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { KeyedQueue, type Turn } from '../common/keyed-queue.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 
 const MAX_BATCH_SIZE = 100;
 const NO_NETWORK: Turn = { networks: [], isKnown: false };

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
 import { toNetworks } from '../common/network.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import { Environment } from '../config/environment.js';
 import { ThrottleKeys, type Budget } from './throttle-keys.js';

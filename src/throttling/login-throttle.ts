@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { BusyThrottle } from './busy-throttle.js';
 import { ThrottleKeys } from './throttle-keys.js';

@@ -1,9 +1,9 @@
 import { applyDecorators, Injectable, UseGuards, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import { Reflector } from '@nestjs/core';
 import type { Request, Response } from 'express';
-import { ApiProblems } from '../access/api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { getClientAddress } from '../common/client-address.js';
-import { problems } from '../common/problems.js';
+import { problems } from '../problems/problems.js';
 import { AddressThrottle, type ThrottledCall } from './address-throttle.js';
 
 const Call = Reflector.createDecorator<ThrottledCall>();

@@ -6,12 +6,12 @@
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { MoreThan, type EntityManager, type Repository } from 'typeorm';
-import { toUserActor, type Actor } from '../audit/actor.js';
+import { toUserActor, type Actor } from '../access/actor.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
-import { toPage, type Page, type PageRequest } from '../common/page.js';
+import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
-import type { Actor } from '../audit/actor.js';
+import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';

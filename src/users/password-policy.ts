@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { loadCommonPasswords } from './common-passwords.js';
 

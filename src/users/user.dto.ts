@@ -1,5 +1,5 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { createPageResponse } from '../common/page.js';
+import { createPageResponse } from '../http/page.js';
 import type { User } from './user.entity.js';
 import type { Account } from './users.service.js';
 

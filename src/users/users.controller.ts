@@ -1,11 +1,11 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { ApiProblems } from '../access/api-problems.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAnyOf, RequireUser } from '../access/require.js';
-import { ProblemException } from '../common/problem.exception.js';
-import { problems } from '../common/problems.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { UserResponse } from './user.dto.js';
 import { UsersService } from './users.service.js';
 

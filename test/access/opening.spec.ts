@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Request } from 'express';
 import { Strategy } from 'passport';
 import { Doors } from '../../src/access/doors.js';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { useApp } from '../support/use-app.js';
 
 describe.each([

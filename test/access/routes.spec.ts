@@ -4,7 +4,7 @@ import { RequestMethod, type Type } from '@nestjs/common';
 import { MetadataScanner, ModulesContainer } from '@nestjs/core';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { DOORS_OF_ROUTE } from '../../src/access/require.js';
-import { problems, type Problem } from '../../src/common/problems.js';
+import { problems, type Problem } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import type { TestApp } from '../support/test-app.js';

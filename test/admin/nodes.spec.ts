@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../support/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';

@@ -1,4 +1,4 @@
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';

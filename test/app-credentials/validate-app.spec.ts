@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Response } from 'supertest';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp, useReplica } from '../support/use-app.js';

@@ -1,5 +1,5 @@
 import { AuditJob } from '../../src/maintenance/audit.job.js';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { TestClock } from '../support/test-clock.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
 import type { Response } from 'supertest';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import type { User } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import type { TestApp, User } from '../support/test-app.js';

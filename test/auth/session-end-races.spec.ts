@@ -1,4 +1,4 @@
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';

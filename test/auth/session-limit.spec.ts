@@ -1,5 +1,5 @@
 import { eventually } from '../support/eventually.js';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import type { Tokens, User } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';

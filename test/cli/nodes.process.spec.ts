@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { Cli, urlOf, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { HttpGate } from '../support/http-gate.js';

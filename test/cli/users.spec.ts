@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { Cli, useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';

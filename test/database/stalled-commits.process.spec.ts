@@ -1,4 +1,4 @@
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { Database } from '../../src/database/database.js';
 import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';

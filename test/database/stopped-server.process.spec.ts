@@ -1,4 +1,4 @@
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';

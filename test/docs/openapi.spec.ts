@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { toProblemType } from '../../src/common/problem-body.js';
-import { problems } from '../../src/common/problems.js';
+import { toProblemType } from '../../src/problems/problem-body.js';
+import { problems } from '../../src/problems/problems.js';
 import { useApp } from '../support/use-app.js';
 
 const ROUTES = [

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
 import { Readiness } from '../../src/health/readiness.js';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Response } from 'supertest';
 import request from 'supertest';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';

@@ -2,7 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';

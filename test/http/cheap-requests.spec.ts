@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { MAX_ERRORS, problems } from '../../src/common/problems.js';
+import { MAX_ERRORS, problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
 

@@ -1,5 +1,5 @@
 import { connect, type AddressInfo } from 'node:net';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';

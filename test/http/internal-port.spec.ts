@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import request from 'supertest';
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
 import type { Device, Service } from '../support/test-app.js';

@@ -1,5 +1,5 @@
 import { connect, type AddressInfo } from 'node:net';
-import { problems, type Problem } from '../../src/common/problems.js';
+import { problems, type Problem } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import type { Device, Service } from '../support/test-app.js';

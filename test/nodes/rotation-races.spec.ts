@@ -1,4 +1,4 @@
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { holdRow } from '../support/row-lock.js';
 import type { Device } from '../support/test-app.js';

@@ -1,4 +1,4 @@
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Device } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';

@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { eventually } from './eventually.js';
 import { expectProblem } from './expect-problem.js';
 import { ADMIN_KEY, PASSWORD } from './settings.js';

@@ -1,6 +1,6 @@
 import type { Response } from 'supertest';
-import { toProblemType } from '../../src/common/problem-body.js';
-import { problems } from '../../src/common/problems.js';
+import { toProblemType } from '../../src/problems/problem-body.js';
+import { problems } from '../../src/problems/problems.js';
 
 /** The limit that a 429 reports. */
 export interface Throttled {

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 import type { Response } from 'supertest';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { Database } from '../../src/database/database.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import type { TestApp } from '../support/test-app.js';

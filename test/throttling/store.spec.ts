@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';

@@ -1,5 +1,5 @@
 import { createHmac, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
-import { problems } from '../../src/common/problems.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
 import type { Tokens, User } from '../support/test-app.js';

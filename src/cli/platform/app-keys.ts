@@ -9,10 +9,10 @@ import {
 import { AuditLog } from '../../audit/audit-log.js';
 import type { Clock } from '../../common/clock.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
-import { KeyCache } from '../../credentials/key-cache.js';
-import { KeyStore } from '../../credentials/key-store.js';
-import { Propagation } from '../../credentials/propagation.js';
-import { RevocationLease, SYSTEM_CLOCKS } from '../../credentials/revocation-lease.js';
+import { KeyCache } from '../../keys/cache/key-cache.js';
+import { KeyStore } from '../../keys/key-store.js';
+import { Propagation } from '../../keys/cache/propagation.js';
+import { RevocationLease, SYSTEM_CLOCKS } from '../../keys/cache/revocation-lease.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { createRequestOptions } from '../../database/database-options.js';
 import { Database } from '../../database/database.js';

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import type { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
-import { COMMAND_LINE } from '../../audit/actor.js';
+import { COMMAND_LINE } from '../../access/actor.js';
 import type { Variables } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
 import { generateSecret } from '../../crypto/secret.js';

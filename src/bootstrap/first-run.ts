@@ -1,0 +1,60 @@
+import { EnvFile } from '../config/env-file.js';
+import type { Environment, Variables } from '../config/environment.js';
+import { generateSecret } from '../crypto/secret.js';
+import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
+
+const FILE = '.env';
+const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
+const DATA_FOLDER = '.data/postgres';
+const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
+
+/**
+ * Generates the missing secrets and writes them to the gitignored `.env` (mode 0600). Never called in production.
+ * @returns the variables with the generated ones
+ */
+export function ensureSecrets(variables: Variables): Variables {
+  const missing = GENERATED.filter((name) => !variables[name]);
+  if (missing.length === 0) return variables;
+  const generated = Object.fromEntries(missing.map((name) => [name, generateSecret()]));
+  const file = EnvFile.read(FILE);
+  for (const [name, value] of Object.entries(generated)) file.set(name, value);
+  file.write(HEADING);
+  return { ...variables, ...generated };
+}
+
+/** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
+export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
+  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => generateSecret() });
+}
+
+/** @returns the text that a developer sees after a start: URLs, and commands to try */
+export function formatWelcome(environment: Environment, embeddedFolder: string | undefined): string {
+  const { host, port, internalPort, metricsPort } = environment;
+  const origin = `http://${host === '0.0.0.0' ? '127.0.0.1' : host}`;
+  const url = `${origin}:${port}`;
+  const internalUrl = `${origin}:${internalPort ?? port}`;
+  const internal = internalPort === undefined ? '' : `\n    internal ${internalUrl}/internal/, and the admin routes`;
+  const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
+  const json = `-H 'Content-Type: application/json'`;
+  const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
+  return `
+  The authentication service is ready.
+
+    docs     ${url}/docs
+    health   ${url}/health${internal}${metrics}
+    data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
+
+  A user registers and logs in:
+    curl ${url}/api/v0/auth/register ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
+    curl ${url}/api/v0/auth/login ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
+    curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
+
+  An administrator mints a key for a pair of services, and registers a node (the key is in .env):
+    curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${json} -d '{"caller":"ocr","target":"recipes"}'
+    curl ${internalUrl}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
+
+  A service validates a credential that a caller presented to it:
+    curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${json} -d '{"target":"recipes"}'
+    curl -X POST ${internalUrl}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
+`;
+}

@@ -1,0 +1,64 @@
+import { createServer } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { parseEnvironment, readVariables, selectWorkerVariables, type Environment } from '../config/environment.js';
+import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
+import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
+import { describeStartFailure } from './start-failure.js';
+import type { StopTracing } from './tracing.js';
+import { watchStart } from './watch-start.js';
+
+/** Starts the service, or prints why it cannot start and exits. */
+export async function serve(stopTracing?: StopTracing): Promise<void> {
+  try {
+    await start(stopTracing);
+  } catch (error) {
+    console.error(describeStartFailure(error));
+    process.exit(1);
+  }
+}
+
+async function start(stopTracing?: StopTracing): Promise<void> {
+  const given = readVariables();
+  const isProduction = given.NODE_ENV === 'production';
+  const variables = isProduction ? given : ensureSecrets(given);
+  const needsDatabase = !isProduction && !variables.DATABASE_URL;
+  // Checked before anything is started, so that an invalid variable or a taken port leaves nothing behind.
+  let environment = parseEnvironment(
+    needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
+  );
+  const { port, internalPort, metricsPort } = environment;
+  await refuseTakenPort(environment, 'PORT', port);
+  if (internalPort !== undefined) await refuseTakenPort(environment, 'INTERNAL_PORT', internalPort);
+  if (metricsPort !== undefined) await refuseTakenPort(environment, 'METRICS_PORT', metricsPort);
+  const watch = watchStart(environment);
+  const embedded: EmbeddedPostgres | undefined = needsDatabase
+    ? await watch.limit(watch.during('the embedded PostgreSQL', () => startEmbeddedDatabase()))
+    : undefined;
+  if (embedded) environment = { ...environment, databaseUrl: embedded.url() };
+  const afterClose = async (): Promise<void> => embedded?.stop();
+  try {
+    if (environment.workers === 1) {
+      const { serveApp } = await import('./serve-app.js');
+      await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
+    } else {
+      const { servePrimary } = await import('./workers/primary.js');
+      const variablesOfWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
+      const file = fileURLToPath(new URL('./worker.js', import.meta.url));
+      const servers = internalPort === undefined ? 1 : 2;
+      await watch.limit(servePrimary(environment, { file, servers, variables: variablesOfWorkers }, watch, afterClose));
+    }
+    if (environment.nodeEnv === 'development') console.log(formatWelcome(environment, embedded?.folder));
+  } catch (error) {
+    await embedded?.stop();
+    throw error;
+  }
+}
+
+/** Without this check Node.js would report a taken port only after everything else has started. */
+async function refuseTakenPort({ host }: Environment, variable: string, port: number): Promise<void> {
+  const probe = createServer();
+  await new Promise<void>((resolve, reject) => {
+    probe.once('error', (error) => reject(Object.assign(error, { variable })));
+    probe.listen(port, host, () => probe.close(() => resolve()));
+  });
+}

@@ -1,0 +1,13 @@
+import { StartWatch } from '../common/start-watch.js';
+import type { Environment } from '../config/environment.js';
+import { Log } from '../logging/log.js';
+
+/**
+ * Creates the watch over the start. It logs to the console only, so that a failing start need not wait for a delivery.
+ */
+export function watchStart(environment: Environment): StartWatch {
+  const log = new Log({ ...environment, loggingServiceUrl: undefined });
+  return new StartWatch(environment.startTimeoutSeconds * 1_000, ({ step, seconds, reason }) =>
+    log.warn('start_waits', { waiting_for: step, waited_seconds: seconds, reason }),
+  );
+}

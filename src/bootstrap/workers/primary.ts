@@ -1,0 +1,52 @@
+// Several processes on one port (WORKERS). The primary runs the migrations, forks, replaces and stops the workers, and
+// serves their metrics as one exposition; it takes no requests. To the database a worker is a replica like any other.
+
+import type { StartWatch } from '../../common/start-watch.js';
+import type { Environment } from '../../config/environment.js';
+import { migrate, retryUntilReachable } from '../../database/migrate.js';
+import { Log } from '../../logging/log.js';
+import { MetricsEndpoint } from '../../metrics/metrics-endpoint.js';
+import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
+
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+/** Workers keep the deadline themselves; one that still runs this much later hangs. */
+const DEADLINE_TOLERANCE_MS = 2_000;
+
+/**
+ * Resolves when all workers listen.
+ * @param afterStop stops what the workers used, after the last one has exited
+ * @throws {WorkerStartError} when a worker cannot start
+ */
+export async function servePrimary(
+  environment: Environment,
+  program: WorkerProgram,
+  watch: StartWatch,
+  afterStop: () => Promise<void>,
+): Promise<void> {
+  const log = new Log(environment);
+  await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
+  const fleet = new WorkerFleet(program, environment.workers, log);
+  const metrics = await openMetrics(environment, fleet, log);
+  let stopping = false;
+  const stop = async (): Promise<void> => {
+    if (stopping) return;
+    stopping = true;
+    const isClean = await fleet.stop(environment.shutdownDeadlineMs + DEADLINE_TOLERANCE_MS);
+    await metrics?.close();
+    await log.onApplicationShutdown();
+    await afterStop();
+    process.exit(isClean ? 0 : 1);
+  };
+  for (const signal of SIGNALS) process.on(signal, () => void stop());
+  await watch.during('the workers', () => fleet.start());
+}
+
+async function openMetrics(
+  { metricsPort, host, workers }: Environment,
+  fleet: WorkerFleet,
+  log: Log,
+): Promise<MetricsEndpoint | undefined> {
+  if (metricsPort === undefined) return undefined;
+  const { createFleetMetrics } = await import('./fleet-metrics.js');
+  return MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
+}

@@ -1,0 +1,173 @@
+import cluster, { type Worker } from 'node:cluster';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Variables } from '../../config/environment.js';
+import type { Log } from '../../logging/log.js';
+
+/** A worker that ran for this long did not crash at its start. */
+const MIN_STABLE_MS = 60_000;
+const MIN_BACKOFF_MS = 500;
+const MAX_BACKOFF_MS = 30_000;
+
+export interface WorkerProgram {
+  /** Path of the script that a worker runs. */
+  readonly file: string;
+  /** Number of servers of a worker: it takes requests when all of them listen. */
+  readonly servers: number;
+  /** Passed in the worker's environment, never on its command line, which other users can read. */
+  readonly variables: Variables;
+}
+
+/** A worker of the first start exited before it listened. The worker has printed the reason. */
+export class WorkerStartError extends Error {
+  override readonly name = 'WorkerStartError';
+}
+
+interface WorkerExit {
+  readonly code: number | null;
+  readonly signal: string | null;
+}
+
+interface WorkerSlot {
+  readonly worker: Worker;
+  readonly startedAt: number;
+  readonly exit: Promise<WorkerExit>;
+  /** Resolves when all servers of the worker listen. */
+  readonly listening: Promise<void>;
+  isListening: boolean;
+}
+
+/** @returns the delay before the next worker, after this number of consecutive workers that exited within a minute */
+export function computeBackoffMs(crashes: number): number {
+  return crashes < 2 ? 0 : Math.min(MIN_BACKOFF_MS * 2 ** (crashes - 2), MAX_BACKOFF_MS);
+}
+
+/** Keeps a number of workers running on one port: forks them, replaces workers that exit (with backoff), stops them. */
+export class WorkerFleet {
+  private readonly slots = new Set<WorkerSlot>();
+  private readonly stopping = new AbortController();
+  /** Number of workers that replaced another. */
+  restarts = 0;
+
+  constructor(
+    private readonly program: WorkerProgram,
+    private readonly size: number,
+    private readonly log: Log,
+  ) {
+    cluster.setupPrimary({ exec: program.file, args: [] });
+  }
+
+  /** Process ids of the workers, listening or not. */
+  get pids(): number[] {
+    return [...this.slots].flatMap(({ worker }) => worker.process.pid ?? []);
+  }
+
+  get listening(): number {
+    return [...this.slots].filter(({ isListening }) => isListening).length;
+  }
+
+  /**
+   * Resolves when every worker listens. The first one starts alone, so that a common cause of failure is printed once.
+   * @throws {WorkerStartError} after the other workers were killed
+   */
+  async start(): Promise<void> {
+    try {
+      const first = await this.startSlot();
+      const others = await Promise.all(Array.from({ length: this.size - 1 }, () => this.startSlot()));
+      for (const slot of [first, ...others]) void this.keep(slot);
+    } catch (error) {
+      // A signal during the start is a stop, not a failure: `stop` ends the process.
+      if (this.isStopping()) return new Promise(() => undefined);
+      await this.end('SIGKILL');
+      throw error;
+    }
+  }
+
+  /**
+   * Sends SIGTERM to every worker and replaces none. Kills the workers that still run at the deadline.
+   * @returns whether all workers exited with code 0
+   */
+  async stop(deadlineMs: number): Promise<boolean> {
+    this.stopping.abort();
+    const kill = setTimeout(() => {
+      for (const pid of this.pids) this.log.error('worker_killed', { worker_pid: pid });
+      this.signal('SIGKILL');
+    }, deadlineMs);
+    const exits = await this.end('SIGTERM');
+    clearTimeout(kill);
+    return exits.every(Boolean);
+  }
+
+  private async end(signal: 'SIGTERM' | 'SIGKILL'): Promise<boolean[]> {
+    this.stopping.abort();
+    const exits = [...this.slots].map(async (slot) => {
+      const exit = await slot.exit;
+      // Before it listens a worker has no handler for the signal: there is nothing to drain.
+      return exit.code === 0 || (!slot.isListening && exit.signal === 'SIGTERM');
+    });
+    this.signal(signal);
+    return Promise.all(exits);
+  }
+
+  private isStopping(): boolean {
+    return this.stopping.signal.aborted;
+  }
+
+  private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+    for (const { worker } of this.slots) worker.process.kill(signal);
+  }
+
+  private open(): WorkerSlot {
+    const worker = cluster.fork(this.program.variables);
+    const exit = waitForExit(worker);
+    const listening = waitForListening(worker, this.program.servers);
+    const slot: WorkerSlot = { worker, startedAt: performance.now(), exit, listening, isListening: false };
+    this.slots.add(slot);
+    void listening.then(() => (slot.isListening = true));
+    void exit.then(() => this.slots.delete(slot));
+    return slot;
+  }
+
+  private async startSlot(): Promise<WorkerSlot> {
+    const slot = this.open();
+    await new Promise<void>((resolve, reject) => {
+      void slot.listening.then(resolve);
+      void slot.exit.then(() => reject(new WorkerStartError('A worker could not start: its reason is printed above.')));
+    });
+    return slot;
+  }
+
+  /** Replaces the worker of a slot whenever it exits, until the fleet stops. */
+  private async keep(first: WorkerSlot): Promise<void> {
+    for (let slot = first, crashes = 0; ; slot = this.open(), this.restarts += 1) {
+      const exit = await slot.exit;
+      if (this.isStopping()) return;
+      crashes = performance.now() - slot.startedAt < MIN_STABLE_MS ? crashes + 1 : 0;
+      const delayMs = computeBackoffMs(crashes);
+      const fields = { worker_pid: slot.worker.process.pid, exit_code: exit.code ?? undefined };
+      this.log.warn('worker_replaced', { ...fields, signal: exit.signal ?? undefined, delay_ms: delayMs });
+      await sleep(delayMs, undefined, { signal: this.stopping.signal }).catch(() => undefined);
+      if (this.isStopping()) return;
+    }
+  }
+}
+
+/** Resolves when a worker listens with this number of servers. */
+async function waitForListening(worker: Worker, servers: number): Promise<void> {
+  await new Promise<void>((resolve) => {
+    let pending = servers;
+    worker.on('listening', () => {
+      pending -= 1;
+      if (pending === 0) resolve();
+    });
+  });
+}
+
+async function waitForExit(worker: Worker): Promise<WorkerExit> {
+  return new Promise((resolve) => {
+    worker.once('exit', (code: number | null, signal: string | null) => resolve({ code, signal }));
+    // A fork that failed (EAGAIN) has no process and no exit event.
+    worker.on('error', () => {
+      if (worker.process.pid === undefined) resolve({ code: null, signal: null });
+    });
+  });
+}

@@ -1,0 +1,87 @@
+import type { Type } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { Transform } from 'class-transformer';
+import { IsInt, IsOptional, Max, Min } from 'class-validator';
+import { isId } from '../common/ids.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+
+const DEFAULT_LIMIT = 50;
+const MAX_LIMIT = 100;
+
+/** The query of every list: page size and cursor. */
+export class PageQuery {
+  @ApiPropertyOptional({ type: 'integer', minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT })
+  @IsOptional()
+  @Transform(({ value }: { value: unknown }) =>
+    typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
+  )
+  @IsInt({ message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  @Min(1, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  @Max(MAX_LIMIT, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  limit?: number;
+
+  @ApiPropertyOptional({ type: String, description: 'next_cursor of the previous page' })
+  @IsOptional()
+  cursor?: string;
+}
+
+export interface Page<T> {
+  readonly items: T[];
+  readonly nextCursor: string | null;
+}
+
+export interface PageRequest {
+  readonly limit: number;
+  /** Only rows whose id sorts after this one. */
+  readonly after: string | undefined;
+}
+
+export function getPageLimit({ limit = DEFAULT_LIMIT }: PageQuery): number {
+  return limit;
+}
+
+/** @throws {ProblemException} validation_failed for a cursor that this service did not create */
+export function toPageRequest(query: PageQuery): PageRequest {
+  return { limit: getPageLimit(query), after: query.cursor === undefined ? undefined : decodeCursor(query.cursor) };
+}
+
+/** @param rows up to `limit + 1` rows, ordered by id: the extra row shows that there is another page */
+export function toPage<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
+  const items = rows.slice(0, limit);
+  const last = items.at(-1);
+  return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };
+}
+
+function decodeCursor(cursor: unknown): string {
+  const id = typeof cursor === 'string' ? Buffer.from(cursor, 'base64url').toString('latin1') : '';
+  if (isId(id)) return id;
+  throw createCursorProblem();
+}
+
+/** For a cursor that the list did not create. */
+export function createCursorProblem(): ProblemException {
+  const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
+  return new ProblemException(problems.validationFailed, { errors });
+}
+
+/** Creates the response class of a list from the class of its items. */
+export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
+  abstract class PageResponse {
+    @ApiProperty({ type: [itemClass] })
+    items!: Item[];
+
+    @ApiProperty({
+      type: String,
+      nullable: true,
+      description: 'cursor of the next page; null on the last',
+      example: null,
+    })
+    next_cursor!: string | null;
+
+    static from(page: Page<Row>): PageResponse {
+      return { items: page.items.map((row) => itemClass.from(row)), next_cursor: page.nextCursor };
+    }
+  }
+  return PageResponse;
+}

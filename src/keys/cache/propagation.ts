@@ -1,0 +1,71 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ProblemException } from '../../problems/problem.exception.js';
+import { MAX_LEASE_MS, computeRevocationWaitMs } from '../../config/lease.js';
+import type { Database, Statement } from '../../database/database.js';
+import { toErrorFields } from '../../logging/log-line.js';
+import type { Log } from '../../logging/log.js';
+
+const LONGEST_LEASE: Statement = {
+  name: 'replica_leases_longest',
+  text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases WHERE seen_at > now() - interval '60 seconds'`,
+};
+
+/** The wait between the commit of a revocation and its response. After it, no replica accepts the key from its cache. */
+export class Propagation {
+  private isTooShort = false;
+
+  /** @param minWaitMs for replicas of a version that does not announce its lease */
+  constructor(
+    private readonly minWaitMs: number,
+    private readonly database: Database,
+    private readonly log: Log,
+  ) {}
+
+  /**
+   * To be called after the commit. It reads the leases after the commit too: a replica that announces its lease later
+   * reads every key later.
+   */
+  async awaitPropagation(): Promise<void> {
+    const needed = computeRevocationWaitMs(await this.readLongestLeaseMs());
+    if (needed > this.minWaitMs && !this.isTooShort) this.log.warn('revocation_wait_too_short', { delay_ms: needed });
+    this.isTooShort = needed > this.minWaitMs;
+    const waitMs = Math.max(needed, this.minWaitMs);
+    if (waitMs > 0) await sleep(waitMs);
+  }
+
+  /**
+   * Runs an act that ends a key, and awaits propagation, also when the act is refused: the refusal may mean that the key
+   * has ended, and the call that ended it may still be waiting.
+   */
+  async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
+    const result = await this.catchRefusal(act);
+    await this.awaitPropagation();
+    if (result instanceof ProblemException) throw result;
+    return result;
+  }
+
+  /** The same for an act that ends no key: only a refusal waits. */
+  async propagateAfterRefusal<Result>(act: () => Promise<Result>): Promise<Result> {
+    const result = await this.catchRefusal(act);
+    if (!(result instanceof ProblemException)) return result;
+    await this.awaitPropagation();
+    throw result;
+  }
+
+  private async catchRefusal<Result>(act: () => Promise<Result>): Promise<Result | ProblemException> {
+    return act().catch((error: unknown) => {
+      if (error instanceof ProblemException) return error;
+      throw error;
+    });
+  }
+
+  /** The revocation is committed: 503 would be wrong. When the leases cannot be read, it waits for the longest possible one. */
+  private async readLongestLeaseMs(): Promise<number> {
+    try {
+      return (await this.database.row<{ longest: number }>(LONGEST_LEASE, []))?.longest ?? 0;
+    } catch (error) {
+      this.log.warn('leases_not_read', { error: toErrorFields(error) });
+      return MAX_LEASE_MS;
+    }
+  }
+}

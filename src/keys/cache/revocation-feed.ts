@@ -1,0 +1,154 @@
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
+import { Client } from 'pg';
+import { Environment } from '../../config/environment.js';
+import { Database } from '../../database/database.js';
+import { toErrorFields } from '../../logging/log-line.js';
+import { Log } from '../../logging/log.js';
+import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from './change-feed.js';
+import { LeaseAnnouncement } from './lease-announcement.js';
+import { RevocationLease } from './revocation-lease.js';
+
+/** A poll may get lost without the lease ending. */
+const POLLS_PER_LEASE = 3;
+/** Short, because every validation reads the database until the feed is back. */
+const MAX_BACKOFF_MS = 1_500;
+/**
+ * No sequential scan: the index is right for any number of rows, and a plan may be older than the statistics.
+ * No synchronous commit: a heartbeat that a failover loses is repeated.
+ */
+const PREPARE = 'LISTEN credential_changes; SET enable_seqscan = off; SET synchronous_commit = off';
+/** Longer than the longest lease and grace, so that a returning replica catches up instead of clearing its cache. */
+const RETENTION = '2 days';
+/** Only finished transactions, so that the purge never overtakes a fresh cursor. */
+const PURGE = `DELETE FROM credential_changes WHERE seq IN (
+  SELECT seq FROM credential_changes
+  WHERE at < now() - $1::interval AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
+const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
+  SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
+
+/**
+ * Renews the lease: polls for changed keys three times per lease and at each NOTIFY, on its own connection, so that an
+ * exhausted pool does not delay it.
+ */
+@Injectable()
+export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
+  private readonly leaseMs: number;
+  private readonly announcement: LeaseAnnouncement;
+  private client: Client | undefined;
+  private polling: Promise<void> | undefined;
+  private isPollDue = false;
+  private pollTimer: NodeJS.Timeout | undefined;
+  private isStopped = false;
+  private readonly backoff: IBackoffFactory<unknown>;
+  /** Undefined while polls succeed. */
+  private failure: IBackoff<unknown> | undefined;
+
+  constructor(
+    private readonly lease: RevocationLease,
+    private readonly environment: Environment,
+    private readonly database: Database,
+    private readonly log: Log,
+  ) {
+    this.leaseMs = environment.revocationLeaseMs;
+    this.announcement = new LeaseAnnouncement(this.leaseMs);
+    this.backoff = new ExponentialBackoff({
+      initialDelay: Math.min(this.leaseMs / POLLS_PER_LEASE, MAX_BACKOFF_MS),
+      maxDelay: MAX_BACKOFF_MS,
+      generator: halfJitterGenerator,
+    });
+  }
+
+  async onModuleInit(): Promise<void> {
+    if (this.leaseMs > 0) await this.poll();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    this.isStopped = true;
+    clearTimeout(this.pollTimer);
+    await this.polling;
+    await this.disconnect();
+  }
+
+  /** Deletes old changes and announcements; see {@link Database.purge}. */
+  async purge(lock: number): Promise<void> {
+    await this.database.purge(PURGE, RETENTION, lock);
+    await this.database.purge(PURGE_LEASES, RETENTION, lock);
+  }
+
+  /** Single flight: a notification that arrives during a poll triggers another one after it. */
+  private poll(): Promise<void> {
+    this.isPollDue = true;
+    this.polling ??= this.pollWhileDue().finally(() => (this.polling = undefined));
+    return this.polling;
+  }
+
+  private async pollWhileDue(): Promise<void> {
+    clearTimeout(this.pollTimer);
+    let polledAt = 0;
+    while (this.isPollDue && !this.isStopped) {
+      this.isPollDue = false;
+      polledAt = performance.now();
+      await this.renew();
+    }
+    if (this.isStopped) return;
+    const delay = this.failure?.duration ?? polledAt + this.leaseMs / POLLS_PER_LEASE - performance.now();
+    this.pollTimer = setTimeout(() => void this.poll(), Math.max(0, delay)).unref();
+  }
+
+  /** Never rejects. Without an answer the lease ends, and each validation reads the database: it fails closed. */
+  private async renew(): Promise<void> {
+    try {
+      // No cursor on a new connection, which clears the cache: it may lead to another server.
+      const isNew = this.client === undefined;
+      const client = (this.client ??= await this.connect());
+      await this.announcement.announceIfDue(client);
+      await this.lease.renew((cursor) => readChangesSince(client, isNew ? undefined : cursor));
+      if (this.failure) this.log.info('revocation_feed_back');
+      this.failure = undefined;
+    } catch (error) {
+      if (!this.failure) this.log.warn('revocation_feed_lost', { error: toErrorFields(error) });
+      this.failure = (this.failure ?? this.backoff).next(undefined);
+      await this.disconnect();
+    }
+  }
+
+  private async connect(): Promise<Client> {
+    const client = new Client({
+      connectionString: this.environment.databaseUrl,
+      application_name: 'platform-auth-revocations',
+      connectionTimeoutMillis: this.environment.databaseConnectTimeoutMs,
+      statement_timeout: this.leaseMs,
+      query_timeout: this.leaseMs,
+      keepAlive: true,
+    });
+    // A lost connection makes the next poll fail.
+    client.on('error', () => undefined);
+    client.on('notification', () => void this.poll());
+    try {
+      await client.connect();
+      // First: an announcement must not wait for a standby, or each attempt would leave a backend that does.
+      await client.query(PREPARE);
+      this.announcement.makeDue();
+      await this.announcement.announceIfDue(client);
+      return client;
+    } catch (error) {
+      await client.end().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  private async disconnect(): Promise<void> {
+    const { client } = this;
+    this.client = undefined;
+    // Not awaited: a server that does not respond would block the shutdown.
+    await Promise.race([client?.end().catch(() => undefined), new Promise(setImmediate)]);
+  }
+}
+
+async function readChangesSince(client: Client, cursor: string | undefined): Promise<Answer> {
+  const { rows } = await client.query<FeedRow>({ ...CHANGES_SINCE, values: [parseSnapshot(cursor)] });
+  const [row] = rows;
+  if (!row) throw new Error('PostgreSQL has no WAL statistics');
+  return toAnswer(cursor, row);
+}

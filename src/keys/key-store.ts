@@ -1,0 +1,194 @@
+/**
+ * The generated keys of one table, nodes or app credentials: issue, verify, rotate with an overlap, revoke, purge.
+ * A digest is stored, never a key. Valid keys are cached under a lease (key-cache.ts, revocation-lease.ts); the feed
+ * evicts what changed (revocation-feed.ts). Only the database refuses a key. When a call that ends a key has answered,
+ * no replica accepts that key (propagation.ts, docs/decisions/0033).
+ */
+import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
+import type { Repository } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { addSeconds, Clock } from '../common/clock.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { isId } from '../common/ids.js';
+import { problems } from '../problems/problems.js';
+import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import { isWriteRefusal } from '../database/database-failure.js';
+import { Database } from '../database/database.js';
+import { RowsById } from '../database/rows-by-id.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+import { issueKey, type IssuedKey } from './issued-key.js';
+import type { KeyCache } from './cache/key-cache.js';
+import type { KeyColumns } from './key-columns.js';
+import { buildKeyStatements, toAuditEvent, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
+import { LastUses } from './last-uses.js';
+import type { Propagation } from './cache/propagation.js';
+
+/** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
+const DUMMY_DIGEST = computeDigest(generateSecretBytes());
+
+export type Verdict<Identity> =
+  | { readonly valid: true; readonly identity: Identity }
+  | {
+      readonly valid: false;
+      readonly reason: 'unknown' | 'wrong_key' | 'revoked' | 'expired';
+      readonly identity?: Identity;
+    };
+
+export class KeyStore<Entity extends KeyColumns, Identity extends object>
+  implements OnModuleInit, OnApplicationShutdown
+{
+  private readonly statements: KeyStatements;
+  private readonly keyRows = new RowsById<KeyRow & Identity>((ids) => this.database.rows(this.statements.read, [ids]));
+  private readonly lastUses: LastUses;
+  /** Logs the first failure only: every validation during an overlap may fail alike. */
+  private canEndOverlaps = true;
+
+  constructor(
+    private readonly table: KeyTable<Entity>,
+    private readonly repository: Repository<Entity>,
+    private readonly database: Database,
+    private readonly cache: KeyCache<Identity>,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+    private readonly log: Log,
+  ) {
+    this.statements = buildKeyStatements(table);
+    this.lastUses = new LastUses(database, this.statements.recordUses, log);
+  }
+
+  onModuleInit(): void {
+    this.lastUses.start();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.lastUses.stop();
+  }
+
+  issue(): IssuedKey {
+    return issueKey(this.table.keyPrefix);
+  }
+
+  /**
+   * A cached key is valid while the lease is held. Every other key, and every refusal, costs one primary-key read. The
+   * only write is the first use of a rotated key: it ends the overlap before the response is sent.
+   */
+  async verify(id: string, key: string): Promise<Verdict<Identity>> {
+    const presented = computeDigest(key);
+    const cached = this.cache.recall(id, presented, this.clock.now());
+    return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
+  }
+
+  private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
+    const ticket = this.cache.takeTicket();
+    const row = await this.keyRows.find(id);
+    const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
+    const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
+    if (!row) return { valid: false, reason: 'unknown' };
+    const now = this.clock.now();
+    const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
+    if (!isCurrent && !isInOverlap) return { valid: false, reason: 'wrong_key', identity: row };
+    if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
+    if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
+    // Lost a race against another rotation: read the row again.
+    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented, now))) {
+      return this.verifyInDatabase(id, presented);
+    }
+    // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
+    if (!row.previous_key_digest)
+      this.cache.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
+    return { valid: true, identity: row };
+  }
+
+  /**
+   * Records that a key was accepted now. Written in a batch, within half a minute.
+   * @param service the forwarding service or the named target, when known
+   */
+  recordUse(id: string, service: string | null): void {
+    this.lastUses.add(id, { at: this.clock.now(), service });
+  }
+
+  /**
+   * Makes a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
+   * the end of the overlap, so a client may retry a rotation whose response was lost.
+   * @param overlapHours 0 ends the old key at once
+   * @returns the new key in plain text
+   * @throws {ProblemException} not_found; credential_revoked; credential_expired
+   */
+  async rotate(id: string, overlapHours: number, actor: Actor): Promise<string> {
+    return this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
+  }
+
+  /**
+   * When it returns, no replica accepts the key, even one that is cut off from the database. Idempotent: the first
+   * revocation is the recorded one.
+   * @throws {ProblemException} not_found
+   */
+  async revoke(id: string, actor: Actor): Promise<Entity> {
+    return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
+  }
+
+  /** Deletes rows that were revoked or expired before a moment. See {@link Database.purge}. */
+  async purge(deadBefore: Date, lock: number): Promise<number> {
+    return this.database.purge(this.statements.purge, deadBefore, lock);
+  }
+
+  /** Writes the batch of {@link recordUse} now. */
+  async flushLastUsed(): Promise<void> {
+    await this.lastUses.flush();
+  }
+
+  private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
+    const credential = await this.find(givenId);
+    const { key, columns } = this.issue();
+    const now = this.clock.now();
+    const overlapEnds = addSeconds(now, overlapHours * 3_600);
+    const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
+    const event = toAuditEvent(this.table, 'rotated', credential, { actor, time: now, details });
+    const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
+    const rotated = await this.audit.execute(this.statements.rotate, values, event);
+    if (rotated.length === 0) throw await this.toRotationProblem(credential.id);
+    return key;
+  }
+
+  private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
+    const credential = await this.find(givenId);
+    const now = this.clock.now();
+    const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+    const event = toAuditEvent(this.table, 'revoked', credential, { actor, time: now, details });
+    const revoked = await this.audit.execute(this.statements.revoke, [credential.id, now, actor.requestId], event);
+    if (revoked.length === 0) this.audit.logOnly(event.event, actor, this.table.toLogFields(credential));
+    return credential;
+  }
+
+  /** @returns false when a rotation has replaced the key meanwhile */
+  private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
+    try {
+      const ended = await this.database.row(this.statements.endOverlap, [id, currentDigest, now]);
+      this.canEndOverlaps = true;
+      return ended !== undefined;
+    } catch (error) {
+      // Read-only database: the key is valid, and the overlap ends at its deadline.
+      if (!isWriteRefusal(error)) throw error;
+      if (this.canEndOverlaps) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
+      this.canEndOverlaps = false;
+      return true;
+    }
+  }
+
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
+  private async find(id: string): Promise<Entity> {
+    const credential = isId(id)
+      ? await this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne()
+      : null;
+    if (!credential) throw new ProblemException(problems.notFound);
+    return credential;
+  }
+
+  private async toRotationProblem(id: string): Promise<ProblemException> {
+    const { revokedAt } = await this.find(id);
+    return new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
+  }
+}

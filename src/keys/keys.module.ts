@@ -1,0 +1,33 @@
+import { Global, Module } from '@nestjs/common';
+import { Environment } from '../config/environment.js';
+import { Database } from '../database/database.js';
+import { Log } from '../logging/log.js';
+import { Propagation } from './cache/propagation.js';
+import { RevocationFeed } from './cache/revocation-feed.js';
+import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
+
+const MS_PER_SECOND = 1_000;
+
+@Global()
+@Module({
+  providers: [
+    RevocationFeed,
+    {
+      provide: RevocationLease,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs, outageGraceSeconds }: Environment) =>
+        new RevocationLease(
+          { leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * MS_PER_SECOND },
+          SYSTEM_CLOCKS,
+        ),
+    },
+    {
+      provide: Propagation,
+      inject: [Environment, Database, Log],
+      useFactory: ({ revocationWaitMs }: Environment, database: Database, log: Log) =>
+        new Propagation(revocationWaitMs, database, log),
+    },
+  ],
+  exports: [RevocationFeed, RevocationLease, Propagation],
+})
+export class KeysModule {}

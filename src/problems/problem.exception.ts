@@ -1,0 +1,38 @@
+import type { FieldError, Problem } from './problems.js';
+import type { SecurityEvent } from '../common/security-event.js';
+
+/** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
+export interface RefusalEvent {
+  readonly event: SecurityEvent;
+  readonly reason: string;
+  readonly fields?: Readonly<Record<string, string | undefined>>;
+  /** Number of refusals that this event stands for, when not every one is logged. */
+  readonly count?: number;
+}
+
+/** Ends a request with a problem of the catalogue. The name follows Nest's exceptions. */
+export class ProblemException extends Error {
+  readonly errors: readonly FieldError[] | undefined;
+  readonly refusal: RefusalEvent | undefined;
+  /** False for most refusals of a flood, so that they do not fill the log. The metrics count every one. */
+  readonly isLogged: boolean;
+  /** Further headers of the response. */
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    readonly problem: Problem,
+    options: {
+      errors?: readonly FieldError[];
+      refusal?: RefusalEvent;
+      isLogged?: boolean;
+      headers?: Readonly<Record<string, string>>;
+      cause?: unknown;
+    } = {},
+  ) {
+    super(problem.code, { cause: options.cause });
+    this.errors = options.errors;
+    this.refusal = options.refusal;
+    this.isLogged = options.isLogged ?? true;
+    this.headers = options.headers ?? {};
+  }
+}

@@ -1,0 +1,207 @@
+// The problems that every door, route and guard answers with; src/problems/problem.filter.ts turns errors into responses.
+
+/** One kind of error response: a constant public message, the same for every caller (RFC 9457). */
+export interface Problem {
+  readonly status: number;
+  /** Stable snake_case word that callers may branch on. */
+  readonly code: string;
+  readonly title: string;
+  readonly detail: string;
+  /** Seconds, sent as `Retry-After`. */
+  readonly retryAfterSeconds?: number;
+  /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
+  readonly challenge?: string;
+  /** Members of the body in addition to the standard ones. */
+  readonly extension?: Readonly<Record<string, unknown>>;
+}
+
+const REALM = 'realm="platform-auth"';
+const NOT_VALID = { valid: false } as const;
+
+/** The catalogue: every error response of this service is one of these. */
+export const problems = {
+  validationFailed: {
+    status: 400,
+    code: 'validation_failed',
+    title: 'The request is not valid',
+    detail: 'One or more fields are missing, unknown or not acceptable; see errors.',
+  },
+  malformedRequest: {
+    status: 400,
+    code: 'malformed_request',
+    title: 'The request cannot be read',
+    detail: 'The request line, the headers or the JSON body are malformed, or the body is not a JSON object.',
+  },
+  bodyTooDeep: {
+    status: 400,
+    code: 'body_too_deep',
+    title: 'The body is nested too deeply',
+    detail: 'The JSON body is nested deeper than this service accepts.',
+  },
+  duplicateHeader: {
+    status: 400,
+    code: 'duplicate_header',
+    title: 'A credential header arrived twice',
+    detail: 'Send each credential header at most once.',
+  },
+  nothingToLogOut: {
+    status: 400,
+    code: 'nothing_to_log_out',
+    title: 'Nothing to log out',
+    detail: 'Send a refresh_token, an access token as bearer, or both.',
+  },
+  invalidCredentials: {
+    status: 401,
+    code: 'invalid_credentials',
+    title: 'The credentials are not valid',
+    detail: 'The e-mail address and the password do not belong to an active account.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidRefreshToken: {
+    status: 401,
+    code: 'invalid_refresh_token',
+    title: 'The refresh token is not valid',
+    detail: 'The refresh token is unknown, expired, revoked or was used before. Log in again.',
+    challenge: `Bearer ${REALM}`,
+  },
+  unauthenticated: {
+    status: 401,
+    code: 'unauthenticated',
+    title: 'A credential is needed',
+    detail: 'Send one of the credentials that this route accepts.',
+    challenge: `Bearer ${REALM}`,
+  },
+  missingAccessToken: {
+    status: 401,
+    code: 'missing_access_token',
+    title: 'An access token is needed',
+    detail: 'Send an access token: Authorization: Bearer <access token>.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidAccessToken: {
+    status: 401,
+    code: 'invalid_access_token',
+    title: 'The access token is not valid',
+    detail: 'The access token is malformed, expired or its session has ended.',
+    challenge: `Bearer ${REALM}, error="invalid_token", error_description="The access token is not valid"`,
+  },
+  invalidAppCredentials: {
+    status: 401,
+    code: 'invalid_app_credentials',
+    title: 'The app credentials are not valid',
+    detail: 'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
+    challenge: `PlatformApp ${REALM}`,
+    extension: NOT_VALID,
+  },
+  invalidNodeCredentials: {
+    status: 401,
+    code: 'invalid_node_credentials',
+    title: 'The node credentials are not valid',
+    detail: 'X-API-Key is missing or does not name a live node: X-API-Key: <node_id>:<api_key>.',
+    challenge: `NodeKey ${REALM}`,
+    extension: NOT_VALID,
+  },
+  invalidAdminKey: {
+    status: 401,
+    code: 'invalid_admin_key',
+    title: 'The admin key is not valid',
+    detail: 'X-Admin-Key is missing or wrong, or this service has no admin key configured.',
+    challenge: `AdminKey ${REALM}`,
+  },
+  registrationClosed: {
+    status: 403,
+    code: 'registration_closed',
+    title: 'Registration is closed',
+    detail: 'This service does not accept registrations. Ask an administrator for an account.',
+  },
+  notFound: {
+    status: 404,
+    code: 'not_found',
+    title: 'Not found',
+    detail: 'The resource does not exist, or the caller may not see it.',
+  },
+  methodNotAllowed: {
+    status: 405,
+    code: 'method_not_allowed',
+    title: 'The method is not allowed here',
+    detail: 'The path exists, and takes the methods that the Allow header lists.',
+  },
+  emailTaken: {
+    status: 409,
+    code: 'email_taken',
+    title: 'The e-mail address is taken',
+    detail: 'There is already an account with this e-mail address.',
+  },
+  appCredentialExists: {
+    status: 409,
+    code: 'app_credential_exists',
+    title: 'The pair has a live credential',
+    detail: 'There is already a live credential for this caller and target. Rotate or revoke it.',
+  },
+  credentialRevoked: {
+    status: 409,
+    code: 'credential_revoked',
+    title: 'The credential is revoked',
+    detail: 'A revoked credential cannot be changed. Issue a new one.',
+  },
+  credentialExpired: {
+    status: 409,
+    code: 'credential_expired',
+    title: 'The credential has expired',
+    detail: 'A new key for it would be refused. Extend it first, or issue a new one.',
+  },
+  payloadTooLarge: {
+    status: 413,
+    code: 'payload_too_large',
+    title: 'The body is too large',
+    detail: 'The body is larger than 100 KB.',
+  },
+  unsupportedMediaType: {
+    status: 415,
+    code: 'unsupported_media_type',
+    title: 'The body is not JSON',
+    detail: 'Send the body as application/json in UTF-8.',
+  },
+  tooManyRequests: {
+    status: 429,
+    code: 'too_many_requests',
+    title: 'Too many tries',
+    detail: 'Wait for as long as Retry-After says. This is not a verdict on the credential, which was not checked.',
+  },
+  headersTooLarge: {
+    status: 431,
+    code: 'headers_too_large',
+    title: 'The headers are too large',
+    detail: 'The request line and the headers together are larger than 16 KB.',
+  },
+  internalError: {
+    status: 500,
+    code: 'internal_error',
+    title: 'Internal error',
+    detail: 'The service failed to answer. The request id finds the cause in its logs.',
+  },
+  unavailable: {
+    status: 503,
+    code: 'unavailable',
+    title: 'The service is unavailable',
+    detail:
+      'The database cannot be used at the moment. This is not a verdict on the credential: keep it and try again.',
+    retryAfterSeconds: 2,
+  },
+  hashingBusy: {
+    status: 503,
+    code: 'hashing_busy',
+    title: 'Too many passwords are being verified',
+    detail: 'The queue of passwords to verify is full. This is not a verdict on the password: try again shortly.',
+    retryAfterSeconds: 2,
+  },
+} as const satisfies Record<string, Problem>;
+
+/** One rejected field: a JSON Pointer (RFC 6901) into the body or the query, and what would be accepted. */
+export interface FieldError {
+  readonly pointer: string;
+  readonly detail: string;
+}
+
+/** Rejected fields that a response names at most. */
+export const MAX_ERRORS = 20;
