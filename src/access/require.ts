@@ -1,6 +1,7 @@
 import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
 import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
-import { problems, type Problem } from '../problems/problems.js';
+import type { Problem } from '../problems/problem.js';
+import { problems } from '../problems/problems.js';
 import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {

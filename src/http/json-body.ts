@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
 import { ProblemException } from '../problems/problem.exception.js';
-import { problems, type FieldError } from '../problems/problems.js';
+import type { FieldError } from '../problems/problem.js';
+import { problems } from '../problems/problems.js';
 import { toPointerToken } from '../problems/unknown-fields.js';
 
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */

@@ -67,14 +67,8 @@ export class UsersService {
     const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
-    const user = this.users.create({
-      id: createId(),
-      email,
-      passwordHash,
-      isActive: true,
-      createdAt: now,
-      updatedAt: now,
-    });
+    const times = { createdAt: now, updatedAt: now };
+    const user = this.users.create({ id: createId(), email, passwordHash, isActive: true, ...times });
     try {
       await this.users.manager.transaction(async (transaction) => {
         await transaction.insert(User, user);
@@ -148,20 +142,18 @@ export class UsersService {
         return before;
       }
       await transaction.update(User, { id: userId }, { isActive, updatedAt });
-      const details = {
-        before: { is_active: before.isActive },
-        after: { is_active: isActive },
-        ended_sessions: endedSessions,
-      };
-      const event = {
+      await this.audit.record(transaction, {
         event: 'admin.user.updated',
         actor,
         time: updatedAt,
         subject: userId,
-        details,
+        details: {
+          before: { is_active: before.isActive },
+          after: { is_active: isActive },
+          ended_sessions: endedSessions,
+        },
         logFields,
-      } as const;
-      await this.audit.record(transaction, event);
+      });
       return { ...before, isActive, updatedAt };
     });
   }
