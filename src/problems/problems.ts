@@ -179,7 +179,8 @@ export const problems = {
     status: 503,
     code: 'gateway_misconfigured',
     title: 'The gateway is not configured',
-    detail: 'The gateway must name the service that it protects in X-Platform-Target. This is not a verdict on the key.',
+    detail:
+      'The gateway must name the service that it protects in X-Platform-Target. This is not a verdict on the key.',
     retryAfterSeconds: 2,
   },
   hashingBusy: {
