@@ -99,4 +99,5 @@ export const postgresUrl = z
   .superRefine((value, context) => {
     const message = findObjection(value);
     if (message !== undefined) context.addIssue({ code: 'custom', message });
-  });
+  })
+  .meta({ bounds: '`postgresql://…`' });

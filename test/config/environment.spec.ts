@@ -27,13 +27,13 @@ describe('the configuration', () => {
       nodeEnv: 'development',
       host: '127.0.0.1',
       port: 7701,
-      accessTokenTtlMinutes: 15,
-      refreshTokenTtlDays: 14,
+      accessTokenExpireMinutes: 15,
+      refreshTokenExpireDays: 14,
       refreshGraceSeconds: 10,
       sessionMaxAgeDays: 90,
       bcryptCost: 12,
       passwordMinLength: 8,
-      registrationOpen: true,
+      registration: 'open',
       validateNodeRequiresApp: false,
       trustProxy: false,
       keyOverlapHours: 24,
@@ -58,7 +58,7 @@ describe('the configuration', () => {
   });
 
   it('reads "15" as 15 minutes', () => {
-    expect(parseEnvironment({ ...GOOD, ACCESS_TOKEN_EXPIRE_MINUTES: '15' }).accessTokenTtlMinutes).toBe(15);
+    expect(parseEnvironment({ ...GOOD, ACCESS_TOKEN_EXPIRE_MINUTES: '15' }).accessTokenExpireMinutes).toBe(15);
   });
 
   it.each([

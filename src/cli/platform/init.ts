@@ -10,14 +10,8 @@ import { LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { makePlan, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
-import {
-  databaseVariables,
-  toMessage,
-  needsAdminKey,
-  needsSecretKey,
-  readEnvFile,
-  readEnvFiles,
-} from './platform-files.js';
+import { databaseVariables, isSetIn, needsAdminKey, needsSecretKey } from './platform-files.js';
+import { readEnvFile, readEnvFiles, toMessage } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { CommandFailedError, announceIfSlow, say } from '../terminal.js';
 import { migrateWatched } from '../watched-migration.js';
@@ -116,7 +110,7 @@ function settleSecretKey(plan: Plan, databaseUrl: string): string {
       `SECRET_KEY in ${own?.path ?? ''} ${checked.error.issues[0]?.message ?? 'is not usable'}. ` +
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
-  if (own?.get('DATABASE_URL') === undefined) own?.set('DATABASE_URL', databaseUrl);
+  if (own && !isSetIn(own, 'DATABASE_URL')) own.set('DATABASE_URL', databaseUrl);
   return secretKey;
 }
 
