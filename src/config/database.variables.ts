@@ -10,7 +10,7 @@ export const databaseSection = {
       type: postgresUrl,
       mayBeFile: true,
       meaning:
-        'PostgreSQL 14 or newer; required in production, else an embedded server is started. Sockets, TLS and other ' +
+        'PostgreSQL 14 or newer; required in production, else an [embedded server](operations/embedded-database.md) is started. Sockets, TLS and other ' +
         'parameters: [high-availability.md](operations/high-availability.md#database_url)',
       explanation:
         'PostgreSQL 14 or newer: postgresql://user:password@host:5432/database. Sockets, TLS and other parameters: ' +

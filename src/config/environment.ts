@@ -9,7 +9,7 @@ export type Variables = Readonly<Record<string, string | undefined>>;
 type Settings = { readonly [Name in keyof Values as CamelCase<Name>]-?: Values[Name] };
 
 /** A class cannot declare properties that are inferred from a schema; it can inherit them. */
-const InferredSettings = class {} as new () => Settings;
+const InferredSettings = Object as unknown as new () => Settings;
 
 /** Everything that can be configured, validated. `DATABASE_POOL_SIZE` is `databasePoolSize`. */
 export class Environment extends InferredSettings {

@@ -10,7 +10,8 @@ export const metricsSection = {
     METRICS_PORT: {
       type: wholeNumber(0, 65_535).optional(),
       example: 9464,
-      meaning: '`GET /metrics` for Prometheus on this port of `HOST`; unset: off. See [observability](observability.md)',
+      meaning:
+        '`GET /metrics` for Prometheus on this port of `HOST`; unset: off. See [observability](observability.md)',
       explanation:
         'Port of HOST on which GET /metrics answers Prometheus, {bounds}; 0 takes any free port. Unset: off. It has no ' +
         'authentication: do not publish it. docs/observability.md lists what it shows.',

@@ -13,23 +13,23 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
  * @throws {InvalidEnvironmentError} when a secret is given in both ways, or its file is unreadable, empty or not text
  */
 export function readSecretFiles(variables: Variables, names: readonly VariableName[] = FILE_VARIABLES): Variables {
-  const result: Record<string, string | undefined> = { ...variables };
+  const result = new Map(Object.entries(variables));
   const problems: string[] = [];
   for (const name of names) {
     const fileVariable = toFileVariable(name);
     const path = variables[fileVariable];
     if (!path) continue;
-    delete result[fileVariable];
+    result.delete(fileVariable);
     if (variables[name]) {
       problems.push(`${name} and ${fileVariable} are both set: remove one of them`);
       continue;
     }
     const { value, problem } = readSecret(path);
     if (problem !== undefined) problems.push(`${fileVariable} names a file that ${problem}`);
-    result[name] = value;
+    result.set(name, value);
   }
   if (problems.length > 0) throw new InvalidEnvironmentError(problems);
-  return result;
+  return Object.fromEntries(result);
 }
 
 function readSecret(path: string): { value?: string; problem?: string } {

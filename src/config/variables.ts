@@ -72,7 +72,7 @@ interface Rule {
   readonly name: VariableName;
   /** What the variable must do, which the refusal and docs/configuration.md say. */
   readonly demand: string;
-  isKept(value: Values): boolean;
+  readonly isKept: (value: Values) => boolean;
 }
 
 /** Rules between variables. */

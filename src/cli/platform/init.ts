@@ -10,8 +10,15 @@ import { LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { makePlan, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
-import { databaseVariables, isSetIn, needsAdminKey, needsSecretKey } from './platform-files.js';
-import { readEnvFile, readEnvFiles, toMessage } from './platform-files.js';
+import {
+  databaseVariables,
+  isSetIn,
+  needsAdminKey,
+  needsSecretKey,
+  readEnvFile,
+  readEnvFiles,
+  toMessage,
+} from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { CommandFailedError, announceIfSlow, say } from '../terminal.js';
 import { migrateWatched } from '../watched-migration.js';
@@ -42,7 +49,7 @@ export interface InitReport {
 interface Issuer {
   mint(caller: string, target: string): Promise<{ id: string; key: string }>;
   rotate(id: string): Promise<string>;
-  revoke(id: string): Promise<void>;
+  revoke(id: string): Promise<unknown>;
 }
 
 /**
@@ -180,9 +187,7 @@ function createIssuer(credentials: AppCredentialsService, overlapHours: number, 
       lockLost.throwIfAborted();
       return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
     },
-    revoke: async (id) => {
-      await credentials.revoke(id, COMMAND_LINE);
-    },
+    revoke: (id) => credentials.revoke(id, COMMAND_LINE),
   };
 }
 

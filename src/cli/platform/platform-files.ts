@@ -56,7 +56,7 @@ function openEnvFile(path: string): EnvFile {
  * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
  */
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
-  // In production the service reads no file, but this command was given the file by --env-dir.
+  // In production the service does not read it, but this command was given the file by --env-dir.
   const names = [...SHARED_WITH_SERVICE, 'DATABASE_URL', FILE_OF_DATABASE_URL];
   const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
   const variables = overrideVariables(filed, readVariables(own?.path));
