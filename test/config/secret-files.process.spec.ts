@@ -37,7 +37,13 @@ describe('in production with its secrets in files', () => {
     rmSync(folder, { recursive: true });
   });
 
-  const variables = (more: Record<string, string>) => ({ ...VARIABLES, ...unset, NODE_ENV: 'production', ...secrets, ...more });
+  const variables = (more: Record<string, string>) => ({
+    ...VARIABLES,
+    ...unset,
+    NODE_ENV: 'production',
+    ...secrets,
+    ...more,
+  });
 
   it.each(['1', '2'])('the service starts with WORKERS=%s, and knows the admin key of the file', async (workers) => {
     const sealing = { AUDIT_SEAL_INTERVAL_SECONDS: '1', SHUTDOWN_DELAY_MS: '0' };
