@@ -1,4 +1,7 @@
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { provideKeyStore } from '../keys/provide-key-store.js';
 import { NodeDevice } from './node-device.entity.js';
@@ -7,7 +10,7 @@ import { NODE_KEYS, NodesService } from './nodes.service.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([NodeDevice])],
+  imports: [AccessModule, AuditModule, KeysModule, TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [
     provideKeyStore(NODE_KEYS, NodeDevice, {
