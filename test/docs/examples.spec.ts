@@ -38,7 +38,7 @@ describe('the OpenAPI document, read on its own', () => {
     const ajv = new Ajv({ strict: false });
     formats.default(ajv);
     ajv.addSchema({ $id: 'document', ...document });
-    problem = ajv.getSchema('document#/components/schemas/ProblemSchema')!;
+    problem = ajv.getSchema('document#/components/schemas/Problem')!;
   });
 
   it('describes every operation and its security', () => {
@@ -89,7 +89,7 @@ describe('the OpenAPI document, read on its own', () => {
       }
     }
     const missing = [...referred]
-      .filter((name) => name !== 'ProblemSchema')
+      .filter((name) => name !== 'Problem')
       .flatMap((name) => {
         const { properties = {} } = document.components!.schemas![name] as { properties?: Record<string, Property> };
         const bare = Object.entries(properties).filter(([, { example, enum: words, items }]) => {

@@ -86,7 +86,7 @@ describe('GET /docs-json', () => {
         if (Number(status) < 400 || (name === 'GET /health' && status === '503')) continue;
         const problem = response.content?.['application/problem+json'];
         expect({ name, status, schema: problem?.schema }).toMatchObject({
-          schema: { $ref: '#/components/schemas/ProblemSchema' },
+          schema: { $ref: '#/components/schemas/Problem' },
         });
         expect(Object.keys(problem?.examples ?? {})).not.toEqual([]);
       }

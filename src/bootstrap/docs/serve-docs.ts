@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { INestApplication } from '@nestjs/common';
-import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
+import type { OpenAPIObject } from '@nestjs/swagger';
 import { stringify } from 'yaml';
-import { ProblemSchema } from '../problems/api-problems.js';
-import { createPageHandler } from '../http/static-page.js';
+import { createPageHandler } from '../../http/static-page.js';
+import { createOpenApiDocument } from './openapi-document.js';
 
 const require = createRequire(import.meta.url);
 const HTML = 'text/html; charset=utf-8';
@@ -19,41 +19,6 @@ const FILES = {
 } as const;
 /** Repeats objects, as JSON does, instead of YAML aliases. */
 const YAML = { aliasDuplicateObjects: false } as const;
-
-const DESCRIPTION = `The central authority for authentication of a multi-service platform.
-
-**Two verdicts, never confused.** \`401\` means: the credential is not valid. \`503\` with \`Retry-After\` means: the
-credential could not be checked. Keep it and try again.
-
-Every error is an RFC 9457 problem (\`application/problem+json\`) with a stable \`code\` to branch on and the
-\`request_id\` under which the operator finds it in the logs.
-
-Paths match exactly, in case and in slashes. A path that exists but does not support the method is
-\`405\` (\`method_not_allowed\`) with \`Allow\`.`;
-
-/** Creates the OpenAPI document of all routes. */
-export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
-  const config = new DocumentBuilder()
-    .setTitle('Authentication service')
-    .setDescription(DESCRIPTION)
-    .setVersion('0')
-    .addBearerAuth(
-      { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'access token of a user' },
-      'user',
-    )
-    .addApiKey(
-      { type: 'apiKey', in: 'header', name: 'X-Platform-App-Id', description: 'app id of a service' },
-      'app_id',
-    )
-    .addApiKey(
-      { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key', description: 'app key of a service' },
-      'app_key',
-    )
-    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' }, 'node')
-    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY' }, 'admin')
-    .build();
-  return SwaggerModule.createDocument(app, config, { extraModels: [ProblemSchema] });
-}
 
 /** Swagger UI at /docs, the document at /docs-json and /docs-yaml. */
 export function serveDocs(app: INestApplication): void {
