@@ -55,6 +55,8 @@ export class Environment {
   readonly credentialMemorySize!: number;
   readonly validateNodeRequiresApp!: boolean;
   readonly trustProxy!: boolean | number | string;
+  /** Origins whose pages may call `/api/v0` from a browser. */
+  readonly corsOrigins!: readonly string[];
   readonly logLevel!: string;
   readonly logsValidations!: boolean;
   readonly loggingServiceUrl!: string | undefined;
@@ -120,6 +122,7 @@ export function parseEnvironment(variables: Variables): Environment {
     credentialMemorySize: value.CREDENTIAL_MEMORY_SIZE,
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,
     trustProxy: value.TRUST_PROXY,
+    corsOrigins: value.CORS_ORIGINS,
     logLevel: value.LOG_LEVEL,
     logsValidations: value.LOG_VALIDATIONS,
     loggingServiceUrl: value.LOGGING_SERVICE_URL,

@@ -8,6 +8,7 @@ import {
   headerSecret,
   httpUrl,
   leaseMs,
+  origins,
   passwordBlocklist,
   secret,
   serviceName,
@@ -72,6 +73,7 @@ export const schema = z
     CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
     VALIDATE_NODE_REQUIRES_APP: flag,
     TRUST_PROXY: trustProxy,
+    CORS_ORIGINS: origins.default([]),
     LOG_LEVEL: z
       .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
         error: 'must be fatal, error, warn, info, debug, trace or silent',

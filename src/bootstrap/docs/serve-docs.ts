@@ -4,15 +4,18 @@ import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { stringify } from 'yaml';
 import { createPageHandler } from '../../http/static-page.js';
+import { createHomeHandler } from './home.js';
 import { createOpenApiDocument } from './openapi-document.js';
+import { PAGE_CSS, renderHtml, renderInitScript } from './page.js';
 
 const require = createRequire(import.meta.url);
 const HTML = 'text/html; charset=utf-8';
+const CSS = 'text/css; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
 /** The files of Swagger UI's distribution that the page loads, with their media types. */
 const FILES = {
-  'swagger-ui.css': 'text/css; charset=utf-8',
-  'index.css': 'text/css; charset=utf-8',
+  'swagger-ui.css': CSS,
+  'index.css': CSS,
   'swagger-ui-bundle.js': SCRIPT,
   'favicon-16x16.png': 'image/png',
   'favicon-32x32.png': 'image/png',
@@ -20,11 +23,12 @@ const FILES = {
 /** Repeats objects, as JSON does, instead of YAML aliases. */
 const YAML = { aliasDuplicateObjects: false } as const;
 
-/** Swagger UI at /docs, the document at /docs-json and /docs-yaml. */
+/** Swagger UI at /docs, the document at /docs-json and /docs-yaml, and a page that leads there at /. */
 export function serveDocs(app: INestApplication): void {
   const http = app.getHttpAdapter();
   let built: OpenAPIObject | undefined;
   const document = (): OpenAPIObject => (built ??= createOpenApiDocument(app));
+  http.get('/', createHomeHandler());
   http.get(
     '/docs-json',
     createPageHandler('application/json; charset=utf-8', () => JSON.stringify(document())),
@@ -37,6 +41,10 @@ export function serveDocs(app: INestApplication): void {
     '/docs/swagger-ui-init.js',
     createPageHandler(SCRIPT, () => renderInitScript(document())),
   );
+  http.get(
+    '/docs/page.css',
+    createPageHandler(CSS, () => PAGE_CSS),
+  );
   for (const [name, type] of Object.entries(FILES)) {
     http.get(
       `/docs/${name}`,
@@ -48,39 +56,4 @@ export function serveDocs(app: INestApplication): void {
   http.get('/docs', page);
   http.get('/docs/', pageInFolder);
   http.get('/docs/index.html', pageInFolder);
-}
-
-/** @param folder relative URL of the page's files, because a proxy may add a prefix to the path */
-function renderHtml(folder: string): string {
-  return `<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8">
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <title>Authentication service</title>
-    <link rel="icon" type="image/png" href="${folder}favicon-32x32.png" sizes="32x32">
-    <link rel="icon" type="image/png" href="${folder}favicon-16x16.png" sizes="16x16">
-    <link rel="stylesheet" href="${folder}swagger-ui.css">
-    <link rel="stylesheet" href="${folder}index.css">
-  </head>
-  <body>
-    <div id="swagger-ui"></div>
-    <script src="${folder}swagger-ui-bundle.js"></script>
-    <script src="${folder}swagger-ui-init.js"></script>
-  </body>
-</html>
-`;
-}
-
-/** A file of its own, because the content security policy does not allow inline scripts. */
-function renderInitScript(document: OpenAPIObject): string {
-  const options = {
-    dom_id: '#swagger-ui',
-    deepLinking: true,
-    persistAuthorization: false,
-    displayRequestDuration: true,
-    tryItOutEnabled: true,
-    spec: document,
-  };
-  return `window.ui = SwaggerUIBundle(${JSON.stringify(options)});\n`;
 }
