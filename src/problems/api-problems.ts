@@ -63,12 +63,12 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
+/** Without a description: repeated use would repeat it. It is made of the titles when the document is complete. */
 function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
   const [first] = ofOneStatus;
   if (!first) throw new Error('A response without a problem');
   return ApiResponse({
     status: first.status,
-    description: ofOneStatus.map(({ title }) => title).join('; '),
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },

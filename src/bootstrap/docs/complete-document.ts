@@ -6,6 +6,7 @@ import { RESPONSE_HEADERS, toHeaderNames } from './response-headers.js';
 // What @nestjs/swagger does not express, and what holds for every operation: so that no controller repeats it.
 
 const EXAMPLES_PATH = '#/components/examples/';
+const PROBLEM = 'application/problem+json';
 const UUID_LENGTH = 36;
 /** Methods whose requests have no body. */
 const WITHOUT_BODY = new Set(['get', 'delete']);
@@ -38,6 +39,7 @@ interface Operation {
   requestBody?: { content: Record<string, Media> };
   responses: Record<string, Response>;
 }
+type ProblemExamples = ReturnType<typeof createProblemExamples>;
 type Item = Record<string, Operation>;
 
 /** @returns the document as OpenAPI 3.1, in the order of its tags */
@@ -46,14 +48,16 @@ export function completeDocument(created: OpenAPIObject): OpenAPIObject {
   const document = structuredClone(created);
   const components = document.components ?? {};
   const schemas = (components.schemas ?? {}) as Record<string, Schema>;
-  const examples = createProblemExamples() as Record<string, object>;
+  const problemExamples = createProblemExamples();
+  const requestExamples: Record<string, object> = {};
   const items = document.paths as unknown as Record<string, Item>;
   for (const item of Object.values(items)) {
     for (const [method, operation] of Object.entries(item)) {
-      completeOperation(method, operation);
-      Object.assign(examples, completeRequest(operation, schemas));
+      completeOperation(method, operation, problemExamples);
+      Object.assign(requestExamples, completeRequest(operation, schemas));
     }
   }
+  const examples = { ...problemExamples, ...requestExamples };
   const order = (document.tags ?? []).map(({ name }) => name);
   const rank = (item: Item): number => order.indexOf(Object.values(item)[0]?.tags?.[0] ?? '');
   const paths = Object.fromEntries(Object.entries(items).sort(([, left], [, right]) => rank(left) - rank(right)));
@@ -67,7 +71,7 @@ export function completeDocument(created: OpenAPIObject): OpenAPIObject {
   return toTypeLists(completed) as OpenAPIObject;
 }
 
-function completeOperation(method: string, operation: Operation): void {
+function completeOperation(method: string, operation: Operation, problemExamples: ProblemExamples): void {
   operation.security ??= [];
   if (WITHOUT_BODY.has(method)) dropBodyProblems(operation.responses);
   for (const { in: place, schema } of operation.parameters ?? []) {
@@ -76,7 +80,8 @@ function completeOperation(method: string, operation: Operation): void {
     if (place !== 'path') delete schema?.example;
   }
   for (const [status, response] of Object.entries(operation.responses)) {
-    response.description ||= STATUS_CODES[status] ?? status;
+    const titles = Object.keys(response.content?.[PROBLEM]?.examples ?? {}).map((code) => problemExamples[code]?.summary);
+    response.description ||= titles.join('; ') || (STATUS_CODES[status] ?? status);
     const names = toHeaderNames(status);
     response.headers = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
   }

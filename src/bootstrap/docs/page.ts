@@ -66,4 +66,22 @@ window.ui = SwaggerUIBundle({ ...options, plugins: [plugin], onComplete: restore
 
 /** Loaded after the style sheets of Swagger UI. */
 export const PAGE_CSS = `.home { font-family: sans-serif; line-height: 1.6; margin: 2rem auto; max-width: 40rem; padding: 0 1rem; }
+/* No response has links. */
+.swagger-ui .response-col_links { display: none; }
+@media (max-width: 640px) {
+  .swagger-ui .responses-table, .swagger-ui .responses-table > tbody,
+  .swagger-ui .responses-table > tbody > tr, .swagger-ui .responses-table > tbody > tr > td,
+  .swagger-ui table.parameters, .swagger-ui table.parameters > tbody,
+  .swagger-ui table.parameters > tbody > tr, .swagger-ui table.parameters > tbody > tr > td {
+    display: block; max-width: 100%; min-width: 0; width: 100%;
+  }
+  .swagger-ui .responses-table > thead, .swagger-ui table.parameters > thead { display: none; }
+  .swagger-ui .responses-inner { padding: 10px; }
+  .swagger-ui table.headers { table-layout: fixed; width: 100%; }
+  .swagger-ui table.headers td, .swagger-ui table.headers .header-example { overflow-wrap: anywhere; }
+  .swagger-ui .examples-select-element, .swagger-ui .content-type { max-width: 100%; }
+  .swagger-ui .parameters-col_description input { max-width: 100%; }
+  .swagger-ui .opblock-section-header { flex-wrap: wrap; }
+  .swagger-ui .auth-container input { width: 100%; }
+}
 `;
