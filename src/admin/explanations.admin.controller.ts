@@ -34,7 +34,10 @@ export class ExplanationsAdminController {
     description: `Name the service that refused it as target. ${DESCRIPTION}`,
   })
   @ApiOkResponse({ type: ExplanationResponse })
-  async explainAppCredential(@Param('app_id') id: string, @Query() { target }: ExplainAppQuery): Promise<ExplanationResponse> {
+  async explainAppCredential(
+    @Param('app_id') id: string,
+    @Query() { target }: ExplainAppQuery,
+  ): Promise<ExplanationResponse> {
     return ExplanationResponse.from(await this.credentials.explain(id, target));
   }
 }

@@ -4,7 +4,14 @@ import type { Request, Response } from 'express';
 const API = '/api/v0/';
 const METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'];
 const REQUEST_HEADERS = ['Authorization', 'Content-Type', 'Idempotency-Key', 'X-Admin-Key', 'X-Request-Id'];
-const RESPONSE_HEADERS = ['X-Request-Id', 'Retry-After', 'RateLimit', 'RateLimit-Policy', 'Location', 'WWW-Authenticate'];
+const RESPONSE_HEADERS = [
+  'X-Request-Id',
+  'Retry-After',
+  'RateLimit',
+  'RateLimit-Policy',
+  'Location',
+  'WWW-Authenticate',
+];
 const MAX_AGE_SECONDS = 600;
 
 /** @returns whether it has answered the request, which was a preflight */

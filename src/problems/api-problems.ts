@@ -72,9 +72,7 @@ function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },
-        examples: Object.fromEntries(
-          ofOneStatus.map(({ code }) => [code, { $ref: `#/components/examples/${code}` }]),
-        ),
+        examples: Object.fromEntries(ofOneStatus.map(({ code }) => [code, { $ref: `#/components/examples/${code}` }])),
       },
     },
   });

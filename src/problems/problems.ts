@@ -153,7 +153,8 @@ export const problems = {
     status: 422,
     code: 'idempotency_key_reused',
     title: 'The Idempotency-Key belongs to another request',
-    detail: 'This Idempotency-Key was sent with another body within the last 24 hours. Use a new key for a new request.',
+    detail:
+      'This Idempotency-Key was sent with another body within the last 24 hours. Use a new key for a new request.',
   },
   tooManyRequests: {
     status: 429,

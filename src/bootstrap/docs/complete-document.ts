@@ -80,7 +80,9 @@ function completeOperation(method: string, operation: Operation, problemExamples
     if (place !== 'path') delete schema?.example;
   }
   for (const [status, response] of Object.entries(operation.responses)) {
-    const titles = Object.keys(response.content?.[PROBLEM]?.examples ?? {}).map((code) => problemExamples[code]?.summary);
+    const titles = Object.keys(response.content?.[PROBLEM]?.examples ?? {}).map(
+      (code) => problemExamples[code]?.summary,
+    );
     response.description ||= titles.join('; ') || (STATUS_CODES[status] ?? status);
     const names = toHeaderNames(status);
     response.headers = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
