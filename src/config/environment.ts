@@ -122,7 +122,7 @@ export function parseEnvironment(variables: Variables): Environment {
     credentialMemorySize: value.CREDENTIAL_MEMORY_SIZE,
     validateNodeRequiresApp: value.VALIDATE_NODE_REQUIRES_APP,
     trustProxy: value.TRUST_PROXY,
-    corsOrigins: value.CORS_ORIGINS,
+    corsOrigins: value.CORS_ORIGINS ?? [],
     logLevel: value.LOG_LEVEL,
     logsValidations: value.LOG_VALIDATIONS,
     loggingServiceUrl: value.LOGGING_SERVICE_URL,

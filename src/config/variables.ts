@@ -73,7 +73,7 @@ export const schema = z
     CREDENTIAL_MEMORY_SIZE: wholeNumber(1, 10_000_000).default(100_000),
     VALIDATE_NODE_REQUIRES_APP: flag,
     TRUST_PROXY: trustProxy,
-    CORS_ORIGINS: origins.default([]),
+    CORS_ORIGINS: origins.optional(),
     LOG_LEVEL: z
       .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
         error: 'must be fatal, error, warn, info, debug, trace or silent',
