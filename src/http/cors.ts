@@ -22,7 +22,7 @@ type CorsPolicy = (request: Request, response: Response) => boolean;
  * service uses no cookies. An origin that is not listed gets the same response without `Access-Control-Allow-Origin`.
  * @param origins compared exactly; without any, no CORS header is sent
  */
-export function createCorsPolicy(origins: readonly string[]): CorsPolicy | undefined {
+export function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
   const apply = cors({
     origin: [...origins],

@@ -19,6 +19,7 @@ interface Schema {
   nullable?: boolean;
   example?: unknown;
   maxLength?: number;
+  items?: { $ref?: string };
   properties?: Record<string, Schema>;
   required?: string[];
   additionalProperties?: unknown;
@@ -35,7 +36,7 @@ interface Response {
 interface Operation {
   tags?: string[];
   security?: object[];
-  parameters?: { in: string; schema?: Schema }[];
+  parameters?: { required?: boolean; schema?: Schema }[];
   requestBody?: { content: Record<string, Media> };
   responses: Record<string, Response>;
 }
@@ -74,10 +75,10 @@ export function completeDocument(created: OpenAPIObject): OpenAPIObject {
 function completeOperation(method: string, operation: Operation, problemExamples: ProblemExamples): void {
   operation.security ??= [];
   if (WITHOUT_BODY.has(method)) dropBodyProblems(operation.responses);
-  for (const { in: place, schema } of operation.parameters ?? []) {
+  for (const { required, schema } of operation.parameters ?? []) {
     if (schema) limitLength(schema);
     // Swagger UI would send it: a filter that the developer did not ask for.
-    if (place !== 'path') delete schema?.example;
+    if (!required) delete schema?.example;
   }
   for (const [status, response] of Object.entries(operation.responses)) {
     const titles = Object.keys(response.content?.[PROBLEM]?.examples ?? {}).map(
@@ -85,7 +86,8 @@ function completeOperation(method: string, operation: Operation, problemExamples
     );
     response.description ||= titles.join('; ') || (STATUS_CODES[status] ?? status);
     const names = toHeaderNames(status);
-    response.headers = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+    const common = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+    response.headers = { ...common, ...response.headers };
   }
 }
 
@@ -95,24 +97,32 @@ function dropBodyProblems(responses: Operation['responses']): void {
 }
 
 /**
- * Closes the schema of the body, as validation does, and gives it an example to be sent as it is: the required fields, or
- * all when none is required.
+ * Closes the schema of a JSON body, as validation does, and gives it an example to be sent as it is: the required fields,
+ * or all when none is required. A form may have other fields (RFC 6749 §3.1).
  * @returns the example, by the name of the schema
  */
 function completeRequest({ requestBody }: Operation, schemas: Record<string, Schema>): Record<string, object> {
   const examples: Record<string, object> = {};
-  for (const media of Object.values(requestBody?.content ?? {})) {
+  for (const [type, media] of Object.entries(requestBody?.content ?? {})) {
     const name = media.schema?.$ref?.split('/').at(-1) ?? '';
     const schema = schemas[name];
     if (!schema) continue;
-    schema.additionalProperties = false;
+    if (type === 'application/json') closeSchema(schema, schemas);
     const { properties = {} } = schema;
-    for (const property of Object.values(properties)) limitLength(property);
     const sent = schema.required ?? Object.keys(properties).filter((field) => properties[field]?.example !== undefined);
     examples[name] = { value: Object.fromEntries(sent.map((field) => [field, properties[field]?.example])) };
     media.examples = { [name]: { $ref: EXAMPLES_PATH + name } };
   }
   return examples;
+}
+
+function closeSchema(schema: Schema, schemas: Record<string, Schema>): void {
+  schema.additionalProperties = false;
+  for (const property of Object.values(schema.properties ?? {})) {
+    limitLength(property);
+    const item = schemas[property.items?.$ref?.split('/').at(-1) ?? ''];
+    if (item) closeSchema(item, schemas);
+  }
 }
 
 function limitLength(schema: Schema): void {

@@ -4,7 +4,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
  * The idempotency keys of node registrations. A new table: nothing waits for its lock, except that the foreign key takes
  * SHARE ROW EXCLUSIVE on nodes for a moment. Old replicas ignore the header.
  */
-export class CreateIdempotencyKeys1763684150000 implements MigrationInterface {
+export class CreateIdempotencyKeys1763684250000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`
       CREATE TABLE idempotency_keys (
