@@ -15,7 +15,9 @@ interface Call {
   readonly operation: string;
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON, or as a form. */
   readonly body?: object;
+  readonly form?: Readonly<Record<string, string>>;
   /** Of the path. */
   readonly id?: string;
   readonly query?: string;
@@ -74,11 +76,29 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /api/v0/users/me', status: 401 });
     await this.call({ operation: 'GET /api/v0/users/{id}', status: 200, headers, id: user.id ?? '' });
     await this.call({ operation: 'GET /api/v0/users/{id}', status: 404, headers, id: randomUUID() });
+    await this.callWithToken(tokens.access_token ?? '', headers);
     const refresh = { refresh_token: tokens.refresh_token };
     await this.call({ operation: 'POST /api/v0/auth/refresh', status: 200, body: refresh });
     await this.call({ operation: 'POST /api/v0/auth/refresh', status: 401, body: { refresh_token: 'x' } });
     await this.call({ operation: 'POST /api/v0/auth/logout', status: 204, headers, body: {} });
     await this.call({ operation: 'POST /api/v0/auth/logout', status: 400, body: {} });
+  }
+
+  private async callWithToken(token: string, headers: Fields): Promise<void> {
+    await this.call({ operation: 'POST /internal/validate-user', status: 200, headers });
+    await this.call({ operation: 'POST /internal/validate-user', status: 401 });
+    await this.call({ operation: 'GET /internal/authorize/user', status: 200, headers });
+    await this.call({ operation: 'GET /internal/authorize/user', status: 401 });
+    const pair = { caller: randomUUID(), target: 'auth' };
+    const mint = { operation: 'POST /api/v0/admin/app-credentials', status: 201, headers: this.asAdmin, body: pair };
+    const app = await this.call(mint);
+    const asApp = { 'X-Platform-App-Id': app.app_id ?? '', 'X-Platform-App-Key': app.app_key ?? '' };
+    const introspect = 'POST /internal/introspect';
+    await this.call({ operation: introspect, status: 200, headers: asApp, form: { token } });
+    await this.call({ operation: introspect, status: 200, headers: asApp, form: { token: 'x' } });
+    await this.call({ operation: introspect, status: 401, form: { token } });
+    await this.call({ operation: 'POST /internal/changes', status: 200, headers: asApp, body: {} });
+    await this.call({ operation: 'POST /internal/changes', status: 401, body: {} });
   }
 
   private async callAsAdminForApps(): Promise<void> {
@@ -93,6 +113,9 @@ export class ProxiedCalls {
     const validate = 'POST /internal/validate-app';
     await this.call({ operation: validate, status: 200, headers: asApp, body: { target } });
     await this.call({ operation: validate, status: 401, headers: asApp, body: { target: 'ocr' } });
+    const toGateway = { ...asApp, 'X-Platform-Target': target };
+    await this.call({ operation: 'GET /internal/authorize/app', status: 200, headers: toGateway });
+    await this.call({ operation: 'GET /internal/authorize/app', status: 503, headers: asApp });
     await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?limit=2' });
     await this.call({ operation: `GET ${path}`, status: 400, headers, query: '?limit=0' });
     const id = app.app_id ?? '';
@@ -116,6 +139,8 @@ export class ProxiedCalls {
     const key = `${id}:${repeated.api_key ?? ''}`;
     await this.call({ operation: validate, status: 200, headers: { 'X-API-Key': key } });
     await this.call({ operation: validate, status: 401, headers: { 'X-API-Key': `${id}:x` } });
+    await this.call({ operation: 'GET /internal/authorize/node', status: 200, headers: { 'X-API-Key': key } });
+    await this.call({ operation: 'GET /internal/authorize/node', status: 401 });
     await this.call({ operation: `GET ${path}`, status: 200, headers: asAdmin });
     await this.call({ operation: `GET ${path}/{node_id}`, status: 200, headers: asAdmin, id });
     const change = { name: 'lamp', expires_at: '2099-01-01T00:00:00Z' };
@@ -143,12 +168,13 @@ export class ProxiedCalls {
   }
 
   /** @returns the fields of the answer */
-  private async call({ operation, status, headers, body, id = '', query = '' }: Call): Promise<Fields> {
+  private async call({ operation, status, headers, body, form, id = '', query = '' }: Call): Promise<Fields> {
     const [method = '', template = ''] = operation.split(' ');
     const response = await fetch(this.url + template.replace(/\{\w+\}/, id) + query, {
       method,
       headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
       ...(body && { body: JSON.stringify(body) }),
+      ...(form && { body: new URLSearchParams(form) }),
     });
     const text = await response.text();
     const violations = JSON.parse(response.headers.get('sl-violations') ?? '[]') as Violation[];
