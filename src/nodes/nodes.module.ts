@@ -7,6 +7,7 @@ import { provideKeyStore } from '../keys/provide-key-store.js';
 import { NodeDevice } from './node-device.entity.js';
 import { NodeStrategy } from './node.strategy.js';
 import { NODE_KEYS, NodesService } from './nodes.service.js';
+import { RegistrationRetries } from './registration-retries.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 
 @Module({
@@ -22,8 +23,9 @@ import { ValidateNodeController } from './validate-node.controller.js';
       toLogFields: ({ id }) => ({ node_id: id }),
     }),
     NodesService,
+    RegistrationRetries,
     NodeStrategy,
   ],
-  exports: [NodesService],
+  exports: [NodesService, RegistrationRetries],
 })
 export class NodesModule {}
