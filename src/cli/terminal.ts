@@ -18,6 +18,14 @@ export type Lines = readonly Cell[];
 /** The command understood the request and could not or would not do it: exit code 1. The message says what to do next. */
 export class CommandFailedError extends Error {
   override readonly name: string = 'CommandFailedError';
+
+  /** @param code for scripts, which branch on it: a stable word */
+  constructor(
+    message: string,
+    readonly code = 'failed',
+  ) {
+    super(message);
+  }
 }
 
 /** Prints the result on standard output: as JSON for scripts, or as the text that `toText` makes of it for people. */

@@ -29,7 +29,9 @@ describe('platform-auth apps and explain', () => {
 
   it('revokes a credential, and explain reports when and by which request', async () => {
     const service = await app.service();
-    expect(await cli.ok('apps', 'revoke', service.appId)).toBe(`App credential ${service.appId} is revoked.\n`);
+    expect(await cli.ok('apps', 'revoke', service.appId, '--yes')).toBe(
+      `App credential ${service.appId} is revoked.\n`,
+    );
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
     const { reasons } = await cli.json<{ reasons: object[] }>('explain', 'app', service.appId);
     expect(reasons).toMatchObject([{ code: 'revoked', request_id: expect.stringMatching(/^[\w-]{36}$/) as string }]);

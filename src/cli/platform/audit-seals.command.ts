@@ -26,7 +26,10 @@ export function createVerifyCommand(): Command {
       print(options, report, toText);
       const { length } = report.findings;
       if (length > 0)
-        throw new CommandFailedError(`Tampered with: ${length}${length === MAX_FINDINGS ? ' or more' : ''}.`);
+        throw new CommandFailedError(
+          `Tampered with: ${length}${length === MAX_FINDINGS ? ' or more' : ''}.`,
+          'tampered',
+        );
     });
 }
 

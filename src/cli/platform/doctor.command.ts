@@ -33,7 +33,7 @@ Example:
       const findings = await diagnose({ map, envDir, url });
       print(options, { findings }, toText);
       const broken = findings.filter(({ severity }) => severity === 'broken').length;
-      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`);
+      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
     });
 }
 

@@ -1,10 +1,11 @@
 import { join } from 'node:path';
-import { types } from 'node:util';
+import { NotRegularFileError } from '../../common/durable-file.js';
 import type { Variables } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import { readVariables } from '../../config/environment.js';
 import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
+import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
 /** Variables in which commands and service must agree: how long a revoked key is accepted, and database timeouts. */
@@ -32,9 +33,14 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
     return EnvFile.read(resolveEnvPath(envDir, service));
   } catch (error) {
     throw new CommandFailedError(
-      `${toMessage(error)}. Replace it by a regular file, or remove it, and run this again.`,
+      `${describeUnreadable(resolveEnvPath(envDir, service), error)}. Replace it by a regular file, or remove it, and run this again.`,
+      'file_unusable',
     );
   }
+}
+
+export function describeUnreadable(name: string, error: unknown): string {
+  return error instanceof NotRegularFileError ? error.message : `${name} cannot be read: ${describeCause(error)}`;
 }
 
 /**
@@ -56,10 +62,6 @@ export function needsSecretKey({ name, verifiesAccessTokens }: MappedService): b
 
 export function needsAdminKey({ name, adminEndpoints }: MappedService): boolean {
   return adminEndpoints || name === OWN_NAME;
-}
-
-export function toMessage(error: unknown): string {
-  return types.isNativeError(error) ? error.message : String(error);
 }
 
 /** Names of the variables that a service's file must set, by the map. */

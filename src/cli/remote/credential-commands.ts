@@ -1,5 +1,6 @@
 import { Option, type Command } from 'commander';
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
+import { addYes, createConfirm } from '../confirm.js';
 import { createClient, createNumberParser, readOutput, describeRemote, encodeSegment } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
 import { formatFields, print, type Cell } from '../terminal.js';
@@ -29,9 +30,11 @@ export function addShow(to: Command, { group, name, idField, path }: CredentialK
 
 export function addRevoke(to: Command, { group, name, idField, path }: CredentialKind): void {
   const description = `Revoke the ${name.toLowerCase()} for ever.`;
-  describeRemote(to.command(`revoke <${idField}>`), description, `${group} revoke ${EXAMPLE_ID}`).action(
+  describeRemote(addYes(to.command(`revoke <${idField}>`)), description, `${group} revoke ${EXAMPLE_ID}`).action(
     async (id: string, _options, command: Command) => {
-      await createClient(command).delete(`${path}/${encodeSegment(id)}`);
+      const client = createClient(command);
+      await createConfirm(command)(`This revokes the ${name.toLowerCase()} ${id} for ever.`);
+      await client.delete(`${path}/${encodeSegment(id)}`);
       print(readOutput(command), { [idField]: id, revoked: true }, () => `${name} ${id} is revoked.`);
     },
   );
