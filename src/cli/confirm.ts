@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { createInterface } from 'node:readline/promises';
+import { createInterface } from 'node:readline';
 import { CommandFailedError } from './terminal.js';
 
 /** Asks before something that cannot be undone; rejects when the answer is not yes. */
@@ -19,11 +19,15 @@ export function createConfirm(command: Command, { stdin, stderr } = process): Co
     if (command.opts<{ yes: boolean }>().yes) return;
     if (!stdin.isTTY || !stderr.isTTY)
       throw new CommandFailedError(`${what} Add --yes to confirm. It was not done.`, 'confirmation_required');
-    const terminal = createInterface({ input: stdin, output: stderr, terminal: false });
-    const closed = new Promise<string>((resolve) => terminal.once('close', () => resolve('')));
-    const answer = await Promise.race([terminal.question(`${what} Continue? [y/N] `), closed]);
-    terminal.close();
+    stderr.write(`${what} Continue? [y/N] `);
+    const answer = await readLine(stdin);
     if (!/^\s*y(es)?\s*$/i.test(answer))
       throw new CommandFailedError('Not confirmed: it was not done.', 'not_confirmed');
   };
+}
+
+/** @returns empty when the input has ended */
+async function readLine(input: NodeJS.ReadableStream): Promise<string> {
+  for await (const line of createInterface({ input })) return line;
+  return '';
 }
