@@ -2,7 +2,8 @@ import { Command } from 'commander';
 import type { InitReport } from './init.js';
 import { readPlatformMap } from './platform-map.js';
 import { addYes, createConfirm } from '../confirm.js';
-import { print, formatTable, type Output } from '../terminal.js';
+import { formatTable } from '../table.js';
+import { print, type Output } from '../terminal.js';
 
 interface InitOptions extends Output {
   readonly map: string;

@@ -1,7 +1,8 @@
 import { Command } from 'commander';
 import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
 import { createClient, readOutput, describeRemote } from './remote-command.js';
-import { formatFields, print, formatTable, type Cell } from '../terminal.js';
+import { formatFields, formatTable, type Cell } from '../table.js';
+import { print } from '../terminal.js';
 
 const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'revoked_at'] as const;
 const APPS = { group: 'apps', name: 'App credential', idField: 'app_id', path: '/app-credentials' };

@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { createClient, createNumberParser, readOutput, describeRemote } from './remote-command.js';
-import { print, formatTable } from '../terminal.js';
+import { formatTable } from '../table.js';
+import { print } from '../terminal.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
 const DEFAULT_LIMIT = 50;

@@ -3,7 +3,8 @@ import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import { addYes, createConfirm } from '../confirm.js';
 import { createClient, createNumberParser, readOutput, describeRemote, encodeSegment } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
-import { formatFields, print, type Cell } from '../terminal.js';
+import { formatFields, type Cell } from '../table.js';
+import { print } from '../terminal.js';
 
 /** A kind of credential: what the commands for nodes and for apps differ by. */
 export interface CredentialKind {

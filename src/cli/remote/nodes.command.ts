@@ -4,7 +4,8 @@ import { CONFIG_FORMATS, setPair, type ConfigFormat } from './config-format.js';
 import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
 import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
 import { createClient, readOutput, describeRemote, parseUuid } from './remote-command.js';
-import { formatFields, print, formatTable } from '../terminal.js';
+import { formatFields, formatTable } from '../table.js';
+import { print } from '../terminal.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'revoked_at'] as const;
 const NODES = { group: 'nodes', name: 'Node', idField: 'node_id', path: '/nodes' };

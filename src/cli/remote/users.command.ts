@@ -1,7 +1,8 @@
 import { Command } from 'commander';
 import type { AdminClient } from './admin-client.js';
 import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
-import { CommandFailedError, print, formatTable, type Cell } from '../terminal.js';
+import { formatTable, type Cell } from '../table.js';
+import { CommandFailedError, print } from '../terminal.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
