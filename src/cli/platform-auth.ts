@@ -9,12 +9,15 @@ import { StartTimeoutError } from '../common/start-watch.js';
 import { createAppsCommand } from './remote/apps.command.js';
 import { createAuditCommand } from './remote/audit.command.js';
 import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
+import { createCompletionCommand } from './completion.command.js';
 import { createDoctorCommand } from './platform/doctor.command.js';
 import { createExplainCommand } from './remote/explain.command.js';
 import { createInitCommand } from './platform/init.command.js';
 import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
 import { reportFailure } from './failure.js';
+import { createMapCommand } from './remote/map.command.js';
+import { createStatusCommand } from './remote/status.command.js';
 import { createUsersCommand } from './remote/users.command.js';
 
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
@@ -36,8 +39,16 @@ function createProgram(): Command {
   // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
   const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand()];
   const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
-  const overHttp = [createNodesCommand(), createAppsCommand(), createUsersCommand(), createExplainCommand(), audit];
-  for (const command of [...onDatabase, ...overHttp]) addWithSettings(root, command);
+  const overHttp = [
+    createNodesCommand(),
+    createAppsCommand(),
+    createUsersCommand(),
+    createExplainCommand(),
+    createStatusCommand(),
+    createMapCommand(),
+    audit,
+  ];
+  for (const command of [...onDatabase, ...overHttp, createCompletionCommand()]) addWithSettings(root, command);
   return root;
 }
 

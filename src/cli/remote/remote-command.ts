@@ -8,19 +8,26 @@ import type { Output } from '../terminal.js';
 type Options = Output & { readonly url?: string };
 
 /** Adds to a command what all commands that call the service share: --url and the help text. */
-export function describeRemote(command: Command, description: string, example: string): Command {
+export function describeRemote(
+  command: Command,
+  description: string,
+  example: string,
+  needs = 'Needs ADMIN_API_KEY, in the environment or in .env.',
+): Command {
   return command
     .description(description)
     .option('--url <url>', 'address of the service (default: AUTH_URL, or http://127.0.0.1:7701)', parseUrl)
-    .addHelpText(
-      'after',
-      `\nNeeds ADMIN_API_KEY, in the environment or in .env.\n\nExample:\n  platform-auth ${example}`,
-    );
+    .addHelpText('after', `\n${needs}\n\nExample:\n  platform-auth ${example}`);
 }
 
 /** @returns a client for the service that --url or AUTH_URL names */
 export function createClient(command: Command): AdminClient {
-  return AdminClient.from(readVariables(), command.optsWithGlobals<Options>().url);
+  return AdminClient.from(readVariables(), readUrl(command));
+}
+
+/** @returns the value of --url */
+export function readUrl(command: Command): string | undefined {
+  return command.optsWithGlobals<Options>().url;
 }
 
 export function readOutput(command: Command): Output {
