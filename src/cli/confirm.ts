@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { CommandFailedError } from './terminal.js';
 
 /** Asks before something that cannot be undone; rejects when the answer is not yes. */
-export type Confirm = (what: string) => Promise<void>;
+export type Confirm = (what: string | (() => Promise<string>)) => Promise<void>;
 
 /** Adds --yes, which {@link createConfirm} reads. */
 export function addYes(command: Command): Command {
@@ -15,8 +15,9 @@ export function addYes(command: Command): Command {
  * @throws {CommandFailedError} when it is not confirmed
  */
 export function createConfirm(command: Command, { stdin, stderr } = process): Confirm {
-  return async (what) => {
+  return async (describe) => {
     if (command.opts<{ yes: boolean }>().yes) return;
+    const what = typeof describe === 'string' ? describe : await describe();
     if (!stdin.isTTY || !stderr.isTTY)
       throw new CommandFailedError(`${what} Add --yes to confirm. It was not done.`, 'confirmation_required');
     stderr.write(`${what} Continue? [y/N] `);

@@ -76,7 +76,6 @@ describe('--json', () => {
       'service_unreachable',
       /Connection to http:\/\/127\.0\.0\.1:\d+ refused\. Start the service/,
     ],
-    [['nodes', 'revoke', 'x'], 1, 'confirmation_required', /Add --yes/],
     [['nodes', 'list', '--household', 'x'], 2, 'usage', /It must be a UUID/],
     [['nodes', 'register'], 2, 'usage', /required option '--household <uuid>'/],
     [['nodes'], 2, 'usage', /No command is named\. See --help\./],

@@ -5,7 +5,7 @@ import { withAppKeys } from '../../src/cli/platform/app-keys.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 
 const NOT_CONFIRMED = new Error('not confirmed');
-const refuse = (asked: string[]) => (what: string) => {
+const refuse = (asked: unknown[]) => (what: unknown) => {
   asked.push(what);
   return Promise.reject(NOT_CONFIRMED);
 };

@@ -61,7 +61,7 @@ describe('the map of the platform', () => {
     expect(calls.map(({ caller, target, state, label }) => [caller, target, state, label])).toEqual([
       ['logging', 'auth', 'expiring', 'last used 2026-11-21, expires 2026-11-25'],
       ['mcp', 'recipes', 'unused', 'never used'],
-      ['recipes', 'ocr', 'used', 'last used 2026-11-21'],
+      ['recipes', 'ocr', 'ok', 'last used 2026-11-21'],
     ]);
   });
 
@@ -120,6 +120,9 @@ describe('platform-auth', () => {
 
   it('lists only what the filters keep', async () => {
     const { nodeId } = await app.node();
+    expect(await cli.fails('nodes', 'revoke', nodeId)).toMatch(
+      /^This revokes the node [^/]+\/[^/]+ for ever\. Add --yes/,
+    );
     await cli.ok('nodes', 'revoke', nodeId, '--yes');
     expect(await cli.ok('nodes', 'list')).toContain(nodeId);
     expect(await cli.ok('nodes', 'list', '--live')).not.toContain(nodeId);

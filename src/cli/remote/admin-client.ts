@@ -92,7 +92,7 @@ export class AdminClient {
       const page: { items: Item[]; next_cursor: string | null } = await this.get(path, { ...query, limit, cursor });
       items.push(...page.items);
       cursor = page.next_cursor;
-      if (Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
+      if (cursor === null || Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
       say(`… ${items.length} so far`);
       saidAt = Date.now();
     }

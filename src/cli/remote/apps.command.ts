@@ -9,7 +9,13 @@ import { print } from '../terminal.js';
 
 const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'] as const;
-const APPS = { group: 'apps', name: 'App credential', idField: 'app_id', path: '/app-credentials' };
+const APPS = {
+  group: 'apps',
+  kind: 'app',
+  name: 'App credential',
+  idField: 'app_id',
+  path: '/app-credentials',
+} as const;
 
 export interface AppView extends CredentialView {
   readonly [field: string]: string | null;

@@ -10,7 +10,7 @@ import { createClient, createNumberParser, readOutput, describeRemote } from './
 import { findUserId } from './users.command.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
-const DROP = ['request_id', 'count', 'address'] as const;
+const DROP = ['request_id', 'count', 'address', 'actor'] as const;
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
 

@@ -2,7 +2,7 @@
 // the live app credentials, as text, Mermaid, Graphviz or SVG.
 import { formatTable } from '../table.js';
 
-export type CallState = 'used' | 'unused' | 'expiring';
+export type CallState = 'ok' | 'unused' | 'expiring';
 
 /** A live credential: one service may call another. */
 export interface Call {
@@ -19,12 +19,12 @@ const ROW = 56;
 const BOX = { width: 200, height: 36 };
 const WIDTH = 860;
 const TARGET_X = WIDTH - BOX.width - 20;
-const COLOURS: Readonly<Record<CallState, string>> = { used: '#2f6f4f', unused: '#8a8a8a', expiring: '#b8461b' };
+const COLOURS: Readonly<Record<CallState, string>> = { ok: '#2f6f4f', unused: '#8a8a8a', expiring: '#b8461b' };
 
 export const DRAWINGS: Readonly<Record<'text' | 'mermaid' | 'dot' | 'svg', (calls: readonly Call[]) => string>> = {
   text: (calls) => {
     const colour = (name: string, value: unknown) =>
-      name !== 'state' || value === 'used' ? undefined : value === 'expiring' ? ('red' as const) : ('yellow' as const);
+      name !== 'state' || value === 'ok' ? undefined : value === 'expiring' ? ('red' as const) : ('yellow' as const);
     const columns = ['caller', 'target', 'state', 'last_used_at', 'expires_at'] as const;
     return formatTable(columns, calls, { drop: ['expires_at', 'last_used_at'], colour });
   },
@@ -35,7 +35,7 @@ export const DRAWINGS: Readonly<Record<'text' | 'mermaid' | 'dot' | 'svg', (call
         `  ${ids.get(caller)} ${state === 'unused' ? '-.->' : '-->'}|"${label}"| ${ids.get(target)}`,
     );
     const styles = calls.flatMap(({ state }, index) =>
-      state === 'used' ? [] : [`  linkStyle ${index} stroke:${COLOURS[state]}`],
+      state === 'ok' ? [] : [`  linkStyle ${index} stroke:${COLOURS[state]}`],
     );
     const nodes = [...ids].map(([name, id]) => `  ${id}["${name}"]`);
     return ['flowchart LR', ...nodes, ...lines, ...styles].join('\n');

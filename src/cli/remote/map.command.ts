@@ -36,6 +36,6 @@ function toCall(credential: AppView, now: Date): Call {
     const label = `${used}, expires ${expires_at.slice(0, 10)}`;
     return { caller, target, last_used_at, expires_at, state: 'expiring', label };
   }
-  const state = isUnusedSince(credential, addDays(now, -UNUSED_DAYS)) ? 'unused' : 'used';
+  const state = isUnusedSince(credential, addDays(now, -UNUSED_DAYS)) ? 'unused' : 'ok';
   return { caller, target, last_used_at, expires_at, state, label: used };
 }

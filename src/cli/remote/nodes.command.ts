@@ -11,7 +11,7 @@ import { print } from '../terminal.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['household_id', 'expires_at', 'revoked_at', 'last_used_at'] as const;
-const NODES = { group: 'nodes', name: 'Node', idField: 'node_id', path: '/nodes' };
+const NODES = { group: 'nodes', kind: 'node', name: 'Node', idField: 'node_id', path: '/nodes' } as const;
 
 interface RegisterOptions {
   readonly household: string;

@@ -71,6 +71,6 @@ function formatStatus({ url, health, nodes, app_credentials }: Status): string {
 function formatCounts({ live, ended, unused, expiring }: Counts): string {
   const parts = [`${live} live`, `${ended} revoked or expired`];
   if (unused > 0) parts.push(`${unused} not used for ${UNUSED_DAYS} days`);
-  if (expiring > 0) parts.push(`${expiring} expire within ${EXPIRY_NOTICE_DAYS} days`);
+  if (expiring > 0) parts.push(`${expiring} expiring within ${EXPIRY_NOTICE_DAYS} days`);
   return parts.join(', ');
 }
