@@ -1,13 +1,15 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { Freshness } from '../access/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 
 /** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
 export class ValidateAppRequest {
-  @ServiceNameField('speech-to-text', true)
+  @ServiceNameField(EXAMPLES.target, true)
   target?: string;
 }
 
@@ -15,19 +17,21 @@ export class ValidAppResponse {
   @ApiProperty({ enum: [true] })
   valid!: true;
 
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   app_id!: string;
 
-  @ApiProperty({ example: 'command-orchestration' })
+  @ApiProperty({ example: EXAMPLES.caller })
   caller!: string;
 
-  @ApiProperty({ example: 'speech-to-text' })
+  @ApiProperty({ example: EXAMPLES.target })
   target!: string;
 }
 
 @ApiTags('internal')
 @Controller('internal')
 export class ValidateAppController {
+  constructor(private readonly freshness: Freshness) {}
+
   @Post('validate-app')
   @HttpCode(200)
   @RequirePresentedApp()
@@ -39,8 +43,9 @@ export class ValidateAppController {
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
-  validate(@Req() request: Request): ValidAppResponse {
-    const { appId, caller, target } = getPrincipal(request, 'app');
+  validateApp(@Req() request: Request): ValidAppResponse {
+    const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
+    this.freshness.describe(request, rememberable);
     return { valid: true, app_id: appId, caller, target };
   }
 }

@@ -1,4 +1,7 @@
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { MetricsModule } from '../metrics/metrics.module.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
@@ -9,10 +12,14 @@ import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
 import { SessionsService } from './sessions.service.js';
 import { TokenRotation } from './token-rotation.js';
+import { ValidateUserController } from './validate-user.controller.js';
 import { UserStrategy } from './user.strategy.js';
 
 @Module({
   imports: [
+    AccessModule,
+    AuditModule,
+    MetricsModule,
     TypeOrmModule.forFeature([Session]),
     JwtModule.registerAsync({
       inject: [Environment],
@@ -27,6 +34,7 @@ import { UserStrategy } from './user.strategy.js';
       }),
     }),
   ],
+  controllers: [ValidateUserController],
   providers: [AccessTokens, RefreshTokens, SessionsService, TokenRotation, UserStrategy, LiveSessionsGauge],
   exports: [AccessTokens, SessionsService, TokenRotation],
 })

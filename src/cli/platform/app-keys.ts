@@ -4,17 +4,14 @@
 import { Module, type DynamicModule } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { DataSource } from 'typeorm';
-import { AccessModule } from '../../access/access.module.js';
 import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
-import { AuditModule } from '../../audit/audit.module.js';
 import type { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseModule } from '../../database/database.module.js';
-import { KeysModule } from '../../keys/keys.module.js';
 import { LoggingModule } from '../../logging/logging.module.js';
 
 /** What a command needs to work on app credentials without a running service. */
@@ -33,9 +30,6 @@ class AppKeysModule {
         ConfigModule.forRoot(environment, new StartWatch(), clock),
         LoggingModule,
         DatabaseModule,
-        AccessModule,
-        KeysModule,
-        AuditModule,
         AppCredentialsModule,
       ],
     };

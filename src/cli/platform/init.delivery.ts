@@ -13,7 +13,7 @@ const PLACEHOLDER = 'to-be-made';
 export interface Issuer {
   mint(caller: string, target: string): Promise<{ id: string; key: string }>;
   rotate(id: string): Promise<string>;
-  revoke(id: string): Promise<void>;
+  revoke(id: string): Promise<unknown>;
 }
 
 export interface DeliveredPair {
@@ -99,9 +99,7 @@ export function createIssuer(credentials: AppCredentialsService, overlapHours: n
       lockLost.throwIfAborted();
       return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
     },
-    revoke: async (id) => {
-      await credentials.revoke(id, COMMAND_LINE);
-    },
+    revoke: (id) => credentials.revoke(id, COMMAND_LINE),
   };
 }
 

@@ -11,7 +11,7 @@ import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import { createIssuer, deliver, DRY_RUN_ISSUER, type DeliveredPair, type Issuer } from './init.delivery.js';
 import { listDestruction, makePlan, type Plan } from './init.plan.js';
-import { databaseVariables, readEnvFile, readEnvFiles } from './platform-files.js';
+import { databaseVariables, isSetIn, readEnvFile, readEnvFiles } from './platform-files.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
 import type { Confirm } from '../confirm.js';
 import { CommandFailedError, announceIfSlow, say } from '../terminal.js';
@@ -134,6 +134,6 @@ function settleSecretKey(plan: Plan, databaseUrl: string): string {
       `SECRET_KEY in ${own?.path ?? ''} ${checked.error.issues[0]?.message ?? 'is not usable'}. ` +
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
-  if (own?.get('DATABASE_URL') === undefined) own?.set('DATABASE_URL', databaseUrl);
+  if (own && !isSetIn(own, 'DATABASE_URL')) own.set('DATABASE_URL', databaseUrl);
   return secretKey;
 }

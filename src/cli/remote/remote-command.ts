@@ -1,5 +1,6 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import { readVariables } from '../../config/environment.js';
+import { readVariables, type Variables } from '../../config/environment.js';
+import { readSecretFiles } from '../../config/secret-files.js';
 import { isId } from '../../common/ids.js';
 import { AdminClient } from './admin-client.js';
 import { parseBaseUrl } from '../service-call.js';
@@ -12,7 +13,7 @@ export function describeRemote(
   command: Command,
   description: string,
   example: string,
-  needs = 'Needs ADMIN_API_KEY, in the environment or in .env.',
+  needs = 'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env.',
 ): Command {
   return command
     .description(description)
@@ -22,7 +23,12 @@ export function describeRemote(
 
 /** @returns a client for the service that --url or AUTH_URL names */
 export function createClient(command: Command): AdminClient {
-  return AdminClient.from(readVariables(), readUrl(command));
+  return AdminClient.from(readRemoteVariables(), readUrl(command));
+}
+
+/** @returns the variables of this process, with the admin key */
+export function readRemoteVariables(): Variables {
+  return readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
 }
 
 /** @returns the value of --url */

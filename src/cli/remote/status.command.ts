@@ -1,11 +1,10 @@
 import { Command } from 'commander';
-import { readVariables } from '../../config/environment.js';
 import { callService, parseBaseUrl, toRefusal } from '../service-call.js';
 import { formatFields, type Cell } from '../table.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { DEFAULT_URL } from './admin-client.js';
 import { countCredentials, EXPIRY_NOTICE_DAYS, UNUSED_DAYS, type CredentialView } from './credential-list.js';
-import { createClient, describeRemote, readOutput, readUrl } from './remote-command.js';
+import { createClient, describeRemote, readOutput, readRemoteVariables, readUrl } from './remote-command.js';
 
 interface Health {
   readonly status: string;
@@ -27,11 +26,12 @@ export function createStatusCommand(): Command {
     new Command('status'),
     'Show the health of the service, and how many credentials are live, unused or about to expire. Exit code 1 when it is not healthy.',
     'status',
-    'With ADMIN_API_KEY, in the environment or in .env, it also counts credentials.',
+    'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also counts credentials.',
   ).action(async (_options, command: Command) => {
-    const url = parseBaseUrl(readUrl(command) ?? readVariables().AUTH_URL ?? DEFAULT_URL);
+    const variables = readRemoteVariables();
+    const url = parseBaseUrl(readUrl(command) ?? variables.AUTH_URL ?? DEFAULT_URL);
     const health = await readHealth(url);
-    const isCounting = readVariables().ADMIN_API_KEY !== undefined && health.status !== 'error';
+    const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
     const client = isCounting ? createClient(command) : undefined;
     const count = async (path: string): Promise<Counts | null> =>
       client ? countCredentials(await client.list<CredentialView>(path)) : null;
