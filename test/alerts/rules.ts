@@ -93,8 +93,9 @@ export async function promtool(...words: string[]): Promise<void> {
     await promisify(execFile)('promtool', words);
   } catch (error) {
     const { code, stdout = '', stderr = '' } = error as { code?: unknown; stdout?: string; stderr?: string };
-    if (code === 'ENOENT') throw new Error('promtool is missing: install Prometheus (Debian: prometheus)');
-    throw new Error(`${stdout}${stderr}`);
+    if (code === 'ENOENT')
+      throw new Error('promtool is missing: install Prometheus (Debian: prometheus)', { cause: error });
+    throw new Error(`${stdout}${stderr}`, { cause: error });
   }
 }
 

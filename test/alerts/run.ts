@@ -1,6 +1,6 @@
 // Proves the alerts of deploy/prometheus with the series that the built service really exposes, and sends every query of
 // the dashboard to a real Prometheus. Needs `promtool` and `prometheus` (Debian: prometheus). The last line counts.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -114,10 +114,8 @@ async function checkDashboard(cleanup: Cleanup, folder: string, service: Watched
   });
 }
 
-async function checkExposition({ metricsUrl }: WatchedService, folder: string, name: string): Promise<void> {
+async function checkExposition({ metricsUrl }: WatchedService, name: string): Promise<void> {
   const { text } = await scrape(metricsUrl);
-  const file = join(folder, 'metrics.txt');
-  writeFileSync(file, text);
   await check(`promtool accepts the metrics of ${name}`, () => {
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
     if (status !== 0 || `${stdout}${stderr}`.trim() !== '') throw new Error(`${stdout}${stderr}`);
@@ -128,9 +126,9 @@ await Cleanup.around(async (cleanup) => {
   const folder = mkdtempSync(join(tmpdir(), 'platform-auth-alerts-'));
   cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
   try {
-    await checkExposition(await startWatchedService(cleanup, 2), folder, 'a fleet of two workers');
+    await checkExposition(await startWatchedService(cleanup, 2), 'a fleet of two workers');
     const service = await startWatchedService(cleanup);
-    await checkExposition(service, folder, 'one process');
+    await checkExposition(service, 'one process');
     await checkDashboard(cleanup, folder, service);
     await checkRules(folder, await record(service));
   } catch (error) {

@@ -68,7 +68,12 @@ export function computedScenarios(idle: Exposition): Scenario[] {
     ]),
     expectations,
   });
-  return [...instanceScenarios(scenario), ...requestScenarios(scenario, idle), ...saturationScenarios(scenario)];
+  return [
+    ...instanceScenarios(scenario),
+    ...requestScenarios(scenario),
+    ...latencyScenarios(scenario, idle),
+    ...saturationScenarios(scenario),
+  ];
 }
 
 type MakeScenario = (
@@ -116,7 +121,7 @@ function instanceScenarios(scenario: MakeScenario): Scenario[] {
   ];
 }
 
-function requestScenarios(scenario: MakeScenario, idle: Exposition): Scenario[] {
+function requestScenarios(scenario: MakeScenario): Scenario[] {
   const requests = toSeries('http_requests_total', {
     route: VALIDATE_NODE,
     method: 'POST',
@@ -142,7 +147,7 @@ function requestScenarios(scenario: MakeScenario, idle: Exposition): Scenario[] 
       'PlatformAuthGuessing fires at ten refused logins a second',
       { [failedLogins]: growing(10) },
       isSilent('PlatformAuthGuessing', 4),
-      fires('PlatformAuthGuessing', 7),
+      fires('PlatformAuthGuessing', 9),
     ),
     scenario(
       'PlatformAuthGuessing ignores one refused login a second',
@@ -155,6 +160,11 @@ function requestScenarios(scenario: MakeScenario, idle: Exposition): Scenario[] 
       isSilent('PlatformAuthKeysRefused', 14),
       fires('PlatformAuthKeysRefused', 17, { door: 'node', reason: 'revoked' }),
     ),
+  ];
+}
+
+function latencyScenarios(scenario: MakeScenario, idle: Exposition): Scenario[] {
+  return [
     scenario(
       'PlatformAuthValidationsSlow fires when one validation in ten takes 400 ms',
       latencies(idle, 0.1, 0.4),

@@ -26,7 +26,9 @@ export interface WatchedService {
 export async function startWatchedService(cleanup: Cleanup, workers = 1): Promise<WatchedService> {
   const postgres = await startPostgres({ cleanup, purpose: 'alerts' });
   const run = (database: string, sql: string): Promise<void> =>
-    withClient(postgres.url(database), async (client) => void (await client.query(sql)));
+    withClient(postgres.url(database), async (client) => {
+      await client.query(sql);
+    });
   await run('postgres', `CREATE DATABASE ${DATABASE}`);
   const metricsPort = await freePort();
   const secrets = makeSecrets();
