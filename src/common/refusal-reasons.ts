@@ -1,6 +1,8 @@
 import type { SecurityEvent } from './security-event.js';
 
 const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
+/** Of a request that a gateway asks about. */
+const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
 
 /**
  * Every reason of every refusal, by the name of its security event. Metrics start a series at 0 for each: a counter that
@@ -15,9 +17,10 @@ export const REFUSAL_REASONS = {
     'impossible_times',
     'session_ended',
     'foreign_token',
+    ...GATEWAY_REASONS,
   ],
-  'app.validation.failed': ['not_accepted', 'no_id', ...KEY_REASONS, 'other_target'],
-  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS],
+  'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
+  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
   'admin.key.refused': ['not_accepted', 'door_closed', 'wrong_key'],
   'user.login.failed': ['unknown', 'wrong_password', 'disabled'],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
