@@ -1,5 +1,5 @@
 import type { NestExpressApplication } from '@nestjs/platform-express';
-import { serveDocs } from './docs.js';
+import { serveDocs } from './docs/serve-docs.js';
 import { Environment } from '../config/environment.js';
 import { ProblemFilter } from '../problems/problem.filter.js';
 import { parseJson, readBytes } from '../http/json-body.js';
@@ -20,7 +20,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(createRequestLog(log, environment.logsValidations, count));
+  app.use(createRequestLog(log, environment.logValidations, count));
   app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log));

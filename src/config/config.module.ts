@@ -1,5 +1,5 @@
 // The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
-// variable and never shows its value; an empty variable counts as unset; production reads no file.
+// variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
 
 import { type DynamicModule, Global, Module } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
@@ -8,16 +8,17 @@ import { Environment } from './environment.js';
 
 /** Provides the validated environment, the clock, and the watch over the start to every room. */
 @Global()
-@Module({ providers: [Clock], exports: [Clock] })
+@Module({})
 export class ConfigModule {
-  static forRoot(environment: Environment, watch: StartWatch): DynamicModule {
+  static forRoot(environment: Environment, watch: StartWatch, clock = new Clock()): DynamicModule {
     return {
       module: ConfigModule,
       providers: [
         { provide: Environment, useValue: environment },
         { provide: StartWatch, useValue: watch },
+        { provide: Clock, useValue: clock },
       ],
-      exports: [Environment, StartWatch],
+      exports: [Environment, StartWatch, Clock],
     };
   }
 }

@@ -65,7 +65,10 @@ describe('platform-auth init', () => {
       mkdirSync(platform.envDir);
       const before = `# ours\nDATABASE_URL="${platform.database.url}" # the one\nLOG_LEVEL=debug\n`;
       writeFileSync(platform.path('auth'), before);
-      await init({ map: platform.map, envDir: platform.envDir, prune: false, dryRun: false }, platform.clock);
+      await init(
+        { map: platform.map, envDir: platform.envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() },
+        platform.clock,
+      );
       const after = readFileSync(platform.path('auth'), 'utf8');
       expect(after.slice(0, before.length)).toBe(before);
       expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
@@ -264,6 +267,28 @@ describe('platform-auth init', () => {
       expect(platform.variables('ocr')).toEqual(kept);
       expect(actions(await platform.init())).toEqual(['keep']);
     });
+  });
+
+  it('refuses before any change when auth.env names a file for a secret that init writes', async () => {
+    await platform.init();
+    platform.edit('auth', (text) => text.replace(/^SECRET_KEY=/m, 'SECRET_KEY_FILE='));
+    const before = readFileSync(platform.path('auth'), 'utf8');
+    await expect(platform.init()).rejects.toThrow(/auth\.env sets SECRET_KEY_FILE.*remove SECRET_KEY_FILE/);
+    expect(readFileSync(platform.path('auth'), 'utf8')).toBe(before);
+  });
+
+  it('reads DATABASE_URL from the file that auth.env names, and leaves it there', async () => {
+    await platform.init();
+    const file = `${platform.path('auth')}.url`;
+    writeFileSync(file, `${platform.database.url}\n`);
+    platform.edit('auth', (text) => text.replace(/^DATABASE_URL=.*$/m, `DATABASE_URL_FILE=${file}`));
+    await init(
+      { map: platform.map, envDir: platform.envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() },
+      platform.clock,
+    );
+    expect(platform.variables('auth')).toMatchObject({ DATABASE_URL_FILE: file });
+    expect(JSON.stringify(await platform.diagnose())).not.toContain('Not set');
+    expect(platform.variables('auth')).not.toHaveProperty('DATABASE_URL');
   });
 
   it('runs one at a time', async () => {
