@@ -12,6 +12,7 @@ import { createCheckpointCommand, createVerifyCommand } from './platform/audit-s
 import { createDoctorCommand } from './platform/doctor.command.js';
 import { createExplainCommand } from './remote/explain.command.js';
 import { createInitCommand } from './platform/init.command.js';
+import { createKeysCommand } from './platform/keys.command.js';
 import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
 import { CommandFailedError, say } from './terminal.js';
@@ -32,7 +33,7 @@ function createProgram(): Command {
     .showHelpAfterError('(see --help)')
     .exitOverride();
   // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
-  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand()];
+  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
   const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
   const overHttp = [createNodesCommand(), createAppsCommand(), createUsersCommand(), createExplainCommand(), audit];
   for (const command of [...onDatabase, ...overHttp]) addWithSettings(root, command);

@@ -33,9 +33,13 @@ export class Environment {
   readonly databaseConnectTimeoutMs!: number;
   readonly databaseStatementTimeoutMs!: number;
   readonly secretKey!: string;
+  /** Decrypts and verifies during a rotation of the secret key; nothing is signed or encrypted with it. */
+  readonly secretKeyPrevious!: string | undefined;
   readonly adminApiKey!: string | undefined;
   readonly jwtIssuer!: string;
   readonly jwtAudience!: string | undefined;
+  readonly accessTokenAlgorithm!: 'HS256' | 'ES256';
+  readonly signingKeyDays!: number;
   readonly accessTokenTtlMinutes!: number;
   readonly refreshTokenTtlDays!: number;
   readonly refreshGraceSeconds!: number;
@@ -101,10 +105,9 @@ export function parseEnvironment(variables: Variables): Environment {
     databaseConnectTimeoutMs: value.DATABASE_CONNECT_TIMEOUT_MS,
     databaseStatementTimeoutMs: value.DATABASE_STATEMENT_TIMEOUT_MS,
     secretKey: value.SECRET_KEY,
+    secretKeyPrevious: value.SECRET_KEY_PREVIOUS,
     adminApiKey: value.ADMIN_API_KEY,
-    jwtIssuer: value.JWT_ISSUER,
-    jwtAudience: value.JWT_AUDIENCE,
-    accessTokenTtlMinutes: value.ACCESS_TOKEN_EXPIRE_MINUTES,
+    ...toAccessTokens(value),
     refreshTokenTtlDays: value.REFRESH_TOKEN_EXPIRE_DAYS,
     refreshGraceSeconds: value.REFRESH_GRACE_SECONDS,
     sessionMaxAgeDays: value.SESSION_MAX_AGE_DAYS,
@@ -139,6 +142,16 @@ function toAddresses(value: Values) {
     port: value.PORT,
     internalPort: value.INTERNAL_PORT,
     metricsPort: value.METRICS_PORT,
+  };
+}
+
+function toAccessTokens(value: Values) {
+  return {
+    jwtIssuer: value.JWT_ISSUER,
+    jwtAudience: value.JWT_AUDIENCE,
+    accessTokenAlgorithm: value.ACCESS_TOKEN_ALGORITHM,
+    signingKeyDays: value.SIGNING_KEY_DAYS,
+    accessTokenTtlMinutes: value.ACCESS_TOKEN_EXPIRE_MINUTES,
   };
 }
 
