@@ -9,8 +9,8 @@ export const PUBLICATION_SECONDS = 900;
 const MARGIN_SECONDS = 600;
 
 /** @returns before this moment, no token was signed that may still be valid */
-export function getOldestIssue({ accessTokenTtlMinutes }: Environment, now: Date): Date {
-  return addSeconds(now, -(accessTokenTtlMinutes * 60 + MARGIN_SECONDS));
+export function getOldestIssue({ accessTokenExpireMinutes }: Environment, now: Date): Date {
+  return addSeconds(now, -(accessTokenExpireMinutes * 60 + MARGIN_SECONDS));
 }
 
 /** @returns when a key that was made at this moment may sign */

@@ -57,7 +57,7 @@ export class AccessTokens {
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {
-    this.ttlSeconds = environment.accessTokenTtlMinutes * 60;
+    this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
   }
 
   /** @throws {ProblemException} unavailable */
@@ -90,9 +90,9 @@ export class AccessTokens {
     try {
       const options = toJwtOptions({ secret: key, algorithms: [algorithm], ignoreExpiration: true });
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, options);
-      const { jwtAudience, accessTokenTtlMinutes } = this.environment;
+      const { jwtAudience, accessTokenExpireMinutes } = this.environment;
       if (!isComplete(claims, jwtAudience)) return undefined;
-      return hasPossibleTimes(claims, this.clock.now(), accessTokenTtlMinutes) ? claims : undefined;
+      return hasPossibleTimes(claims, this.clock.now(), accessTokenExpireMinutes) ? claims : undefined;
     } catch {
       return undefined;
     }
