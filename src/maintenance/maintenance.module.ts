@@ -1,4 +1,7 @@
 import { Module } from '@nestjs/common';
+import { MetricsModule } from '../metrics/metrics.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
@@ -12,7 +15,16 @@ import { SealJob } from './seal.job.js';
 import { SigningKeysJob } from './signing-keys.job.js';
 
 @Module({
-  imports: [TokensModule, SigningKeysModule, NodesModule, AppCredentialsModule, ThrottlingModule],
+  imports: [
+    MetricsModule,
+    AuditModule,
+    KeysModule,
+    TokensModule,
+    SigningKeysModule,
+    NodesModule,
+    AppCredentialsModule,
+    ThrottlingModule,
+  ],
   providers: [Maintenance, PurgeJob, AuditJob, SealJob, SigningKeysJob, RetentionClock],
   exports: [PurgeJob, AuditJob, SealJob, SigningKeysJob],
 })

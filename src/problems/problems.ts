@@ -149,6 +149,13 @@ export const problems = {
     title: 'The body is not JSON',
     detail: 'Send the body as application/json in UTF-8; the only form is that of /internal/introspect.',
   },
+  idempotencyKeyReused: {
+    status: 422,
+    code: 'idempotency_key_reused',
+    title: 'The Idempotency-Key belongs to another request',
+    detail:
+      'This Idempotency-Key was sent with another body within the last 24 hours. Use a new key for a new request.',
+  },
   tooManyRequests: {
     status: 429,
     code: 'too_many_requests',

@@ -5,6 +5,7 @@
 
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { KeysModule } from '../keys/keys.module.js';
 import { JwksController } from './jwks.controller.js';
 import { KeyRotation } from './key-rotation.js';
 import { KeyVault } from './key-vault.js';
@@ -12,7 +13,7 @@ import { SigningKey } from './signing-key.entity.js';
 import { SigningKeys } from './signing-keys.service.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([SigningKey])],
+  imports: [KeysModule, TypeOrmModule.forFeature([SigningKey])],
   controllers: [JwksController],
   providers: [KeyVault, KeyRotation, SigningKeys],
   exports: [KeyRotation, SigningKeys],
