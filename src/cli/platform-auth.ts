@@ -13,6 +13,7 @@ import { createCompletionCommand } from './completion.command.js';
 import { createDoctorCommand } from './platform/doctor.command.js';
 import { createExplainCommand } from './remote/explain.command.js';
 import { createInitCommand } from './platform/init.command.js';
+import { createKeysCommand } from './platform/keys.command.js';
 import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
 import { reportFailure } from './failure.js';
@@ -37,7 +38,7 @@ function createProgram(): Command {
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
   // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
-  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand()];
+  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
   const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
   const overHttp = [
     createNodesCommand(),

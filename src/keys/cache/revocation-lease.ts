@@ -1,11 +1,11 @@
-import type { Answer, ChangedKind, CredentialKind } from './change-feed.js';
+import type { Answer, ChangedKind } from './change-feed.js';
 
 /** Bounds what a disabled trigger can hide: a cached key is read again after a minute. */
 const MAX_KEY_AGE_MS = 60_000;
 
 /** A cache of rows that the feed keeps true. */
 export interface EvictionListener {
-  readonly kind: CredentialKind;
+  readonly kind: ChangedKind;
   evict(id: string): void;
   evictAll(): void;
 }
