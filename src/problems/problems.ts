@@ -147,7 +147,7 @@ export const problems = {
     status: 415,
     code: 'unsupported_media_type',
     title: 'The body is not JSON',
-    detail: 'Send the body as application/json in UTF-8.',
+    detail: 'Send the body as application/json in UTF-8; the only form is that of /internal/introspect.',
   },
   tooManyRequests: {
     status: 429,
@@ -173,6 +173,14 @@ export const problems = {
     title: 'The service is unavailable',
     detail:
       'The database cannot be used at the moment. This is not a verdict on the credential: keep it and try again.',
+    retryAfterSeconds: 2,
+  },
+  gatewayMisconfigured: {
+    status: 503,
+    code: 'gateway_misconfigured',
+    title: 'The gateway is not configured',
+    detail:
+      'The gateway must name the service that it protects in X-Platform-Target. This is not a verdict on the key.',
     retryAfterSeconds: 2,
   },
   hashingBusy: {

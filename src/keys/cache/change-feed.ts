@@ -41,11 +41,7 @@ export interface FeedRow {
   readonly snapshot: string;
   readonly purged: string;
   /** Null as a kind or an id: anything may have changed. */
-  readonly changes: readonly {
-    readonly kind: ChangedKind | null;
-    readonly id: string | null;
-    readonly xid: string;
-  }[];
+  readonly changes: readonly { readonly kind: ChangedKind | null; readonly id: string | null; readonly xid: string }[];
 }
 
 /**

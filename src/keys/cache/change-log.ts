@@ -63,10 +63,9 @@ export class ChangeLog {
   /** From the newest batch back, until the cursor shows everything before. */
   private collectSince(since: Cursor): LoggedChange[] {
     const found: LoggedChange[] = [];
-    for (let i = this.batches.length - 1; i >= 0; i -= 1) {
-      const batch = this.batches[i]!;
-      found.push(...batch.changes.filter(({ xid }) => isSince(since, xid)));
-      if (found.length > MAX_CHANGES || isNotNewer(batch.since, since)) break;
+    for (const { since: batchSince, changes } of this.batches.toReversed()) {
+      found.push(...changes.filter(({ xid }) => isSince(since, xid)));
+      if (found.length > MAX_CHANGES || isNotNewer(batchSince, since)) break;
     }
     return found;
   }

@@ -4,6 +4,8 @@
 /** Enough for 200 open transactions. */
 const MAX_CURSOR_LENGTH = 4_096;
 const EPOCH_LENGTH = 64;
+/** Of a 64-bit id in decimal. */
+const MAX_XID_LENGTH = 20;
 const CURSOR = /^(?<epoch>[0-9a-f]{64})\/(?<snapshot>\d+:(?<xmax>\d+):(?<xip>(\d+(,\d+)*)?))$/;
 
 export interface Cursor {
@@ -41,18 +43,15 @@ export function shortenSnapshot(snapshot: string): string {
   const maxLength = MAX_CURSOR_LENGTH - EPOCH_LENGTH - 1;
   if (snapshot.length <= maxLength) return snapshot;
   const [xmin = '', , xip = ''] = snapshot.split(':');
-  const open = xip.split(',');
   const kept: string[] = [];
-  // The first one dropped becomes the new xmax.
   let length = xmin.length + 2;
-  while (open.length > kept.length) {
-    const next = open[kept.length]!;
-    const following = open[kept.length + 1] ?? next;
-    if (length + next.length + 1 + following.length > maxLength) break;
-    kept.push(next);
-    length += next.length + 1;
+  for (const xid of xip.split(',')) {
+    // The first one that is dropped becomes the new xmax, and needs room too.
+    if (length + xid.length + 1 + MAX_XID_LENGTH > maxLength) return `${xmin}:${xid}:${kept.join(',')}`;
+    kept.push(xid);
+    length += xid.length + 1;
   }
-  return `${xmin}:${open[kept.length]}:${kept.join(',')}`;
+  return snapshot;
 }
 
 /** Whether changes that the snapshot does not show may have been purged. */
