@@ -75,7 +75,8 @@ function createGuard(door: Door): Type<CanActivate> {
       }
       const { status, headers, body } = outcome.refusal;
       const response = http.getResponse<HeaderTarget>();
-      for (const [name, value] of Object.entries(headers)) (response.header ?? response.setHeader)?.call(response, name, value);
+      for (const [name, value] of Object.entries(headers))
+        (response.header ?? response.setHeader)?.call(response, name, value);
       throw new HttpException(body, status);
     }
   }

@@ -68,11 +68,7 @@ export class Poller {
     const { answer } = await this.client.attempt({
       method: 'POST',
       url: url + PATH,
-      headers: {
-        'Content-Type': 'application/json',
-        'X-Platform-App-Id': appId,
-        'X-Platform-App-Key': appKey,
-      },
+      headers: { 'Content-Type': 'application/json', 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },
       body: JSON.stringify(body),
       isPoll: true,
     });

@@ -58,18 +58,12 @@ export class TestVerifier extends VerifierCore {
   }
 
   /** Mints an access token of a user, for a session of its own. */
-  mintUser({
-    userId = randomUUID() as string,
-    email = 'user@example.org',
-  } = {}): TestCredential<UserPrincipal> {
+  mintUser({ userId = randomUUID() as string, email = 'user@example.org' } = {}): TestCredential<UserPrincipal> {
     const sessionId = randomUUID();
     const claims = { sub: userId, sid: sessionId, email };
     const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;
     this.service.issue(`user ${sessionId}`, token, { user_id: userId, session_id: sessionId, email });
-    return {
-      headers: { Authorization: `Bearer ${token}` },
-      principal: { door: 'user', userId, sessionId, email },
-    };
+    return { headers: { Authorization: `Bearer ${token}` }, principal: { door: 'user', userId, sessionId, email } };
   }
 
   /** Revokes a key, or ends the session of a token: refused from now on. */

@@ -94,7 +94,8 @@ export class TokenCheck {
       });
       return audience === undefined && payload.aud !== undefined ? 'bad' : 'good';
     } catch (error) {
-      const isKeyUnknown = error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys;
+      const isKeyUnknown =
+        error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys;
       return error instanceof errors.JOSEError && !isKeyUnknown ? 'bad' : 'unknown';
     }
   }
