@@ -28,11 +28,12 @@ export function isForGateway(url: string): boolean {
 }
 
 /**
- * Cuts off what the gateway's client asked for, which gateways append.
+ * Cuts off the method and the path that the gateway's client asked for, which gateways pass on.
  * @returns the door
  */
 export function cutGatewayTail(request: Request): GatewayDoor {
   const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
+  request.method = 'GET';
   request.url = `/internal/authorize/${door}`;
   return door as GatewayDoor;
 }

@@ -1,4 +1,4 @@
-import { All, applyDecorators, Controller, HttpCode } from '@nestjs/common';
+import { applyDecorators, Controller, Get } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireWith } from '../access/require.js';
 import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
@@ -6,11 +6,10 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
 
-/** Any method, and any path below: the gateway passes its client's on. `guardHead` cuts the tail off. */
+/** Any method, and any path below: `guardHead` cuts off what the gateway's client asked for. */
 const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
   applyDecorators(
-    All(door),
-    HttpCode(200),
+    Get(door),
     RequireWith(createGatewayGuard(door), door),
     ApiOperation({
       summary: `Authorize a request at a gateway, at the ${door} door`,

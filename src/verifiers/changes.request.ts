@@ -17,8 +17,8 @@ const use = z.strictObject({
 });
 
 const body = z.strictObject({
-  // Anything that is not a cursor of ours is answered with a reset.
-  cursor: z.unknown().transform((cursor) => (typeof cursor === 'string' ? cursor : undefined)),
+  // What is not a cursor of this service is answered with a reset.
+  cursor: z.string().optional().catch(undefined),
   used: z.array(use, { error: 'must be a list' }).max(MAX_USES, `must have at most ${MAX_USES} entries`).default([]),
 });
 
