@@ -62,10 +62,7 @@ class Simulation:
     def run(self, main: Coroutine[Any, Any, Result]) -> Result:
         try:
             result = self.loop.run_until_complete(main)
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self.loop.run_until_complete(_cancel_others())
             return result
         finally:
             self.loop.close()
@@ -80,6 +77,13 @@ class Simulation:
     def _to_true_ms(self, event: _Event) -> float:
         true_ms = event.due_ms + self._suspended_ms if event.is_monotonic else event.due_ms
         return true_ms if event.is_outside else max(true_ms, self._stopped_until_ms)
+
+
+async def _cancel_others() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _SimulatedLoop(asyncio.SelectorEventLoop):
