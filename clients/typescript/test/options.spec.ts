@@ -43,6 +43,7 @@ describe('a verifier from the environment', () => {
 
   it.each([
     ['AUTH_URL', 'auth:7701'],
+    ['AUTH_URL', 'http://name:password@auth:7701'],
     ['AUTH_APP_KEY', 'kéy'],
     ['SERVICE_NAME', 'a name'],
     ['AUTH_JWKS_URL', 'file:///etc/passwd'],

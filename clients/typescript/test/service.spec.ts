@@ -7,7 +7,7 @@ import { createSystemRuntime } from '../src/runtime.js';
 import { VerifierCore } from '../src/verifier-core.js';
 
 /** Long enough that a slow machine does not lose the lease between two requests. */
-const LEASE = { REVOCATION_LEASE_MS: '2000' };
+const LEASE = { REVOCATION_LEASE_MS: '1000' };
 const EMPTY = { headers: {} };
 
 describe('a verifier before the service', () => {
