@@ -1,13 +1,8 @@
 import { computeDigest, type SecretDigest } from '../../../src/crypto/secret.js';
-import { DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS, RefusedError } from './errors.js';
+import { RefusedError } from './errors.js';
 import type { Door } from './principals.js';
-
-/** What a verifier reads of a request: that of Node.js, Express and Fastify, or plain headers in lower case. */
-export interface PresentedRequest {
-  readonly headers: Readonly<Record<string, string | string[] | undefined>> | Headers;
-  /** Names and values in turn, as Node.js has them: shows headers that arrived twice. */
-  readonly rawHeaders?: readonly string[];
-}
+import type { PresentedRequest } from './presented-request.js';
+import { DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS } from './refusals.js';
 
 /** A credential that is well-formed, and may be sent to the authentication service. */
 export interface Credential {

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { toProblemBody } from '../../../src/problems/problem-body.js';
 import type { Problem } from '../../../src/problems/problem.js';
-import { problems } from '../../../src/problems/problems.js';
-import type { Door } from './principals.js';
+import { UNAVAILABLE } from './refusals.js';
 
 /** The response to a request that was not accepted (RFC 9457). */
 export interface ProblemResponse {
@@ -11,12 +10,6 @@ export interface ProblemResponse {
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-const UNAVAILABLE: Problem = {
-  ...problems.unavailable,
-  detail:
-    'The authentication service cannot be asked at the moment. This is not a verdict on the credential: keep it and try again.',
-};
-
 /** A request was not accepted. Holds nothing of the credential. */
 export abstract class VerificationError extends Error {
   readonly status: number;
@@ -24,7 +17,8 @@ export abstract class VerificationError extends Error {
   readonly code: string;
   readonly #problem: Problem;
 
-  protected constructor(problem: Problem) {
+  /** @internal */
+  constructor(problem: Problem) {
     super(problem.title);
     this.#problem = problem;
     this.status = problem.status;
@@ -47,10 +41,6 @@ export abstract class VerificationError extends Error {
 /** A verdict: the credential is missing, malformed or not valid. Status 401, or 400 when a header arrived twice. */
 export class RefusedError extends VerificationError {
   override readonly name = 'RefusedError';
-
-  constructor(problem: Problem) {
-    super(problem);
-  }
 }
 
 /** Not a verdict: the authentication service could not be asked. Status 503. */
@@ -66,15 +56,6 @@ export class UnavailableError extends VerificationError {
 export class VerifierConfigurationError extends Error {
   override readonly name = 'VerifierConfigurationError';
 }
-
-/** The refusals of each door, and of all. */
-export const REFUSALS: Readonly<Record<Door, Problem>> = {
-  app: problems.invalidAppCredentials,
-  node: problems.invalidNodeCredentials,
-  user: problems.invalidAccessToken,
-};
-export const MISSING_TOKEN: Problem = problems.missingAccessToken;
-export const DUPLICATE_HEADER: Problem = problems.duplicateHeader;
 
 /** Never a 500: what is not a verdict could not be verified. */
 export function toVerificationError(error: unknown): VerificationError {

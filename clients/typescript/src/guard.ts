@@ -1,5 +1,5 @@
 import { toVerificationError, type ProblemResponse } from './errors.js';
-import type { PresentedRequest } from './credentials.js';
+import type { PresentedRequest } from './presented-request.js';
 import type { Door, Principal, RequestAuth } from './principals.js';
 import type { VerifierCore } from './verifier-core.js';
 

@@ -23,7 +23,7 @@ export class HttpTransport implements Transport {
         signal,
         headers: { ...headers, ...(method === 'POST' && { 'Content-Length': String(Buffer.byteLength(body)) }) },
       },
-      (response) => receive(response).then(resolve, reject),
+      (response) => void receive(response).then(resolve, reject),
     );
     outgoing.on('error', (error) =>
       reject(error instanceof TimeoutError ? error : new ConnectionError('The connection was refused or broken')),

@@ -99,8 +99,11 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
   };
 }
 
+/** Without a user name and password, which would be logged. */
 function isHttpUrl(text: string): boolean {
-  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password } = new URL(text);
+  return /^https?:$/.test(protocol) && username === '' && password === '';
 }
 
 function isPositive(value: number): boolean {

@@ -1,9 +1,10 @@
 import type { RevocationLease, Ticket } from '../../../src/keys/cache/revocation-lease.js';
 import { judge, type Judgement } from './answers.js';
 import { toFingerprint, type Credential } from './credentials.js';
-import { REFUSALS, RefusedError, UnavailableError } from './errors.js';
+import { RefusedError, UnavailableError } from './errors.js';
 import type { Misconfigurations } from './misconfigurations.js';
 import type { Principal } from './principals.js';
+import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient, TimedAnswer } from './service-client.js';
 import type { Term } from './token-cache.js';

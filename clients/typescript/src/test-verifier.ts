@@ -29,6 +29,7 @@ export class TestVerifier extends VerifierCore {
   private readonly service: MemoryService;
   private readonly serviceName: string;
 
+  /** @internal */
   constructor({ serviceName = 'service-under-test' }: TestVerifierOptions) {
     const service = new MemoryService();
     const options = { url: 'http://auth.test', appId: 'test', appKey: 'test', serviceName };
@@ -50,7 +51,7 @@ export class TestVerifier extends VerifierCore {
   }
 
   /** Mints a key of a node. */
-  mintNode({ householdId = randomUUID() as string } = {}): TestCredential<NodePrincipal> {
+  mintNode({ householdId = randomUUID() }: { householdId?: string } = {}): TestCredential<NodePrincipal> {
     const nodeId = randomUUID();
     const key = generateSecret('test_node_');
     this.service.issue(`node ${nodeId}`, key, { node_id: nodeId, household_id: householdId });
@@ -58,7 +59,10 @@ export class TestVerifier extends VerifierCore {
   }
 
   /** Mints an access token of a user, for a session of its own. */
-  mintUser({ userId = randomUUID() as string, email = 'user@example.org' } = {}): TestCredential<UserPrincipal> {
+  mintUser({
+    userId = randomUUID(),
+    email = 'user@example.org',
+  }: { userId?: string; email?: string } = {}): TestCredential<UserPrincipal> {
     const sessionId = randomUUID();
     const claims = { sub: userId, sid: sessionId, email };
     const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;

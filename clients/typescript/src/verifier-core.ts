@@ -8,13 +8,15 @@ import { inspect } from 'node:util';
 import type { SecretDigest } from '../../../src/crypto/secret.js';
 import { KeyCache } from '../../../src/keys/cache/key-cache.js';
 import { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
-import { readApp, readNode, readToken, readTracing, type Credential, type PresentedRequest } from './credentials.js';
-import { REFUSALS, RefusedError } from './errors.js';
+import { readApp, readNode, readToken, readTracing, type Credential } from './credentials.js';
+import { RefusedError } from './errors.js';
 import { Misconfigurations } from './misconfigurations.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
 import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+import type { PresentedRequest } from './presented-request.js';
 import { Questions } from './questions.js';
+import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import { ServiceClient } from './service-client.js';
 import { toAppPrincipal, toNodePrincipal, toUserPrincipal } from './to-principal.js';
@@ -35,7 +37,10 @@ export class VerifierCore {
   private readonly tokenCheck: TokenCheck;
   private readonly poller: Poller;
 
-  /** Polls at once. */
+  /**
+   * Polls at once.
+   * @internal
+   */
   constructor(
     private readonly settings: Settings,
     private readonly runtime: Runtime,

@@ -66,7 +66,7 @@ class Run {
     if (this.pending > 0) this.mistakes.push(`${this.pending} verdicts are not known`);
     if (this.service.unexpected.length > 0) this.mistakes.push(`unexpected: ${this.service.unexpected.join()}`);
     this.texts.push(JSON.stringify(this.logged), inspect(this.verifier, { depth: 20, showHidden: true }));
-    this.texts.push(JSON.stringify(this.verifier), String(this.verifier));
+    this.texts.push(JSON.stringify(this.verifier));
     const printed = secrets.filter((secret) => this.texts.some((text) => text.includes(secret)));
     if (printed.length > 0) this.mistakes.push(`${printed.length} secrets were printed`);
   }
@@ -142,8 +142,11 @@ class Run {
 
   private checkLast(step: Step, expected: NonNullable<Step['last']>): void {
     const request = this.service.sent(expected.path).at(-1);
-    if (!request) return this.fail(step, `no request to ${expected.path}`);
-    const headers = new Headers(request.headers as Record<string, string>);
+    if (!request) {
+      this.fail(step, `no request to ${expected.path}`);
+      return;
+    }
+    const headers = new Headers(request.headers);
     const body = JSON.parse(request.body ?? '{}') as Record<string, unknown>;
     for (const [name, value] of Object.entries(expected.headers ?? {}))
       this.match(step, name, headers.get(name), value);

@@ -85,12 +85,13 @@ function resolve(answer: string | Answer): Answer {
 }
 
 function toServiceAnswer({ status = 200, headers = {}, body, text }: Answer): ServiceAnswer {
-  const lower = Object.entries(headers).flatMap(([name, value]) =>
-    value === null ? [] : [[name.toLowerCase(), value]],
-  );
+  const sent = Object.entries(headers).filter(([, value]) => value !== null);
   return {
     status,
-    headers: { 'content-type': 'application/json', ...Object.fromEntries(lower) },
+    headers: {
+      'content-type': 'application/json',
+      ...Object.fromEntries(sent.map(([name, value]) => [name.toLowerCase(), value ?? ''])),
+    },
     body: text ?? JSON.stringify(body),
   };
 }

@@ -78,12 +78,12 @@ interface Credentials {
   readonly jwks: unknown;
 }
 
-const read = <Content>(path: string): Content => JSON.parse(readFileSync(join(FOLDER, path), 'utf8')) as Content;
+const read = (path: string): unknown => JSON.parse(readFileSync(join(FOLDER, path), 'utf8'));
 
-const data = read<Credentials>('credentials.json');
+const data = read('credentials.json') as Credentials;
 export const names = data.names;
 export const credentials = data.credentials;
-export const answers = fill(read<Record<string, Answer>>('answers.json'));
+export const answers = fill(read('answers.json') as Record<string, Answer>);
 
 /** Every secret that must not be printed. */
 export const secrets = [
@@ -93,9 +93,9 @@ export const secrets = [
 ];
 
 export function readScenarios(): { readonly rule: string; readonly scenarios: readonly Scenario[] }[] {
-  const validate: ValidateFunction = new Ajv({ allowUnionTypes: true }).compile(read('schema.json'));
+  const validate: ValidateFunction = new Ajv({ allowUnionTypes: true }).compile(read('schema.json') as object);
   return readdirSync(join(FOLDER, 'scenarios')).map((file) => {
-    const content = read<{ rule: string; scenarios: Scenario[] }>(`scenarios/${file}`);
+    const content = read(`scenarios/${file}`) as { rule: string; scenarios: Scenario[] };
     if (!validate(content)) throw new Error(`${file}: ${JSON.stringify(validate.errors)}`);
     return fill(content);
   });

@@ -29,7 +29,11 @@ export class Simulation {
   };
 
   /** @returns what cancels it */
-  at(dueMs: number, work: () => void, { clock = 'true' as Clock, isOutside = false } = {}): () => void {
+  at(
+    dueMs: number,
+    work: () => void,
+    { clock = 'true', isOutside = false }: Partial<Pick<Event, 'clock' | 'isOutside'>> = {},
+  ): () => void {
     const event = { dueMs, clock, isOutside, work };
     this.events.add(event);
     return () => this.events.delete(event);
