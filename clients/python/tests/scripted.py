@@ -14,14 +14,14 @@ NODE_ID = "01985f4e-7c3a-7b52-9d1e-000000000b01"
 HOUSEHOLD_ID = "01985f4e-7c3a-7b52-9d1e-000000000d01"
 NODE_HEADERS = {"X-API-Key": f"{NODE_ID}:pa_node_of-a-test"}
 _CHANGES = {"cursor": "1", "reset": False, "lease_ms": 600, "fresh_for_ms": 500, "changes": []}
-_YES = {"x-platform-remember": "no", "x-platform-expires-in": "60", "x-platform-fresh-for-ms": "60000"}
 
 
 class ScriptedTransport:
     """Accepts one node, after `release` if the test holds answers back."""
 
-    def __init__(self, is_held: bool = False) -> None:
+    def __init__(self, is_held: bool = False, fresh_for_ms: int = 60_000) -> None:
         self.asked: list[str] = []
+        self._fresh_for_ms = fresh_for_ms
         self._may_answer = asyncio.Event()
         if not is_held:
             self._may_answer.set()
@@ -39,7 +39,8 @@ class ScriptedTransport:
             return ServiceAnswer(200, {}, json.dumps(_CHANGES).encode())
         await self._may_answer.wait()
         body = {"valid": True, "node_id": NODE_ID, "household_id": HOUSEHOLD_ID}
-        return ServiceAnswer(200, _YES, json.dumps(body).encode())
+        headers = {"x-platform-remember": "no", "x-platform-fresh-for-ms": str(self._fresh_for_ms)}
+        return ServiceAnswer(200, headers, json.dumps(body).encode())
 
 
 class ScriptedVerifier(Verifier):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from math import inf
 
@@ -156,6 +157,23 @@ def test_a_cancelled_request_does_not_take_the_answer_from_the_others() -> None:
         verifier._core._runtime.worker.start(transport.release)  # type: ignore[union-attr]
         assert await second == NODE
         assert transport.asked.count("/internal/validate-node") == 1
+
+    asyncio.run(play())
+    verifier.close()
+
+
+def test_decides_by_its_own_clock_when_its_loop_was_blocked_after_the_answer_arrived() -> None:
+    fresh_for_ms = 500
+    transport = ScriptedTransport(fresh_for_ms=fresh_for_ms)
+    verifier = ScriptedVerifier(lambda: transport)
+
+    async def play() -> None:
+        waiting = asyncio.create_task(verifier.verify_node(NODE_HEADERS))
+        await asyncio.sleep(0)
+        time.sleep(2 * fresh_for_ms / 1_000)
+        assert transport.asked.count("/internal/validate-node") == 1
+        with pytest.raises(UnavailableError):
+            await waiting
 
     asyncio.run(play())
     verifier.close()

@@ -13,6 +13,7 @@ from platform_auth.events import LOGGER
 _SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,4096}")
 _MIN_SECRET_BYTES = 32
+_MAX_PORT = 65_535
 # Nothing is remembered for longer.
 _MAX_OUTAGE_GRACE_SECONDS = 60
 _DEMANDS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
@@ -100,4 +101,5 @@ def _is_http_url(text: str) -> bool:
         url = httpx.URL(text)
     except httpx.InvalidURL:
         return False
-    return url.scheme in ("http", "https") and bool(url.host) and not url.userinfo and not url.query and not url.fragment
+    is_address = url.scheme in ("http", "https") and bool(url.host) and "%" not in url.host and (url.port or 1) <= _MAX_PORT
+    return is_address and not (url.userinfo or url.query or url.fragment)
