@@ -403,5 +403,5 @@ export class World {
 
 /** Lets all promises settle: nothing in the model takes real time. */
 async function settle(): Promise<void> {
-  for (let turn = 0; turn < 60; turn += 1) await Promise.resolve();
+  for (let turn = 0; turn < 30; turn += 1) await Promise.resolve();
 }
