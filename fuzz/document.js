@@ -18,7 +18,7 @@ export class ApiDocument {
     this.operations = Object.entries(document.paths).flatMap(([template, item]) =>
       METHODS.filter((method) => item[method]).map((method) => this.#operation(template, method, item[method])),
     );
-    this.problemSchema = document.components.schemas.ProblemSchema;
+    this.problemSchema = document.components.schemas.Problem;
   }
 
   #operation(template, method, { parameters = [], requestBody, security, responses }) {

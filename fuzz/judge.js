@@ -60,6 +60,8 @@ export class Judge {
   }
 
   #differenceOfSuccess(operation, { method, target }, { status, headers, body }) {
+    if (method === 'OPTIONS' && status === 204 && headers.allow)
+      return body ? 'an answer to OPTIONS has a body' : undefined;
     if (!operation)
       return isDocumentation(target, status) ? undefined : `${status} where the document has no operation`;
     const documented = operation.responses[status];
@@ -134,7 +136,7 @@ const typeOf = (headers) => String(headers['content-type'] ?? 'none').split(';')
 
 /** The documentation's pages are not operations of the document. */
 function isDocumentation(target, status) {
-  return /^\/docs/.test(target) && [200, 206, 301, 302, 304].includes(status);
+  return /^\/(docs|$|\?)/.test(target) && [200, 206, 301, 302, 304].includes(status);
 }
 
 function isSane(value) {

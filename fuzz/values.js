@@ -43,15 +43,16 @@ export function hostileValue(field) {
 export function validValue(field, schema, symbol) {
   // A cursor is opaque and cannot be invented.
   if (field === 'cursor') return fc.constant(symbol);
-  const madeUp = schema.nullable ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
+  const madeUp = [schema.type].flat().includes('null') ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
   return symbol ? fc.oneof({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp) : madeUp;
 }
 
 function ofType(field, schema) {
   if (schema.enum) return fc.constantFrom(...schema.enum);
-  if (schema.type === 'boolean') return fc.boolean();
-  if (schema.type === 'integer') return fc.integer({ min: schema.minimum, max: schema.maximum });
-  if (schema.type === 'string' || schema.type === undefined) return textOf(field, schema);
+  const [type] = [schema.type].flat();
+  if (type === 'boolean') return fc.boolean();
+  if (type === 'integer') return fc.integer({ min: schema.minimum, max: schema.maximum });
+  if (type === 'string' || type === undefined) return textOf(field, schema);
   throw new Error(`The generator does not know the type of ${field}: ${JSON.stringify(schema)}`);
 }
 
