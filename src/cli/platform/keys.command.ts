@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { announceIfSlow, formatTable, print, type Output } from '../terminal.js';
+import { formatTable, print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
 
 const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
@@ -38,7 +38,7 @@ function create(name: string, description: string): Command {
 }
 
 async function run(command: Command, work: KeyWork): Promise<void> {
-  const keys = await announceIfSlow('Changing the signing keys', import('./keys.js').then(work));
+  const keys = await work(await import('./keys.js'));
   print(command.optsWithGlobals<Output>(), { keys }, toText);
 }
 
