@@ -49,7 +49,7 @@ function addCreate(users: Command): void {
       const password = await readNewPassword();
       const created = await withAdvice(
         client.post<UserView>('/users', { email, password }),
-        `Look with \`platform-auth users list --email ${email}\`. If it is not there, run this again.`,
+        `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
       );
       print(readOutput(command), created, ({ id }) => `${email} is created. Its id is ${String(id)}.`);
     });
