@@ -109,7 +109,7 @@ function addSessions(users: Command): void {
   });
 }
 
-/** @throws {CommandFailedError} when there is no such account */
+/** @throws {CommandFailedError} when the account does not exist */
 export async function findUser(client: AdminClient, user: string): Promise<UserView> {
   if (!user.includes('@')) return client.get<UserView>(`/users/${encodeSegment(user)}`);
   const [found] = await client.list<UserView>('/users', { email: user }, 1);
