@@ -20,7 +20,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'fuzz/**'],
+    files: ['test/**'],
     // What runs outside of Jest is held to the rules of src/.
     ignores: ['test/browser/**', 'test/support/programs/**'],
     rules: {

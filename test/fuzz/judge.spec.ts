@@ -1,6 +1,6 @@
 import { LABEL, leakOfAnswer, LogWatch, SECRET } from '../../fuzz/canaries.js';
 import { ApiDocument } from '../../fuzz/document.js';
-import { Judge } from '../../fuzz/judge.js';
+import { Judge, type Intent } from '../../fuzz/judge.js';
 
 const problem = (status: number, code: string) =>
   JSON.stringify({ type: 't', title: 't', status, detail: 'd', instance: 'i', code, request_id: 'r' });
@@ -41,7 +41,7 @@ const DOCUMENT = {
 interface Exchange {
   readonly target?: string;
   readonly method?: string;
-  readonly verdict?: string;
+  readonly verdict?: Intent['credentials']['verdict'];
   readonly sent?: string;
   readonly status?: number;
   readonly type?: string;
@@ -58,7 +58,7 @@ describe('the judge of the fuzzer', () => {
     const wire = { method, target, headers: [], body: Buffer.from(sent), chunked: false };
     const judge = new Judge(new ApiDocument(DOCUMENT));
     const answer = { status, headers: { 'content-type': type, 'www-authenticate': 'x', ...headers }, body };
-    return judge.verdict({ credentials: { verdict } }, { wire, text: sent }, answer) as string | undefined;
+    return judge.verdict({ credentials: { verdict } }, { wire, text: sent }, answer);
   };
 
   it('accepts documented responses', () => {

@@ -1,6 +1,7 @@
 import { connect } from 'node:net';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { closed } from './send.js';
+import type { FuzzedService } from './service.js';
 
 /** Twice the documented limit of about 5 ms (docs/fuzzing.md), because the cores are shared. */
 const MAX_CPU_MS = 10;
@@ -11,13 +12,16 @@ const TIMEOUT_MS = 20_000;
 const LONG = 'x'.repeat(15_800);
 const LOGIN = 'POST /api/v0/auth/login';
 const JSON_TYPE = 'Content-Type: application/json';
-const names = (count) => `{${Array.from({ length: count }, (_, i) => `"${i.toString(36)}":1`).join(',')}}`;
+const names = (count: number): string =>
+  `{${Array.from({ length: count }, (_, i) => `"${i.toString(36)}":1`).join(',')}}`;
 const parameters = Array.from({ length: 3_500 }, (_, i) => `q${i.toString(36)}`).join('&');
 const widest = { params: { [constants.BROTLI_PARAM_LGWIN]: 24 } };
 const megabytes = Buffer.alloc(20 * 1024 * 1024, 'x');
 
-/** Requests that need no credential: `[name, request line, headers, body]`. */
-const REQUESTS = [
+type CostlyRequest = readonly [name: string, line: string, headers: readonly string[], body?: string | Buffer];
+
+/** They need no credential. */
+const REQUESTS: readonly CostlyRequest[] = [
   ['the health of the database', 'GET /health', []],
   ['the document in YAML', 'GET /docs-yaml', []],
   ['11,000 names', LOGIN, [JSON_TYPE], names(11_000)],
@@ -40,7 +44,7 @@ const REQUESTS = [
   ['a long path', `GET /${LONG}`, []],
   ['a long path of slashes', `GET /docs${'/'.repeat(15_000)}`, []],
   ['2,000 headers', 'GET /health/live', Array.from({ length: 2_000 }, (_, i) => `${i.toString(36)}:`)],
-  ['3,000 headers of one name', 'GET /health/live', Array(3_000).fill('a:')],
+  ['3,000 headers of one name', 'GET /health/live', Array.from({ length: 3_000 }, () => 'a:')],
   ['a long media type', LOGIN, [`Content-Type: application/json; a="${'\\"'.repeat(7_000)}"`], '{}'],
   ['a bearer without a space', 'GET /api/v0/users/me', [`Authorization: ${LONG}`]],
   ['a long bearer', 'GET /api/v0/users/me', [`Authorization: Bearer ${LONG}`]],
@@ -50,12 +54,11 @@ const REQUESTS = [
 ];
 
 /** Sends each costly request alone, several times. @returns which cost too much CPU, or have too large a response */
-export async function judgeCost(service) {
-  const wrong = [];
-  for (const [name, line, headers, body = ''] of REQUESTS) {
-    const bytes = Buffer.from(body);
-    const head = [`${line} HTTP/1.1`, 'Host: a', 'Connection: close', `Content-Length: ${bytes.length}`, ...headers];
-    const request = Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n\r\n`), bytes]);
+export async function judgeCost(service: FuzzedService): Promise<string | undefined> {
+  const wrong: string[] = [];
+  for (const costly of REQUESTS) {
+    const [name, line] = costly;
+    const request = toBytes(costly);
     let answered = await sizeOfAnswer(service.port, request);
     const before = service.cpuMilliseconds();
     for (let round = 0; round < ROUNDS; round += 1) answered = await sizeOfAnswer(service.port, request);
@@ -66,7 +69,13 @@ export async function judgeCost(service) {
   return wrong.length > 0 ? wrong.join('\n  ') : undefined;
 }
 
-async function sizeOfAnswer(port, request) {
+function toBytes([, line, headers, body = '']: CostlyRequest): Buffer {
+  const bytes = Buffer.from(body);
+  const head = [`${line} HTTP/1.1`, 'Host: a', 'Connection: close', `Content-Length: ${bytes.length}`, ...headers];
+  return Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n\r\n`), bytes]);
+}
+
+async function sizeOfAnswer(port: number, request: Buffer): Promise<number> {
   const socket = connect(port, '127.0.0.1').on('error', () => undefined);
   socket.setTimeout(TIMEOUT_MS, () => socket.destroy());
   socket.resume().write(request);

@@ -1,14 +1,18 @@
 import fc from 'fast-check';
 import { canaryOf, SECRET } from './canaries.js';
+import type { Schema } from './document.js';
 
 /** Names that no request declares, including names that reach a prototype. */
-export const FOREIGN_NAMES = [
+export const FOREIGN_NAMES: readonly string[] = [
   ...['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', 'id', 'role', 'password_hash', 'is_admin'],
   ...['email.', 'email[]', 'expires_at[$gt]', '', ' ', '0', 'a\u0000b', '\ud800', SECRET, `x${SECRET}`.repeat(50)],
 ];
 
+/** Of generated texts, where the schema allows longer ones. */
+const MAX_LENGTH = 60;
+
 /** Text of an attacker or of a broken client. */
-export function hostileText(canary) {
+export function hostileText(canary: string): fc.Arbitrary<string> {
   const around = [
     ...['', ' ', '\u0000', '\ud800', '\udfff', '\u202e', '\u200b', '\ufeff', '\r\nSet-Cookie: a=b', '\n{"level":60}'],
     ...["' OR 1=1 --", '"; DROP TABLE users; --', '${jndi:ldap://127.0.0.1/a}', '<script>', '{{7*7}}', '%s%n', '\\'],
@@ -24,9 +28,9 @@ export function hostileText(canary) {
 }
 
 /** Any JSON value, mostly of a type that the field does not have. */
-export function hostileValue(field) {
+export function hostileValue(field: string): fc.Arbitrary<unknown> {
   const canary = canaryOf(field);
-  return fc.oneof(
+  return fc.oneof<fc.MaybeWeightedArbitrary<unknown>[]>(
     { weight: 6, arbitrary: hostileText(canary) },
     fc.constantFrom(null, true, false, 0, -0, -1, 1e308, 2 ** 53, 0.1, 2_147_483_648),
     fc.constantFrom([], {}, [[]], [canary], { [canary]: canary }, { length: 8 }, { toString: 1 }, [null, undefined]),
@@ -40,29 +44,43 @@ export function hostileValue(field) {
  * A value that is valid by the document. A credential cannot be invented: it is named by the symbol of a live one.
  * @param symbol of that credential, if this field has one
  */
-export function validValue(field, schema, symbol) {
+export function validValue(field: string, schema: Schema, symbol: string | undefined): fc.Arbitrary<unknown> {
   // A cursor is opaque and cannot be invented.
   if (field === 'cursor') return fc.constant(symbol);
   const madeUp = schema.nullable ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
-  return symbol ? fc.oneof({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp) : madeUp;
+  if (symbol === undefined) return madeUp;
+  return fc.oneof<fc.MaybeWeightedArbitrary<unknown>[]>({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp);
 }
 
-function ofType(field, schema) {
+function ofType(field: string, schema: Schema): fc.Arbitrary<unknown> {
   if (schema.enum) return fc.constantFrom(...schema.enum);
   if (schema.type === 'boolean') return fc.boolean();
-  if (schema.type === 'integer') return fc.integer({ min: schema.minimum, max: schema.maximum });
+  if (schema.type === 'integer') return integersOf(schema);
   if (schema.type === 'string' || schema.type === undefined) return textOf(field, schema);
   throw new Error(`The generator does not know the type of ${field}: ${JSON.stringify(schema)}`);
 }
 
-function textOf(field, { format, pattern, minLength = 0, maxLength = 60 }) {
+function integersOf({ minimum, maximum }: Schema): fc.Arbitrary<number> {
+  return fc.integer({ ...(minimum !== undefined && { min: minimum }), ...(maximum !== undefined && { max: maximum }) });
+}
+
+function textOf(
+  field: string,
+  { format, pattern, minLength = 0, maxLength = MAX_LENGTH }: Schema,
+): fc.Arbitrary<string> {
   const canary = canaryOf(field);
   if (format === 'uuid') return fc.uuid();
   if (format === 'email') return fc.stringMatching(/^[a-z0-9]{1,12}$/).map((text) => `${canary}${text}@example.org`);
   if (format === 'date-time') return moments().map((moment) => moment.toISOString());
   if (pattern) return fc.stringMatching(new RegExp(pattern));
-  const characters = fc.string({ unit: 'grapheme', minLength, maxLength: Math.min(maxLength - canary.length, 60) });
+  const characters = fc.string({
+    unit: 'grapheme',
+    minLength,
+    maxLength: Math.min(maxLength - canary.length, MAX_LENGTH),
+  });
   return characters.map((text) => (canary + text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '-'));
 }
 
-const moments = () => fc.date({ min: new Date('2030-01-01'), max: new Date('2090-01-01'), noInvalidDate: true });
+function moments(): fc.Arbitrary<Date> {
+  return fc.date({ min: new Date('2030-01-01'), max: new Date('2090-01-01'), noInvalidDate: true });
+}

@@ -1,3 +1,11 @@
+export interface Comparison {
+  readonly u: number;
+  readonly z: number;
+  readonly p: number;
+  /** The probability that a random value of the first sample exceeds one of the second. */
+  readonly larger: number;
+}
+
 /**
  * Compares two samples without assuming how they are distributed: the Mann-Whitney U test, two-sided, by its normal
  * approximation with the corrections for ties and for continuity. Source: H. B. Mann and D. R. Whitney, "On a Test of
@@ -5,15 +13,14 @@
  * (1947), 50-60; the correction for ties: W. J. Conover, "Practical Nonparametric Statistics" (1999), 5.1.
  * @param a more than about 20 numbers
  * @param b the same
- * @returns `{ u, z, p, larger }`: `larger` is the probability that a random value of `a` exceeds one of `b`
  */
-export function mannWhitney(a, b) {
+export function mannWhitney(a: readonly number[], b: readonly number[]): Comparison {
   const all = [...a.map((value) => ({ value, isA: true })), ...b.map((value) => ({ value, isA: false }))];
   all.sort((left, right) => left.value - right.value);
   let rankSumOfA = 0;
   let ties = 0;
-  for (let from = 0, to; from < all.length; from = to) {
-    for (to = from + 1; to < all.length && all[to].value === all[from].value;) to += 1;
+  for (let from = 0, to: number; from < all.length; from = to) {
+    for (to = from + 1; all[to]?.value === all[from]?.value;) to += 1;
     const length = to - from;
     const meanRank = (from + 1 + to) / 2;
     rankSumOfA += meanRank * all.slice(from, to).filter(({ isA }) => isA).length;
@@ -31,7 +38,7 @@ export function mannWhitney(a, b) {
  * The upper tail of the standard normal distribution, by the rational Chebyshev approximation of erfc in W. H. Press
  * et al., "Numerical Recipes" (2nd edition, 1992), 6.2; its fractional error is below 1.2e-7 everywhere.
  */
-function upperTail(z) {
+function upperTail(z: number): number {
   const x = z / Math.SQRT2;
   const t = 1 / (1 + x / 2);
   const coefficients = [

@@ -1,9 +1,23 @@
-import { MAX_GROWTH_MEGABYTES } from './memory.js';
+import { printTable } from '../tools/table.js';
+import type { Judge } from './judge.js';
+import type { Progress } from './lane.js';
+import { MAX_GROWTH_MEGABYTES, type MemoryWatch } from './memory.js';
 
 const PROGRESS_INTERVAL_MS = 5_000;
 
+/** What is wrong, or undefined, by the name of what was judged. */
+export type Verdicts = ReadonlyMap<string, string | undefined>;
+
+export interface Totals {
+  readonly seed: number;
+  readonly requests: number;
+  /** Of the log. */
+  readonly lines: number;
+  readonly memory: MemoryWatch;
+}
+
 /** Prints the progress on stderr. @returns a function that stops it */
-export function showProgress(progress, total) {
+export function showProgress(progress: Progress, total: number): () => void {
   const startedAt = Date.now();
   const timer = setInterval(() => {
     const seconds = Math.round((Date.now() - startedAt) / 1000);
@@ -13,12 +27,13 @@ export function showProgress(progress, total) {
 }
 
 /** Prints the number of responses by operation and status. */
-export function printCounts({ counts, busy }, { seed, requests, lines, memory }) {
+export function printCounts({ counts, busy }: Judge, { seed, requests, lines, memory }: Totals): void {
   const statuses = [...new Set([...counts.values()].flatMap((ofOne) => Object.keys(ofOne)))].sort();
-  console.log(`| operation | ${statuses.join(' | ')} |\n| --- |${' ---: |'.repeat(statuses.length)}`);
-  for (const [id, ofOne] of [...counts].sort()) {
-    console.log(`| ${id} | ${statuses.map((status) => ofOne[status] ?? '').join(' | ')} |`);
-  }
+  const rows = [...counts].sort(([one], [other]) => (one < other ? -1 : 1));
+  printTable(
+    ['operation', ...statuses],
+    rows.map(([id, ofOne]) => [id, ...statuses.map((status) => ofOne[status] ?? '')]),
+  );
   console.log(`\nseed ${seed}: ${requests} requests, ${lines} lines of log, ${busy} times 503 hashing_busy`);
   const { before = 'unknown', after = 'unknown' } = memory;
   console.log(
@@ -27,7 +42,7 @@ export function printCounts({ counts, busy }, { seed, requests, lines, memory })
 }
 
 /** @returns the exit code */
-export function printVerdicts(verdicts) {
+export function printVerdicts(verdicts: Verdicts): number {
   const failures = [...verdicts].filter(([, wrong]) => wrong !== undefined);
   for (const [name, wrong] of failures) console.log(`FAILED ${name}\n  ${wrong}\n`);
   console.log(`${verdicts.size - failures.length} passed, ${failures.length} failed`);

@@ -1,18 +1,26 @@
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
+import type { Lane, Progress } from './lane.js';
 import { closed } from './send.js';
+import type { FuzzedService } from './service.js';
 
 const TIMEOUT_MS = 20_000;
 /** The service closes a connection whose responses are not read for 10 s; it checks once a second. */
 const UNREAD_MS = 15_000;
+const SLOW_READ_INTERVAL_MS = 1_000;
 const UNREAD_REQUESTS = 2_000;
 const UNREAD_CONNECTIONS = 6;
 /** The memory that those connections may cost: it was 2.6 GB before the limit existed. */
 const MAX_UNREAD_MEGABYTES = 128;
 
-/** Requests with a known status, so that a response out of order is noticed. */
-const KNOWN = [
+/** Its status is known, so that a response out of order is noticed. */
+interface KnownRequest {
+  readonly text: string;
+  readonly status: number;
+}
+
+const KNOWN: readonly KnownRequest[] = [
   { text: 'GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n', status: 200 },
   { text: 'GET /docs HTTP/1.1\r\nHost: a\r\n\r\n', status: 200 },
   { text: 'GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n', status: 404 },
@@ -29,23 +37,22 @@ const KNOWN = [
 const LAST = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
 /** @returns a lane that pipelines requests on one connection; each must have a response, in order */
-export function pipelineLane(port, progress) {
-  const request = fc.integer({ min: 0, max: KNOWN.length - 1 });
-  const attempt = async (pipeline) => {
-    const text = pipeline.map((index) => KNOWN[index].text).join('') + LAST;
+export function pipelineLane(port: number, progress: Progress): Lane<KnownRequest[]> {
+  const attempt = async (pipeline: KnownRequest[]): Promise<string | undefined> => {
+    const text = pipeline.map((request) => request.text).join('') + LAST;
     const answer = await readAll(port, text);
     progress.requests += 1;
     const statuses = [...answer.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
-    const expected = [...pipeline.map((index) => KNOWN[index].status), 200];
+    const expected = [...pipeline.map((request) => request.status), 200];
     if (statuses.join() === expected.join()) return undefined;
     return `a pipeline of ${expected.length} requests was answered ${statuses.join()}, not ${expected.join()}`;
   };
-  const requests = fc.array(request, { minLength: 1, maxLength: 300, size: 'max' });
+  const requests = fc.array(fc.constantFrom(...KNOWN), { minLength: 1, maxLength: 300, size: 'max' });
   return { name: 'pipelined requests', requests, attempt };
 }
 
-async function readAll(port, text) {
-  const chunks = [];
+async function readAll(port: number, text: string): Promise<string> {
+  const chunks: Buffer[] = [];
   const socket = connect(port, '127.0.0.1').on('error', () => undefined);
   const timer = setTimeout(() => socket.destroy(), TIMEOUT_MS);
   socket.on('data', (chunk) => chunks.push(chunk));
@@ -59,7 +66,7 @@ async function readAll(port, text) {
  * Clients pipeline requests for the largest page and do not read the responses; one reads a byte a second.
  * @returns what is wrong: the service must close them, and use little memory for them
  */
-export async function judgeUnread(service) {
+export async function judgeUnread(service: FuzzedService): Promise<string | undefined> {
   const before = service.residentMegabytes();
   const clients = Array.from({ length: UNREAD_CONNECTIONS }, () => connect(service.port, '127.0.0.1').pause());
   for (const client of clients) {
@@ -67,9 +74,10 @@ export async function judgeUnread(service) {
     client.write('GET /docs-yaml HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(UNREAD_REQUESTS));
   }
   let most = 0;
-  for (const end = Date.now() + UNREAD_MS; Date.now() < end; await sleep(1_000)) {
-    clients[0].read(1);
+  for (const end = Date.now() + UNREAD_MS; Date.now() < end;) {
+    clients[0]?.read(1);
     most = Math.max(most, service.residentMegabytes() ?? 0);
+    await sleep(SLOW_READ_INTERVAL_MS);
   }
   const answers = await Promise.all(clients.map((client) => restOf(client)));
   if (answers.some((count) => count >= UNREAD_REQUESTS)) return 'a connection that did not read was not closed';
@@ -79,7 +87,7 @@ export async function judgeUnread(service) {
 }
 
 /** @returns the number of responses received until the connection ends */
-async function restOf(client) {
+async function restOf(client: Socket): Promise<number> {
   let answers = 0;
   const timer = setTimeout(() => {
     answers = Infinity;

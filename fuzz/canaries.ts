@@ -8,17 +8,17 @@ const RETURNED = new Set(['email', 'room', 'name']);
 const PUBLIC = new Set(['caller', 'target']);
 /** The prefixes of refresh tokens, keys, JWTs and bcrypt hashes. */
 const MINTED = /pa_(rt|app|node)_|eyJ[\w-]{10}|\$2[aby]\$\d\d\$/;
+const MAX_LEAKS = 5;
+const MAX_LEAK_LENGTH = 500;
 
 /** @returns the canary that a field may hold */
-export function canaryOf(field) {
+export function canaryOf(field: string): string {
   if (PUBLIC.has(field)) return '';
   return RETURNED.has(field) ? LABEL : SECRET;
 }
 
-const shows = (text, canary) => text.toUpperCase().includes(canary);
-
 /** @returns what a response leaks, or undefined */
-export function leakOfAnswer(status, text) {
+export function leakOfAnswer(status: number, text: string): string | undefined {
   if (shows(text, SECRET)) return 'the answer shows a secret that was sent';
   if (status >= 300 && shows(text, LABEL)) return 'an error repeats what was sent';
   if (/\$2[aby]\$\d\d\$/.test(text)) return 'the answer holds a bcrypt hash';
@@ -29,20 +29,19 @@ export function leakOfAnswer(status, text) {
 export class LogWatch {
   lines = 0;
   /** At most five: one bug may leak in a hundred thousand lines. */
-  leaks = [];
+  readonly leaks: string[] = [];
 
   /** @param secrets of the service's configuration, which must never be logged */
-  constructor(secrets = []) {
-    this.secrets = secrets;
-  }
+  constructor(public secrets: readonly string[] = []) {}
 
-  read = (line) => {
+  read(line: string): void {
     this.lines += 1;
     const leak = this.leakOf(line);
-    if (leak && this.leaks.length < 5) this.leaks.push(`${leak}: ${line.slice(0, 500)}`);
-  };
+    if (leak !== undefined && this.leaks.length < MAX_LEAKS)
+      this.leaks.push(`${leak}: ${line.slice(0, MAX_LEAK_LENGTH)}`);
+  }
 
-  leakOf(line) {
+  private leakOf(line: string): string | undefined {
     if (shows(line, SECRET) || shows(line, LABEL)) return 'a canary is in the log';
     if (MINTED.test(line)) return 'a token, key or hash is in the log';
     if (this.secrets.some((secret) => line.includes(secret))) return 'a secret of the configuration is in the log';
@@ -52,7 +51,11 @@ export class LogWatch {
   }
 }
 
-function isJsonObject(line) {
+function shows(text: string, canary: string): boolean {
+  return text.toUpperCase().includes(canary);
+}
+
+function isJsonObject(line: string): boolean {
   try {
     return line.startsWith('{') && typeof JSON.parse(line) === 'object';
   } catch {
