@@ -22,7 +22,7 @@ export default tseslint.config(
   {
     files: ['test/**'],
     // What runs outside of Jest is held to the rules of src/.
-    ignores: ['test/browser/**', 'test/support/programs/**'],
+    ignores: ['test/browser/**', 'test/ha/**', 'test/support/programs/**'],
     rules: {
       'max-lines-per-function': 'off',
       '@typescript-eslint/no-unsafe-assignment': 'off',
