@@ -17,6 +17,7 @@ import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
+import { VerifiersModule } from './verifiers/verifiers.module.js';
 
 /** Imports every room, from the lowest floor to the highest. */
 @Module({})
@@ -43,6 +44,7 @@ export class AppModule {
         // Use cases that combine them
         AuthModule,
         AdminModule,
+        VerifiersModule,
         MaintenanceModule,
       ],
     };

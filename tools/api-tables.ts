@@ -1,6 +1,6 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { toProblemType } from '../src/problems/problem-body.js';
-import type { Problem } from '../src/problems/problems.js';
+import type { Problem } from '../src/problems/problem.js';
 
 interface Operation {
   readonly summary?: string;

@@ -4,7 +4,8 @@
 
 import { Global, Module } from '@nestjs/common';
 import { Doors } from './doors.js';
+import { Freshness } from './freshness.js';
 
 @Global()
-@Module({ providers: [Doors], exports: [Doors] })
+@Module({ providers: [Doors, Freshness], exports: [Doors, Freshness] })
 export class AccessModule {}

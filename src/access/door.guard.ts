@@ -34,6 +34,28 @@ export function createDoorGuard(accepted: readonly [Door, ...Door[]]): Type<CanA
 }
 
 export const UserGuard = createDoorGuard(['user']);
+
+/** The refusals of the user door on `validate-user`, where the body says `valid: false` too. */
+export const USER_VERDICTS = [problems.missingAccessToken, problems.invalidAccessToken].map((problem) => ({
+  ...problem,
+  extension: problems.invalidAppCredentials.extension,
+}));
+
+/** For the route on which a service validates an access token that a client sent to it. */
+@Injectable()
+export class ForwardedUserGuard extends UserGuard {
+  override async canActivate(context: ExecutionContext): Promise<boolean> {
+    try {
+      return (await super.canActivate(context)) === true;
+    } catch (error) {
+      if (!(error instanceof ProblemException)) throw error;
+      const { problem, refusal } = error;
+      const verdict = USER_VERDICTS.find(({ code }) => code === problem.code);
+      throw verdict ? new ProblemException(verdict, refusal && { refusal }) : error;
+    }
+  }
+}
+
 export const NodeGuard = createDoorGuard(['node']);
 export const AdminGuard = createDoorGuard(['admin']);
 

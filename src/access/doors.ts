@@ -2,7 +2,8 @@ import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Strategy } from 'passport';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
-import { problems, type Problem } from '../problems/problems.js';
+import type { Problem } from '../problems/problem.js';
+import { problems } from '../problems/problems.js';
 import type { SecurityEvent } from '../common/security-event.js';
 import type { Door, Principal } from './principals.js';
 

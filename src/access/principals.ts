@@ -1,10 +1,28 @@
 import type { Request } from 'express';
 
+/** Set when a verifier may remember the verdict about a key. */
+export interface Rememberable {
+  readonly expiresAt: Date | null;
+}
+
 /** The authenticated caller, by the door that accepted its credential. */
 export interface UserPrincipal {
   readonly door: 'user';
   readonly userId: string;
   readonly sessionId: string;
+  /** The present one, not the one in the token. */
+  readonly email: string;
+  /** When the access token, or its session, ends. */
+  readonly expiresAt: Date;
+  readonly claims: TokenClaims;
+}
+
+/** The claims of a verified access token that introspection shows (RFC 7662 §2.2). */
+export interface TokenClaims {
+  readonly iss: string;
+  readonly jti: string;
+  readonly iat: number;
+  readonly exp: number;
 }
 
 export interface AppPrincipal {
@@ -12,6 +30,7 @@ export interface AppPrincipal {
   readonly appId: string;
   readonly caller: string;
   readonly target: string;
+  readonly rememberable: Rememberable | undefined;
 }
 
 export interface NodePrincipal {
@@ -20,6 +39,7 @@ export interface NodePrincipal {
   readonly householdId: string;
   /** The app that forwarded the node's credential with a valid one of its own. */
   readonly forwardedBy: string | null;
+  readonly rememberable: Rememberable | undefined;
 }
 
 export interface AdminPrincipal {

@@ -1,14 +1,17 @@
 import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
 import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
-import { problems, type Problem } from '../problems/problems.js';
+import type { Problem } from '../problems/problem.js';
+import { problems } from '../problems/problems.js';
 import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
   AdminGuard,
   createDoorGuard,
+  ForwardedUserGuard,
   ForwardingAppGuard,
   NodeGuard,
   PresentedAppGuard,
+  USER_VERDICTS,
   UserGuard,
 } from './door.guard.js';
 import { DOORS } from './doors.js';
@@ -41,7 +44,7 @@ const COMMON_PROBLEMS: Problem[] = [
 export const Public = () => applyDecorators(SetMetadata(DOORS_OF_ROUTE, []), ApiProblems(...COMMON_PROBLEMS));
 
 /** A user's access token: `Authorization: Bearer`. */
-export const RequireUser = () => requireDoors(UserGuard, 'user');
+export const RequireUser = () => RequireWith(UserGuard, 'user');
 
 /**
  * An app key that a caller presented to another service, which forwards it: `X-Platform-App-Id` and
@@ -49,7 +52,7 @@ export const RequireUser = () => requireDoors(UserGuard, 'user');
  */
 export const RequirePresentedApp = () =>
   applyDecorators(
-    requireDoors(PresentedAppGuard, 'app'),
+    RequireWith(PresentedAppGuard, 'app'),
     ApiHeader({
       name: 'X-Platform-Target',
       required: false,
@@ -71,13 +74,27 @@ export const RequireNode = () =>
     ApiProblems(...COMMON_PROBLEMS, DOORS.node.problem, DOORS.app.problem),
   );
 
+/**
+ * A user's access token that a service forwards. The forwarding service's key must be valid too, if it is sent or
+ * required.
+ */
+export const RequireForwardedUser = () =>
+  applyDecorators(
+    SetMetadata(DOORS_OF_ROUTE, ['user']),
+    UseGuards(ForwardingAppGuard, ForwardedUserGuard),
+    ApiSecurity(REQUIREMENTS.user),
+    ApiSecurity({ ...REQUIREMENTS.user, ...REQUIREMENTS.app }),
+    ApiProblems(...COMMON_PROBLEMS, ...USER_VERDICTS, DOORS.app.problem),
+  );
+
 /** The operator's key: `X-Admin-Key`. */
-export const RequireAdmin = () => requireDoors(AdminGuard, 'admin');
+export const RequireAdmin = () => RequireWith(AdminGuard, 'admin');
 
 /** A credential of one of several doors. */
-export const RequireAnyOf = (...doors: [Door, ...Door[]]) => requireDoors(createDoorGuard(doors), ...doors);
+export const RequireAnyOf = (...doors: [Door, ...Door[]]) => RequireWith(createDoorGuard(doors), ...doors);
 
-function requireDoors(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
+/** A credential of the doors, as a guard of the route's own reads it. */
+export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
   const refusals = doors.flatMap((door) =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );

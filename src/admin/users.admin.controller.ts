@@ -13,6 +13,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
+import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.dto.js';
@@ -26,6 +27,7 @@ export class UsersAdminController {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
   ) {}
 
   @Post()
@@ -106,7 +108,10 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'End all sessions of a user' })
   @ApiNoContentResponse()
   async endSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    const { id: userId } = await this.users.find(id);
-    await this.sessions.revokeAll(userId, toActor(request));
+    // The 404 of a user who was just deleted waits too.
+    await this.propagation.propagateAfter(async () => {
+      const { id: userId } = await this.users.find(id);
+      await this.sessions.revokeAll(userId, toActor(request));
+    });
   }
 }

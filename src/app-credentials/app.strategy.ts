@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Doors, createRefusal } from '../access/doors.js';
+import { wantsFreshVerdict } from '../access/freshness.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
 import type { ProblemException } from '../problems/problem.exception.js';
@@ -28,13 +29,13 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const sentId = request.headers['x-platform-app-id'];
     if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
     const appId = sentId.toLowerCase();
-    const verdict = await this.keys.verify(appId, key);
+    const verdict = await this.keys.verify(appId, key, wantsFreshVerdict(request));
     if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
     const { caller, target } = verdict.identity;
     const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;
     if (presentedTo !== null && presentedTo !== target) throw toRefusal('other_target', appId, verdict.identity);
     this.keys.recordUse(appId, presentedTo);
-    return { door: 'app', appId, caller, target };
+    return { door: 'app', appId, caller, target, rememberable: verdict.rememberable };
   }
 }
 

@@ -1,6 +1,7 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { Freshness } from '../access/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
 import { ServiceNameField } from '../common/fields.js';
@@ -28,6 +29,8 @@ export class ValidAppResponse {
 @ApiTags('internal')
 @Controller('internal')
 export class ValidateAppController {
+  constructor(private readonly freshness: Freshness) {}
+
   @Post('validate-app')
   @HttpCode(200)
   @RequirePresentedApp()
@@ -40,7 +43,8 @@ export class ValidateAppController {
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
   validate(@Req() request: Request): ValidAppResponse {
-    const { appId, caller, target } = getPrincipal(request, 'app');
+    const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
+    this.freshness.describe(request, rememberable);
     return { valid: true, app_id: appId, caller, target };
   }
 }

@@ -8,6 +8,7 @@ import { createRefusal } from '../access/doors.js';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
+import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
@@ -17,7 +18,8 @@ import { AccessTokens } from '../tokens/access-tokens.js';
 import { SessionsService, type Grant } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
-import { UsersService, type PasswordVerdict } from '../users/users.service.js';
+import { PasswordVerifier, type PasswordVerdict } from '../users/password-verifier.js';
+import { UsersService } from '../users/users.service.js';
 import type { TokenPairResponse } from './auth.dto.js';
 
 type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
@@ -26,6 +28,7 @@ type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
 export class AuthService {
   constructor(
     private readonly users: UsersService,
+    private readonly passwords: PasswordVerifier,
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
@@ -33,6 +36,7 @@ export class AuthService {
     private readonly refusals: CountedRefusals,
     private readonly throttle: LoginThrottle,
     private readonly busy: BusyThrottle,
+    private readonly propagation: Propagation,
     private readonly environment: Environment,
   ) {}
 
@@ -53,7 +57,7 @@ export class AuthService {
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPairResponse> {
     const { address } = actor;
     const attempt = await this.throttle.begin(email, address ?? undefined);
-    const verdict = await this.users.verifyPassword(email, password, attempt.turn).catch(async (error: unknown) => {
+    const verdict = await this.passwords.verify(email, password, attempt.turn).catch(async (error: unknown) => {
       await attempt.refund(error);
       throw error;
     });
@@ -87,7 +91,7 @@ export class AuthService {
 
   /**
    * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
-   * never existed, is a success too.
+   * never existed, is a success too. When it has returned, no verifier accepts a token of the session.
    * @throws {ProblemException} nothing_to_log_out; invalid_access_token for a lone bearer that this service did not sign
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
@@ -97,6 +101,7 @@ export class AuthService {
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
     if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
+    await this.propagation.awaitPropagation();
   }
 
   private toTokenPair(grant: Grant): TokenPairResponse {

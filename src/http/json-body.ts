@@ -1,14 +1,20 @@
 import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
 import { ProblemException } from '../problems/problem.exception.js';
-import { problems, type FieldError } from '../problems/problems.js';
+import type { FieldError } from '../problems/problem.js';
+import { problems } from '../problems/problems.js';
 import { toPointerToken } from '../problems/unknown-fields.js';
+import { isForGateway } from './request-target.js';
 
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
 export const MAX_NAMES = 32;
 export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
+/** The only route that takes a form (RFC 7662). */
+export const FORM_ROUTE = '/internal/introspect';
 /** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
+/** Routes that parse their body themselves, once the caller is authenticated. */
+const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
 const MAX_DEPTH = 16;
 /** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
 const MAX_TEXT_LENGTH = 8_192;
@@ -16,7 +22,7 @@ const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] 
 const decoder = new TextDecoder();
 
 /** Reads a body of at most 100 KB, after decompression. `guardHead` has checked its media type. */
-export const readBytes = raw({ limit: '100kb', type: () => true });
+export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(request.url ?? '') });
 
 /**
  * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
@@ -25,7 +31,7 @@ export const readBytes = raw({ limit: '100kb', type: () => true });
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
-  if (Buffer.isBuffer(bytes)) {
+  if (Buffer.isBuffer(bytes) && !PARSED_BY_ROUTE.has(request.url)) {
     request.body = bytes.length === 0 ? {} : parse(bytes);
     refuseHostileValues(request.body);
   }

@@ -5,15 +5,15 @@
 
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { DOORS } from '../access/doors.js';
+import { createRefusal, DOORS } from '../access/doors.js';
 import { TARGET_HEADER } from '../access/presented-target.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { getRequestId } from '../common/request-id.js';
 import type { Environment } from '../config/environment.js';
 import { isInternalOnly, isOnInternalPort } from './internal-port.js';
-import { MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
-import { addPrefix, isInternal, refuseAmbiguousPath } from './request-target.js';
+import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
+import { addPrefix, cutGatewayTail, isForGateway, isInternal, refuseAmbiguousPath } from './request-target.js';
 
 /** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
@@ -38,6 +38,11 @@ export function guardHead({ serviceName, internalPort }: Environment): RequestHa
   return (request, response, next) => {
     setCommonHeaders(request, response);
     const isForServices = isInternal(request);
+    if (isForServices && isForGateway(request.url)) {
+      guardGatewayHead(request, isSplit);
+      next();
+      return;
+    }
     // Services that validate credentials are not browsers, and call a hundred times as often.
     if (!isForServices) setSecurityHeaders(request, response, () => undefined);
     refuseAmbiguousPath(request);
@@ -47,9 +52,23 @@ export function guardHead({ serviceName, internalPort }: Environment): RequestHa
     refuseAmbiguousHeaders(request, names);
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
-    if (hasBody(request) && !isJson(request)) throw new ProblemException(problems.unsupportedMediaType);
+    if (hasBody(request) && !isReadable(request)) throw new ProblemException(problems.unsupportedMediaType);
     next();
   };
+}
+
+/**
+ * The head is that of the gateway's client: what is ambiguous in it is refused like a credential, and the rest is not
+ * looked at.
+ */
+function guardGatewayHead(request: Request, isSplit: boolean): void {
+  const door = cutGatewayTail(request);
+  if (isSplit && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
+  try {
+    refuseAmbiguousHeaders(request, Object.keys(request.headers));
+  } catch {
+    throw createRefusal(door, 'duplicate_header');
+  }
 }
 
 /** Every response names its request, and may be neither sniffed nor, as it may contain a secret, cached. */
@@ -112,10 +131,11 @@ function hasBody({ headers }: Request): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
-/** Bodies are JSON in UTF-8 (RFC 8259 §8.1). Any other media type, or none, is refused before the body is read. */
-function isJson(request: Request): boolean {
+/** JSON in UTF-8 (RFC 8259 §8.1), or one form. Any other media type, or none, is refused before the body is read. */
+function isReadable(request: Request): boolean {
   const encoding = request.headers['content-encoding'];
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
-  return request.is('application/json') !== false && /^utf-?8$/i.test(charset);
+  const mediaType = request.url === FORM_ROUTE ? 'application/x-www-form-urlencoded' : 'application/json';
+  return request.is(mediaType) !== false && /^utf-?8$/i.test(charset);
 }

@@ -4,6 +4,8 @@ import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
 import type { Log } from '../logging/log.js';
 
+const VALIDATION = /^\/internal\/(validate-|authorize\/)/;
+
 /** A request whose response was sent, or whose client closed the connection. */
 export interface CompletedRequest {
   readonly request: Request;
@@ -32,7 +34,9 @@ export function createRequestLog(
       const durationMs = performance.now() - startedAt;
       count?.({ request, response, route, status, durationMs });
       if ((response.locals as ResponseLocals).isUnlogged) return;
-      if (!logsValidations && status === 200 && route.startsWith('/internal/validate-')) return;
+      // Each verifier polls several times a second.
+      if (route === '/internal/changes') return;
+      if (!logsValidations && status === 200 && VALIDATION.test(route)) return;
       log.writeAbout(request, 'info', 'request', {
         request_id: getRequestId(request),
         caller_request_id: getCallerRequestId(request),

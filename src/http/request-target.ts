@@ -2,6 +2,8 @@ import type { Request } from 'express';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 
+type GatewayDoor = 'node' | 'app' | 'user';
+
 // The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
 // path than the router does is refused here, and the router compares paths exactly.
 
@@ -12,11 +14,28 @@ const PLAIN_PATH = /^(?:\/[\w-]+)+$/;
  * `*`.
  */
 const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
+const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
 const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
 
 /** Whether the request is for a route on which services validate the credentials of their callers. */
 export function isInternal({ url }: Request): boolean {
   return url.startsWith('/internal/');
+}
+
+/** Whether it is a gateway's question about a request of its own client. */
+export function isForGateway(url: string): boolean {
+  return GATEWAY_PATH.test(url);
+}
+
+/**
+ * Cuts off the method and the path that the gateway's client asked for, which gateways pass on.
+ * @returns the door
+ */
+export function cutGatewayTail(request: Request): GatewayDoor {
+  const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
+  request.method = 'GET';
+  request.url = `/internal/authorize/${door}`;
+  return door as GatewayDoor;
 }
 
 /**

@@ -1,6 +1,7 @@
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
 import { ProblemException } from '../problems/problem.exception.js';
-import { problems, type FieldError } from '../problems/problems.js';
+import type { FieldError } from '../problems/problem.js';
+import { problems } from '../problems/problems.js';
 import { toPointerToken, UNKNOWN_FIELD } from '../problems/unknown-fields.js';
 
 /**

@@ -24,17 +24,10 @@ import type { KeyColumns } from './key-columns.js';
 import { buildKeyStatements, toAuditEvent, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
 import { LastUses } from './last-uses.js';
 import type { Propagation } from './cache/propagation.js';
+import type { Verdict } from './verdict.js';
 
 /** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
-
-export type Verdict<Identity> =
-  | { readonly valid: true; readonly identity: Identity }
-  | {
-      readonly valid: false;
-      readonly reason: 'unknown' | 'wrong_key' | 'revoked' | 'expired';
-      readonly identity?: Identity;
-    };
 
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
@@ -74,10 +67,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   /**
    * A cached key is valid while the lease is held. Every other key, and every refusal, costs one primary-key read. The
    * only write is the first use of a rotated key: it ends the overlap before the response is sent.
+   * @param isFresh asks PostgreSQL, not the cache
    */
-  async verify(id: string, key: string): Promise<Verdict<Identity>> {
+  async verify(id: string, key: string, isFresh = false): Promise<Verdict<Identity>> {
     const presented = computeDigest(key);
-    const cached = this.cache.recall(id, presented, this.clock.now());
+    const cached = isFresh ? undefined : this.cache.recall(id, presented, this.clock.now());
     return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
   }
 
@@ -97,9 +91,9 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
       return this.verifyInDatabase(id, presented);
     }
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
-    if (!row.previous_key_digest)
-      this.cache.remember(id, { digest: presented, identity: row, expiresAt: row.expires_at }, ticket);
-    return { valid: true, identity: row };
+    const rememberable = row.previous_key_digest ? undefined : { expiresAt: row.expires_at };
+    if (rememberable) this.cache.remember(id, { digest: presented, identity: row, ...rememberable }, ticket);
+    return { valid: true, identity: row, rememberable };
   }
 
   /**
@@ -108,6 +102,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    */
   recordUse(id: string, service: string | null): void {
     this.lastUses.add(id, { at: this.clock.now(), service });
+  }
+
+  /** Records that a verifier accepted a key from its memory. */
+  recordEarlierUse(id: string, service: string, at: Date): void {
+    this.lastUses.addEarlier(id, { at, service });
   }
 
   /**

@@ -2,6 +2,7 @@ import { Global, Module } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
+import { ChangeLog } from './cache/change-log.js';
 import { Propagation } from './cache/propagation.js';
 import { RevocationFeed } from './cache/revocation-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
@@ -11,6 +12,7 @@ const MS_PER_SECOND = 1_000;
 @Global()
 @Module({
   providers: [
+    ChangeLog,
     RevocationFeed,
     {
       provide: RevocationLease,
@@ -28,6 +30,6 @@ const MS_PER_SECOND = 1_000;
         new Propagation(revocationWaitMs, database, log),
     },
   ],
-  exports: [RevocationFeed, RevocationLease, Propagation],
+  exports: [ChangeLog, RevocationFeed, RevocationLease, Propagation],
 })
 export class KeysModule {}

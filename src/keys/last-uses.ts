@@ -38,6 +38,12 @@ export class LastUses {
     this.uses.set(id, use);
   }
 
+  /** A use that was reported later. The id is not known to exist. */
+  addEarlier(id: string, use: Use): void {
+    const known = this.uses.get(id);
+    if (known ? known.at < use.at : this.uses.size < MAX_PENDING) this.uses.set(id, use);
+  }
+
   /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
   async flush(): Promise<void> {
     // Ordered by id, so that two replicas cannot deadlock.

@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Doors, createRefusal } from '../access/doors.js';
+import { wantsFreshVerdict } from '../access/freshness.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { NodePrincipal, Principal } from '../access/principals.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
@@ -21,12 +22,13 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
-    const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1));
+    const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1), wantsFreshVerdict(request));
     if (verdict.valid) {
       const forwarder = request.user as Principal | undefined;
       const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;
       this.keys.recordUse(nodeId, forwardedBy);
-      return { door: 'node', nodeId, householdId: verdict.identity.household_id, forwardedBy };
+      const { identity, rememberable } = verdict;
+      return { door: 'node', nodeId, householdId: identity.household_id, forwardedBy, rememberable };
     }
     throw createRefusal(
       'node',

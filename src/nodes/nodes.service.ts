@@ -125,6 +125,11 @@ export class NodesService {
     return this.keys.revoke(id, actor);
   }
 
+  /** Records that a verifier accepted a key from its memory. */
+  recordUse(id: string, service: string, at: Date): void {
+    this.keys.recordEarlierUse(id, service, at);
+  }
+
   /** Deletes nodes that were revoked or expired before a moment. */
   async purge(deadBefore: Date, lock: number): Promise<number> {
     return this.keys.purge(deadBefore, lock);

@@ -1,6 +1,7 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { Freshness } from '../access/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 
@@ -18,6 +19,8 @@ export class ValidNodeResponse {
 @ApiTags('internal')
 @Controller('internal')
 export class ValidateNodeController {
+  constructor(private readonly freshness: Freshness) {}
+
   @Post('validate-node')
   @HttpCode(200)
   @RequireNode()
@@ -29,7 +32,8 @@ export class ValidateNodeController {
   })
   @ApiOkResponse({ type: ValidNodeResponse })
   validate(@Req() request: Request): ValidNodeResponse {
-    const { nodeId, householdId } = getPrincipal(request, 'node');
+    const { nodeId, householdId, rememberable } = getPrincipal(request, 'node');
+    this.freshness.describe(request, rememberable);
     return { valid: true, node_id: nodeId, household_id: householdId };
   }
 }

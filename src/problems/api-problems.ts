@@ -1,7 +1,7 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, getSchemaPath } from '@nestjs/swagger';
 import { toProblemBody } from './problem-body.js';
-import type { Problem } from './problems.js';
+import type { Problem } from './problem.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
 const EXAMPLE_REQUEST_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';

@@ -1,4 +1,4 @@
-import { MAX_ERRORS, type FieldError, type Problem } from './problems.js';
+import { MAX_ERRORS, type FieldError, type Problem } from './problem.js';
 
 /**
  * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may

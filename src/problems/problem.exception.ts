@@ -1,4 +1,4 @@
-import type { FieldError, Problem } from './problems.js';
+import type { FieldError, Problem } from './problem.js';
 import type { SecurityEvent } from '../common/security-event.js';
 
 /** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */

@@ -1,19 +1,6 @@
 // The problems that every door, route and guard answers with; src/problems/problem.filter.ts turns errors into responses.
 
-/** One kind of error response: a constant public message, the same for every caller (RFC 9457). */
-export interface Problem {
-  readonly status: number;
-  /** Stable snake_case word that callers may branch on. */
-  readonly code: string;
-  readonly title: string;
-  readonly detail: string;
-  /** Seconds, sent as `Retry-After`. */
-  readonly retryAfterSeconds?: number;
-  /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
-  readonly challenge?: string;
-  /** Members of the body in addition to the standard ones. */
-  readonly extension?: Readonly<Record<string, unknown>>;
-}
+import type { Problem } from './problem.js';
 
 const REALM = 'realm="platform-auth"';
 const NOT_VALID = { valid: false } as const;
@@ -160,7 +147,7 @@ export const problems = {
     status: 415,
     code: 'unsupported_media_type',
     title: 'The body is not JSON',
-    detail: 'Send the body as application/json in UTF-8.',
+    detail: 'Send the body as application/json in UTF-8; the only form is that of /internal/introspect.',
   },
   tooManyRequests: {
     status: 429,
@@ -188,6 +175,14 @@ export const problems = {
       'The database cannot be used at the moment. This is not a verdict on the credential: keep it and try again.',
     retryAfterSeconds: 2,
   },
+  gatewayMisconfigured: {
+    status: 503,
+    code: 'gateway_misconfigured',
+    title: 'The gateway is not configured',
+    detail:
+      'The gateway must name the service that it protects in X-Platform-Target. This is not a verdict on the key.',
+    retryAfterSeconds: 2,
+  },
   hashingBusy: {
     status: 503,
     code: 'hashing_busy',
@@ -196,12 +191,3 @@ export const problems = {
     retryAfterSeconds: 2,
   },
 } as const satisfies Record<string, Problem>;
-
-/** One rejected field: a JSON Pointer (RFC 6901) into the body or the query, and what would be accepted. */
-export interface FieldError {
-  readonly pointer: string;
-  readonly detail: string;
-}
-
-/** Rejected fields that a response names at most. */
-export const MAX_ERRORS = 20;

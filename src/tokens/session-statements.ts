@@ -87,7 +87,7 @@ export const END_ALL_SESSIONS = `WITH locked AS (
 /** Of the given sessions, the live ones of active users. */
 export const READ_LIVE = {
   name: 'sessions_read_live',
-  text: `SELECT sessions.id, user_id FROM sessions JOIN users ON users.id = user_id
+  text: `SELECT sessions.id, user_id, email, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
 };
 

@@ -154,9 +154,10 @@ export class SessionsService {
     if (count > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count });
   }
 
-  /** Whether a session is live and belongs to the user. */
-  async isLive(sessionId: string, userId: string): Promise<boolean> {
-    return (await this.liveSessions.find(sessionId))?.user_id === userId;
+  /** @returns undefined when the session is not live, or belongs to another user */
+  async findLive(sessionId: string, userId: string): Promise<LiveSession | undefined> {
+    const session = await this.liveSessions.find(sessionId);
+    return session?.user_id === userId ? session : undefined;
   }
 
   async list(userId: string, page: PageRequest): Promise<Page<Session>> {
@@ -173,6 +174,8 @@ export class SessionsService {
 interface LiveSession {
   readonly id: string;
   readonly user_id: string;
+  readonly email: string;
+  readonly absolute_expires_at: Date;
 }
 
 interface LogoutRow {

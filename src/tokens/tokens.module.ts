@@ -9,6 +9,7 @@ import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
 import { SessionsService } from './sessions.service.js';
 import { TokenRotation } from './token-rotation.js';
+import { ValidateUserController } from './validate-user.controller.js';
 import { UserStrategy } from './user.strategy.js';
 
 @Module({
@@ -27,6 +28,7 @@ import { UserStrategy } from './user.strategy.js';
       }),
     }),
   ],
+  controllers: [ValidateUserController],
   providers: [AccessTokens, RefreshTokens, SessionsService, TokenRotation, UserStrategy, LiveSessionsGauge],
   exports: [AccessTokens, SessionsService, TokenRotation],
 })

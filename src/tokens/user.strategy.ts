@@ -37,16 +37,17 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
 
   async validate(claims: Partial<AccessTokenClaims>): Promise<UserPrincipal> {
     if (!isComplete(claims, this.environment.jwtAudience)) throw createRefusal('user', 'incomplete_claims');
-    const { sub: userId, sid: sessionId, exp } = claims;
+    const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
     const now = this.clock.now();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
     if (!hasPossibleTimes(claims, now, this.environment.accessTokenTtlMinutes)) {
       throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
-    if (!(await this.sessions.isLive(sessionId, userId))) {
-      throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
-    }
-    return { door: 'user', userId, sessionId };
+    const session = await this.sessions.findLive(sessionId, userId);
+    if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
+    const { email, absolute_expires_at: sessionEnd } = session;
+    const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
+    return { door: 'user', userId, sessionId, email, expiresAt, claims: { iss, jti, iat, exp } };
   }
 }
 

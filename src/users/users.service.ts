@@ -1,7 +1,6 @@
 /**
  * Users: e-mail address, password hash, active or disabled. Sessions are in tokens/.
- * E-mail addresses are canonical (common/email.ts) before they arrive here. A login costs one read and one bcrypt whether
- * or not the account exists. Each change commits together with its audit event.
+ * E-mail addresses are canonical (common/email.ts) before they arrive here. Each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -10,7 +9,6 @@ import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
-import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
@@ -19,6 +17,7 @@ import { PasswordHasher } from '../crypto/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
+import { Propagation } from '../keys/cache/propagation.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 
@@ -27,17 +26,9 @@ const READ = {
   text: `SELECT id, email, is_active AS "isActive", created_at AS "createdAt", updated_at AS "updatedAt"
          FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
-const READ_BY_EMAIL = {
-  name: 'users_read_by_email',
-  text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
-};
 
 /** The user without the password hash. */
 export type Account = Omit<User, 'passwordHash'>;
-export type VerifiedUser = Pick<User, 'id' | 'email'>;
-export type PasswordVerdict =
-  | { readonly valid: true; readonly user: VerifiedUser }
-  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
 
 @Injectable()
 export class UsersService {
@@ -48,6 +39,7 @@ export class UsersService {
     private readonly database: Database,
     private readonly hasher: PasswordHasher,
     private readonly policy: PasswordPolicy,
+    private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
@@ -67,14 +59,8 @@ export class UsersService {
     const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
-    const user = this.users.create({
-      id: createId(),
-      email,
-      passwordHash,
-      isActive: true,
-      createdAt: now,
-      updatedAt: now,
-    });
+    const times = { createdAt: now, updatedAt: now };
+    const user = this.users.create({ id: createId(), email, passwordHash, isActive: true, ...times });
     try {
       await this.users.manager.transaction(async (transaction) => {
         await transaction.insert(User, user);
@@ -94,22 +80,6 @@ export class UsersService {
     return user;
   }
 
-  /**
-   * One read and one bcrypt, whatever the verdict: the response time does not tell whether the account exists.
-   * @param email canonical
-   * @param turn the client's place in the hashing queue
-   * @throws {ProblemException} hashing_busy
-   */
-  async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
-    const user = await this.database.row<User>(READ_BY_EMAIL, [email]);
-    const matches = await this.hasher.verify(password, user?.passwordHash, turn);
-    if (!user) return { valid: false, reason: 'unknown' };
-    if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
-    if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
-    if (this.hasher.isOutdated(user.passwordHash)) await this.rehash(user, password, turn);
-    return { valid: true, user };
-  }
-
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
   async find(id: string): Promise<Account> {
     const user = await this.accounts.find(id);
@@ -126,11 +96,22 @@ export class UsersService {
   }
 
   /**
-   * Idempotent: what changes nothing leaves no audit event.
+   * Idempotent: what changes nothing leaves no audit event. When a call that disables the user has returned, no verifier
+   * accepts a token of theirs.
    * @param endSessions ends the sessions of a user who is being disabled, and returns their number
    * @throws {ProblemException} not_found
    */
   async setActive(
+    id: string,
+    isActive: boolean,
+    actor: Actor,
+    endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
+  ): Promise<User> {
+    const act = () => this.commitActive(id, isActive, actor, endSessions);
+    return isActive ? act() : this.propagation.propagateAfter(act);
+  }
+
+  private async commitActive(
     id: string,
     isActive: boolean,
     actor: Actor,
@@ -148,29 +129,32 @@ export class UsersService {
         return before;
       }
       await transaction.update(User, { id: userId }, { isActive, updatedAt });
-      const details = {
-        before: { is_active: before.isActive },
-        after: { is_active: isActive },
-        ended_sessions: endedSessions,
-      };
-      const event = {
+      await this.audit.record(transaction, {
         event: 'admin.user.updated',
         actor,
         time: updatedAt,
         subject: userId,
-        details,
+        details: {
+          before: { is_active: before.isActive },
+          after: { is_active: isActive },
+          ended_sessions: endedSessions,
+        },
         logFields,
-      } as const;
-      await this.audit.record(transaction, event);
+      });
       return { ...before, isActive, updatedAt };
     });
   }
 
   /**
-   * Deletes the account. Its sessions are deleted by the foreign key.
+   * Deletes the account. Its sessions are deleted by the foreign key. When it has returned, no verifier accepts a token of
+   * the user.
    * @throws {ProblemException} not_found
    */
   async delete(id: string, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(() => this.commitDeletion(id, actor));
+  }
+
+  private async commitDeletion(id: string, actor: Actor): Promise<void> {
     await this.users.manager.transaction(async (transaction) => {
       const { id: userId, isActive } = await this.lock(transaction, id);
       await transaction.delete(User, { id: userId });
@@ -190,14 +174,5 @@ export class UsersService {
     const user = isId(id) ? await transaction.findOne(User, { where: { id }, lock }) : null;
     if (!user) throw new ProblemException(problems.notFound);
     return user;
-  }
-
-  /** Rehashes at the configured cost, unless the hash changed meanwhile. With a full queue the next login rehashes. */
-  private async rehash({ id, passwordHash }: User, password: string, turn: Turn): Promise<void> {
-    try {
-      await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password, turn) });
-    } catch (error) {
-      if (!(error instanceof ProblemException)) throw error;
-    }
   }
 }

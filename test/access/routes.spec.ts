@@ -4,7 +4,8 @@ import { RequestMethod, type Type } from '@nestjs/common';
 import { MetadataScanner, ModulesContainer } from '@nestjs/core';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { DOORS_OF_ROUTE } from '../../src/access/require.js';
-import { problems, type Problem } from '../../src/problems/problems.js';
+import type { Problem } from '../../src/problems/problem.js';
+import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import type { TestApp } from '../support/test-app.js';
@@ -72,6 +73,9 @@ describe('every route of every controller', () => {
   const call = ({ method, template }: Route, headers: Record<string, string> = {}) => {
     const path = template.replace(/\{\w+\}/g, randomUUID());
     const request = method === 'get' || method === 'delete' ? app[method](path) : app[method](path, {});
+    if (template === '/internal/introspect') return app.post(path).type('form').send('token=t').set(headers);
+    // Without it, the answer is not a verdict.
+    if (template === '/internal/authorize/app') request.set('X-Platform-Target', 'auth');
     return request.set(headers);
   };
   const guarded = (): Route[] => {
@@ -100,6 +104,8 @@ describe('every route of every controller', () => {
     const expectedOf = ({ template, doors }: Route): object[] | undefined => {
       // Logout accepts a bearer token, or none.
       if (template === '/api/v0/auth/logout') return [{ user: [] }, {}];
+      if (template === '/internal/validate-user') return [{ user: [] }, { user: [], app_id: [], app_key: [] }];
+      if (template === '/internal/authorize/node') return [{ node: [] }];
       return doors.length > 0 ? doors.flatMap((door) => SECURITY[door]) : undefined;
     };
     const documented = routes.map((route) => ({

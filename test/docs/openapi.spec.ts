@@ -25,6 +25,9 @@ const ROUTES = [
   'GET /api/v0/users/{id}',
   'GET /health',
   'GET /health/live',
+  'GET /internal/authorize/app',
+  'GET /internal/authorize/node',
+  'GET /internal/authorize/user',
   'PATCH /api/v0/admin/nodes/{node_id}',
   'PATCH /api/v0/admin/users/{id}',
   'POST /api/v0/admin/app-credentials',
@@ -36,8 +39,11 @@ const ROUTES = [
   'POST /api/v0/auth/logout',
   'POST /api/v0/auth/refresh',
   'POST /api/v0/auth/register',
+  'POST /internal/changes',
+  'POST /internal/introspect',
   'POST /internal/validate-app',
   'POST /internal/validate-node',
+  'POST /internal/validate-user',
 ];
 
 interface Operation {

@@ -116,7 +116,7 @@ describe('the limits of a connection', () => {
 
     it('close a connection whose client has not read for 10 s', async () => {
       await unread();
-      const now = performance.now();
+      const now = Math.floor(performance.now());
       bounds.closeUnread(now);
       bounds.closeUnread(now + TIMEOUT_MS - 1);
       expect(accepted[0]!.destroyed).toBe(false);
@@ -126,7 +126,7 @@ describe('the limits of a connection', () => {
 
     it('close one whose client reads a byte at a time', async () => {
       const client = await unread();
-      const now = performance.now();
+      const now = Math.floor(performance.now());
       for (let second = 0; second <= TIMEOUT_MS / 1_000; second += 1) {
         client.read(1);
         bounds.closeUnread(now + second * 1_000);
@@ -136,7 +136,7 @@ describe('the limits of a connection', () => {
 
     it('keep one whose client has read everything, at any time', async () => {
       const client = await unread();
-      const now = performance.now();
+      const now = Math.floor(performance.now());
       bounds.closeUnread(now);
       client.resume();
       await eventually('all is read', () => accepted[0]!.writableLength === 0);
@@ -152,7 +152,7 @@ describe('the limits of a connection', () => {
     await eventually('it is served', () => served.length === 1);
     const { response } = served.pop()!;
     const slice = Buffer.alloc(64 * 1_024);
-    const now = performance.now();
+    const now = Math.floor(performance.now());
     for (let round = 0; round < 4; round += 1) {
       while (response.write(slice));
       bounds.closeUnread(now + round * TIMEOUT_MS);

@@ -124,7 +124,7 @@ class Database {
       epoch: this.epoch,
       snapshot,
       purged: this.mistake === 'purge unnoticed' ? '0' : String(this.purged),
-      changes: this.log.filter(isNew),
+      changes: this.log.filter(isNew).map(({ xid, ...change }) => ({ ...change, xid: String(xid) })),
     };
     const answer = toAnswer(cursor, reading);
     // The previous protocol noticed a horizon that goes back, but not one that was passed again.

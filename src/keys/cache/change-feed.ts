@@ -1,22 +1,37 @@
 import type { Statement } from '../../database/database.js';
+import { isPurged, parseCursor, shortenSnapshot } from './cursor.js';
 
-/** Beyond this the answer is a reset: evicting every key is cheaper than reading a long list. */
+/** Beyond this the answer is a reset: evicting every entry is cheaper than reading a long list. */
 export const MAX_CHANGES = 1_000;
 
 export type CredentialKind = 'node' | 'app';
+/** What a change is about. `user`: disabled, renamed or deleted; `session`: ended. */
+export type ChangedKind = CredentialKind | 'session' | 'user';
 
 export interface Change {
-  readonly kind: CredentialKind;
+  readonly kind: ChangedKind;
   readonly id: string;
 }
 
-/** The keys that changed since the snapshot in a cursor. */
+/** What changed since the snapshot in a cursor. */
 export interface Answer {
   /** Sent with the next poll. */
   readonly cursor: string;
-  /** The changes since the cursor are unknown, or too many to list: every key that was read before is to be evicted. */
+  /** The changes since the cursor are unknown, or too many to list: everything that was read before is to be evicted. */
   readonly reset: boolean;
   readonly changes: readonly Change[];
+}
+
+/** With the transaction that committed it. */
+export interface LoggedChange extends Change {
+  readonly xid: bigint;
+}
+
+/** An answer of PostgreSQL. */
+export interface LoggedAnswer extends Answer {
+  readonly changes: readonly LoggedChange[];
+  /** The highest transaction of which changes were purged. */
+  readonly purged: bigint;
 }
 
 /** The row that {@link CHANGES_SINCE} returns. */
@@ -24,10 +39,9 @@ export interface FeedRow {
   readonly epoch: string;
   /** A pg_snapshot as text: xmin:xmax:xip,xip,… */
   readonly snapshot: string;
-  /** The highest transaction of which changes were purged. */
   readonly purged: string;
-  /** Null as a kind or an id: any key may have changed. */
-  readonly changes: readonly { readonly kind: CredentialKind | null; readonly id: string | null }[];
+  /** Null as a kind or an id: anything may have changed. */
+  readonly changes: readonly { readonly kind: ChangedKind | null; readonly id: string | null; readonly xid: string }[];
 }
 
 /**
@@ -48,24 +62,15 @@ export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',
   text: `SELECT ${EPOCH} AS epoch, pg_current_snapshot()::text AS snapshot,
       (SELECT purged::text FROM credential_change_purges) AS purged,
-      (SELECT COALESCE(json_agg(json_build_object('kind', kind, 'id', credential_id)), '[]') FROM (
-        (SELECT kind, credential_id FROM credential_changes
+      (SELECT COALESCE(json_agg(json_build_object('kind', kind, 'id', credential_id, 'xid', xid::text)), '[]') FROM (
+        (SELECT kind, credential_id, xid FROM credential_changes
          WHERE xid >= pg_snapshot_xmax($1::pg_snapshot) ORDER BY xid LIMIT ${MAX_CHANGES + 1})
         UNION ALL
-        (SELECT kind, credential_id FROM credential_changes
+        (SELECT kind, credential_id, xid FROM credential_changes
          WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip($1::pg_snapshot))) ORDER BY xid LIMIT ${MAX_CHANGES + 1})
       ) AS changed) AS changes
     FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
 };
-
-const CURSOR = /^(?<epoch>[0-9a-f]{64})\/(?<snapshot>\d+:(?<xmax>\d+):(?<xip>(\d+(,\d+)*)?))$/;
-
-interface Cursor {
-  readonly epoch: string;
-  readonly snapshot: string;
-  readonly xmax: bigint;
-  readonly xip: readonly bigint[];
-}
 
 /** @returns the parameter of {@link CHANGES_SINCE} */
 export function parseSnapshot(cursor: string | undefined): string | null {
@@ -76,22 +81,14 @@ export function parseSnapshot(cursor: string | undefined): string | null {
  * The answer depends only on the cursor and the database: every replica gets the same one for the same cursor.
  * @param cursor of the answer before; undefined for the first poll
  */
-export function toAnswer(cursor: string | undefined, row: FeedRow): Answer {
-  const next = `${row.epoch}/${row.snapshot}`;
+export function toAnswer(cursor: string | undefined, row: FeedRow): LoggedAnswer {
+  const next = `${row.epoch}/${shortenSnapshot(row.snapshot)}`;
   const since = parseCursor(cursor);
-  const changes = row.changes.filter((change): change is Change => change.kind !== null && change.id !== null);
+  const purged = BigInt(row.purged);
+  const changes = row.changes.flatMap(({ kind, id, xid }) => (kind && id ? [{ kind, id, xid: BigInt(xid) }] : []));
   const isComplete = changes.length === row.changes.length && changes.length <= MAX_CHANGES;
-  const continues = since?.epoch === row.epoch && !isPurged(since, BigInt(row.purged));
-  return isComplete && continues ? { cursor: next, reset: false, changes } : { cursor: next, reset: true, changes: [] };
-}
-
-/** Whether changes that the snapshot does not show may have been purged. */
-function isPurged({ xmax, xip }: Cursor, purged: bigint): boolean {
-  return purged >= xmax || xip.some((xid) => purged >= xid);
-}
-
-function parseCursor(cursor: string | undefined): Cursor | undefined {
-  const { epoch, snapshot, xmax, xip } = CURSOR.exec(cursor ?? '')?.groups ?? {};
-  if (epoch === undefined || snapshot === undefined || xmax === undefined) return undefined;
-  return { epoch, snapshot, xmax: BigInt(xmax), xip: xip ? xip.split(',').map(BigInt) : [] };
+  const continues = since?.epoch === row.epoch && !isPurged(since, purged);
+  return isComplete && continues
+    ? { cursor: next, reset: false, changes, purged }
+    : { cursor: next, reset: true, changes: [], purged };
 }

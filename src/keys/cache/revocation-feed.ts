@@ -6,6 +6,7 @@ import { Database } from '../../database/database.js';
 import { toErrorFields } from '../../logging/log-line.js';
 import { Log } from '../../logging/log.js';
 import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from './change-feed.js';
+import { ChangeLog } from './change-log.js';
 import { LeaseAnnouncement } from './lease-announcement.js';
 import { RevocationLease } from './revocation-lease.js';
 
@@ -24,6 +25,11 @@ const RETENTION = '2 days';
 const PURGE = `DELETE FROM credential_changes WHERE seq IN (
   SELECT seq FROM credential_changes
   WHERE at < now() - $1::interval AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
+/** Verifiers poll all the time, and sessions end all the time. One that was away for an hour starts anew. */
+const PURGE_ENDED_SESSIONS = `DELETE FROM credential_changes WHERE seq IN (
+  SELECT seq FROM credential_changes
+  WHERE kind = 'session' AND at < now() - interval '1 hour' AND at < now() - $1::interval
+    AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
 const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
   SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
 
@@ -46,6 +52,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
 
   constructor(
     private readonly lease: RevocationLease,
+    private readonly changes: ChangeLog,
     private readonly environment: Environment,
     private readonly database: Database,
     private readonly log: Log,
@@ -73,6 +80,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   /** Deletes old changes and announcements; see {@link Database.purge}. */
   async purge(lock: number): Promise<void> {
     await this.database.purge(PURGE, RETENTION, lock);
+    await this.database.purge(PURGE_ENDED_SESSIONS, '0 days', lock);
     await this.database.purge(PURGE_LEASES, RETENTION, lock);
   }
 
@@ -103,7 +111,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
       const isNew = this.client === undefined;
       const client = (this.client ??= await this.connect());
       await this.announcement.announceIfDue(client);
-      await this.lease.renew((cursor) => readChangesSince(client, isNew ? undefined : cursor));
+      await this.lease.renew((cursor) => this.readChanges(client, isNew ? undefined : cursor));
       if (this.failure) this.log.info('revocation_feed_back');
       this.failure = undefined;
     } catch (error) {
@@ -111,6 +119,15 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
       this.failure = (this.failure ?? this.backoff).next(undefined);
       await this.disconnect();
     }
+  }
+
+  private async readChanges(client: Client, cursor: string | undefined): Promise<Answer> {
+    const { rows } = await client.query<FeedRow>({ ...CHANGES_SINCE, values: [parseSnapshot(cursor)] });
+    const [row] = rows;
+    if (!row) throw new Error('PostgreSQL has no WAL statistics');
+    const answer = toAnswer(cursor, row);
+    this.changes.append(answer);
+    return answer;
   }
 
   private async connect(): Promise<Client> {
@@ -144,11 +161,4 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     // Not awaited: a server that does not respond would block the shutdown.
     await Promise.race([client?.end().catch(() => undefined), new Promise(setImmediate)]);
   }
-}
-
-async function readChangesSince(client: Client, cursor: string | undefined): Promise<Answer> {
-  const { rows } = await client.query<FeedRow>({ ...CHANGES_SINCE, values: [parseSnapshot(cursor)] });
-  const [row] = rows;
-  if (!row) throw new Error('PostgreSQL has no WAL statistics');
-  return toAnswer(cursor, row);
 }

@@ -1,4 +1,4 @@
-import type { Answer, CredentialKind } from './change-feed.js';
+import type { Answer, ChangedKind, CredentialKind } from './change-feed.js';
 
 /** Bounds what a disabled trigger can hide: a cached key is read again after a minute. */
 const MAX_KEY_AGE_MS = 60_000;
@@ -38,12 +38,13 @@ export interface Ticket {
  * answer. A revoking call waits for a whole term between its commit and its response (docs/decisions/0033: the proof).
  */
 export class RevocationLease {
+  /** The grace included. */
   private heldUntilMs = -Infinity;
   private heldUntilWallMs = -Infinity;
   private minTakenAtMs = -Infinity;
   private cursor: string | undefined;
   private readonly listeners: EvictionListener[] = [];
-  /** Incremented by every change that the feed reports. */
+  /** Incremented by every change of a cached kind that the feed reports. */
   private version = 0;
 
   constructor(
@@ -60,12 +61,19 @@ export class RevocationLease {
     return this.clocks.monotonic() < this.heldUntilMs && this.clocks.wall() < this.heldUntilWallMs;
   }
 
+  /** What is left of the lease, without the grace: for how long it can be handed on. 0 when it is over. */
+  get remainingMs(): number {
+    const { clocks, terms } = this;
+    const remainder = Math.min(this.heldUntilMs - clocks.monotonic(), this.heldUntilWallMs - clocks.wall());
+    return Math.max(0, Math.floor(remainder - terms.outageGraceMs));
+  }
+
   /** To be called before a row is read. */
   takeTicket(): Ticket {
     return { version: this.version, takenAtMs: this.clocks.monotonic() };
   }
 
-  /** Whether the feed has reported no change since the ticket was taken. */
+  /** Whether the feed has reported no change of a cached kind since the ticket was taken. */
   isCurrent(ticket: Ticket): boolean {
     return ticket.version === this.version;
   }
@@ -95,9 +103,12 @@ export class RevocationLease {
     this.minTakenAtMs = polledAtMs + leaseMs - MAX_KEY_AGE_MS;
   }
 
-  private evict(kind: CredentialKind, id: string): void {
-    this.version += 1;
-    for (const listener of this.listeners) if (listener.kind === kind) listener.evict(id);
+  private evict(kind: ChangedKind, id: string): void {
+    for (const listener of this.listeners) {
+      if (listener.kind !== kind) continue;
+      this.version += 1;
+      listener.evict(id);
+    }
   }
 
   private evictAll(): void {

@@ -1,0 +1,45 @@
+import { Injectable } from '@nestjs/common';
+import type { Request } from 'express';
+import { Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import type { Rememberable } from './principals.js';
+
+const MAX_REMEMBERED_SECONDS = 60;
+
+/** Whether the caller wants a verdict that PostgreSQL gives after the request arrived (RFC 9111 §5.2.1.4). */
+export function wantsFreshVerdict({ headers }: Request): boolean {
+  const control = headers['cache-control'];
+  return control !== undefined && /\bno-cache\b/i.test(control);
+}
+
+/** Tells a verifier how long it may use a verdict, and whether it may remember it (docs/decisions/0044). */
+@Injectable()
+export class Freshness {
+  private readonly freshForMs: string;
+  private readonly isLeased: boolean;
+
+  constructor(
+    { revocationLeaseMs, revocationWaitMs }: Environment,
+    private readonly clock: Clock,
+  ) {
+    this.isLeased = revocationLeaseMs > 0;
+    this.freshForMs = String(this.isLeased ? revocationLeaseMs : revocationWaitMs);
+  }
+
+  /**
+   * Sets the header fields of an accepted `validate-*` request that asked for a fresh verdict.
+   * @param rememberable undefined when each use has to reach this service
+   */
+  describe(request: Request, rememberable: Rememberable | undefined): void {
+    if (!wantsFreshVerdict(request)) return;
+    const now = this.clock.now().getTime();
+    const lifeMs = (rememberable?.expiresAt?.getTime() ?? Infinity) - now;
+    const expiresIn = Math.max(0, Math.min(MAX_REMEMBERED_SECONDS, Math.floor(lifeMs / 1_000)));
+    const canRemember = this.isLeased && rememberable !== undefined && expiresIn > 0;
+    request.res?.set({
+      'X-Platform-Remember': canRemember ? 'yes' : 'no',
+      'X-Platform-Expires-In': String(expiresIn),
+      'X-Platform-Fresh-For-Ms': this.freshForMs,
+    });
+  }
+}

@@ -1,0 +1,45 @@
+import { Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { Freshness } from '../access/freshness.js';
+import { getPrincipal } from '../access/principals.js';
+import { RequireForwardedUser } from '../access/require.js';
+
+export class ValidUserResponse {
+  @ApiProperty({ enum: [true] })
+  valid!: true;
+
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  user_id!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-80aa-7c11-8a3e-6f0b1f4f2a10' })
+  session_id!: string;
+
+  @ApiProperty({ type: String, format: 'email', example: 'alice@example.org' })
+  email!: string;
+
+  @ApiProperty({ type: String, format: 'date-time', description: 'when the access token, or its session, ends' })
+  expires_at!: string;
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ValidateUserController {
+  constructor(private readonly freshness: Freshness) {}
+
+  @Post('validate-user')
+  @HttpCode(200)
+  @RequireForwardedUser()
+  @ApiOperation({
+    summary: 'Validate the access token of a user',
+    description:
+      'Forward the Authorization header that a client sent, without a body. Unlike a check of the signature, it also ' +
+      'finds sessions that have ended. If you also send your own app credential for this service, both must be valid.',
+  })
+  @ApiOkResponse({ type: ValidUserResponse })
+  validate(@Req() request: Request): ValidUserResponse {
+    const { userId, sessionId, email, expiresAt } = getPrincipal(request, 'user');
+    this.freshness.describe(request, { expiresAt });
+    return { valid: true, user_id: userId, session_id: sessionId, email, expires_at: expiresAt.toISOString() };
+  }
+}

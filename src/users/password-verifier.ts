@@ -1,0 +1,52 @@
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import type { Repository } from 'typeorm';
+import type { Turn } from '../common/keyed-queue.js';
+import { PasswordHasher } from '../crypto/password-hasher.js';
+import { Database } from '../database/database.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { User } from './user.entity.js';
+
+const READ_BY_EMAIL = {
+  name: 'users_read_by_email',
+  text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
+};
+
+export type VerifiedUser = Pick<User, 'id' | 'email'>;
+export type PasswordVerdict =
+  | { readonly valid: true; readonly user: VerifiedUser }
+  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
+
+@Injectable()
+export class PasswordVerifier {
+  constructor(
+    @InjectRepository(User) private readonly users: Repository<User>,
+    private readonly database: Database,
+    private readonly hasher: PasswordHasher,
+  ) {}
+
+  /**
+   * One read and one bcrypt, whatever the verdict: the response time does not tell whether the account exists.
+   * @param email canonical
+   * @param turn the client's place in the hashing queue
+   * @throws {ProblemException} hashing_busy
+   */
+  async verify(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
+    const user = await this.database.row<User>(READ_BY_EMAIL, [email]);
+    const matches = await this.hasher.verify(password, user?.passwordHash, turn);
+    if (!user) return { valid: false, reason: 'unknown' };
+    if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
+    if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
+    if (this.hasher.isOutdated(user.passwordHash)) await this.rehash(user, password, turn);
+    return { valid: true, user };
+  }
+
+  /** Rehashes at the configured cost, unless the hash changed meanwhile. With a full queue the next login rehashes. */
+  private async rehash({ id, passwordHash }: User, password: string, turn: Turn): Promise<void> {
+    try {
+      await this.users.update({ id, passwordHash }, { passwordHash: await this.hasher.hash(password, turn) });
+    } catch (error) {
+      if (!(error instanceof ProblemException)) throw error;
+    }
+  }
+}

@@ -1,0 +1,50 @@
+import { applyDecorators, Controller, Get } from '@nestjs/common';
+import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { RequireWith } from '../access/require.js';
+import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { problems } from '../problems/problems.js';
+import { createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
+
+/** Any method, and any path below: `guardHead` cuts off what the gateway's client asked for. */
+const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
+  applyDecorators(
+    Get(door),
+    RequireWith(createGatewayGuard(door), door),
+    ApiOperation({
+      summary: `Authorize a request at a gateway, at the ${door} door`,
+      description:
+        'For `auth_request` of nginx and the like: any method, any path below, and the body is never read. The answer is ' +
+        '200 without a body, 401, or 503.',
+    }),
+    ApiOkResponse({
+      description: 'The credential is valid',
+      headers: Object.fromEntries(['X-Auth-Door', ...headers].map((name) => [name, { schema: { type: 'string' } }])),
+    }),
+  );
+
+@ApiTags('internal')
+@Controller('internal/authorize')
+export class AuthorizeController {
+  @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])
+  node(): void {
+    // The guard has answered.
+  }
+
+  @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
+  @ApiProblems(problems.gatewayMisconfigured)
+  @ApiHeader({
+    name: 'X-Platform-Target',
+    required: true,
+    schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, example: 'recipes' },
+    description: 'The service behind the gateway. Without it the answer is 503.',
+  })
+  app(): void {
+    // The guard has answered.
+  }
+
+  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'])
+  user(): void {
+    // The guard has answered.
+  }
+}

@@ -1,0 +1,65 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import type { LeasedAnswer } from './changes.service.js';
+
+const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
+
+class UseBody {
+  @ApiProperty({ enum: ['node', 'app'] })
+  kind!: 'node' | 'app';
+
+  @ApiProperty({ type: String, format: 'uuid', example: ID })
+  id!: string;
+
+  @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 })
+  ago_ms!: number;
+}
+
+/** For the OpenAPI document only: the body is parsed after authentication (`changes.request.ts`). */
+export class ChangesBody {
+  @ApiPropertyOptional({
+    type: String,
+    description: 'the cursor of the last answer',
+    maxLength: 4_096,
+    example: CURSOR,
+  })
+  cursor?: string;
+
+  @ApiPropertyOptional({ type: [UseBody], maxItems: 500, description: 'keys that were accepted from memory' })
+  used?: UseBody[];
+}
+
+class ChangeResponse {
+  @ApiProperty({ enum: ['node', 'app', 'session', 'user'] })
+  kind!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: ID })
+  id!: string;
+}
+
+export class ChangesResponse {
+  @ApiProperty({ type: String, maxLength: 4_096, example: CURSOR })
+  cursor!: string;
+
+  @ApiProperty({ description: 'evict everything: the changes are unknown, or too many to list', example: false })
+  reset!: boolean;
+
+  @ApiProperty({ type: 'integer', description: '0: do not poll, and do not remember', example: 500 })
+  lease_ms!: number;
+
+  @ApiProperty({ type: 'integer', description: 'counted from the sending of the request', example: 431 })
+  fresh_for_ms!: number;
+
+  @ApiProperty({ type: [ChangeResponse] })
+  changes!: ChangeResponse[];
+
+  static from({ cursor, reset, changes, leaseMs, freshForMs }: LeasedAnswer): ChangesResponse {
+    return {
+      cursor,
+      reset,
+      lease_ms: leaseMs,
+      fresh_for_ms: freshForMs,
+      changes: changes.map(({ kind, id }) => ({ kind, id })),
+    };
+  }
+}

@@ -1,0 +1,46 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+
+const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+
+/** For the OpenAPI document only: the form is parsed after authentication. */
+export class IntrospectionBody {
+  @ApiProperty({ type: String, maxLength: 8_192, example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl' })
+  token!: string;
+
+  @ApiPropertyOptional({ type: String, description: 'ignored', example: 'access_token' })
+  token_type_hint?: string;
+}
+
+export class InactiveTokenResponse {
+  @ApiProperty({ enum: [false] })
+  active!: false;
+}
+
+export class ActiveTokenResponse {
+  @ApiProperty({ example: true })
+  active!: boolean;
+
+  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the user', example: ID })
+  sub!: string;
+
+  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the session', example: ID })
+  sid!: string;
+
+  @ApiPropertyOptional({ type: 'integer', example: 1_763_769_600 })
+  exp!: number;
+
+  @ApiPropertyOptional({ type: 'integer', example: 1_763_768_700 })
+  iat!: number;
+
+  @ApiPropertyOptional({ type: String, example: 'platform-auth' })
+  iss!: string;
+
+  @ApiPropertyOptional({ type: String, format: 'uuid', example: ID })
+  jti!: string;
+
+  @ApiPropertyOptional({ enum: ['Bearer'] })
+  token_type!: 'Bearer';
+
+  @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: 'alice@example.org' })
+  username!: string;
+}

@@ -1,0 +1,198 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/problems/problems.js';
+import { eventually } from '../support/eventually.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import type { Service } from '../support/test-app.js';
+import { useApp, useReplica } from '../support/use-app.js';
+
+interface Changes {
+  readonly cursor: string;
+  readonly reset: boolean;
+  readonly lease_ms: number;
+  readonly fresh_for_ms: number;
+  readonly changes: { kind: string; id: string }[];
+}
+
+describe('POST /internal/changes', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+  let service: Service;
+
+  beforeAll(async () => {
+    service = await app.service('recipes', 'auth');
+  });
+
+  /** Asks again on 503: on a slow machine a lease may have ended. */
+  const poll = async (cursor?: unknown, on = app): Promise<Changes> => {
+    let answer: Changes | undefined;
+    await eventually('the replica holds a lease', async () => {
+      const { status, body } = await on.post('/internal/changes', { cursor }).set(service.headers);
+      expect([200, 503]).toContain(status);
+      if (status === 200) answer = body as Changes;
+      return status === 200;
+    });
+    return answer!;
+  };
+  /** Follows the feed until it names a change of this id. */
+  const changesUntil = async (cursor: string, id: string, on = app): Promise<Changes['changes']> => {
+    const seen: Changes['changes'] = [];
+    await eventually(`a change of ${id} is heard`, async () => {
+      const answer = await poll(cursor, on);
+      expect(answer.reset).toBe(false);
+      seen.push(...answer.changes);
+      cursor = answer.cursor;
+      return seen.some((change) => change.id === id);
+    });
+    return seen;
+  };
+
+  it('hands the lease on, never for longer than the replica holds it', async () => {
+    const first = await poll();
+    expect(first).toMatchObject({ reset: true, lease_ms: 100, changes: [] });
+    expect(first.fresh_for_ms).toBeGreaterThan(0);
+    expect(first.fresh_for_ms).toBeLessThanOrEqual(100);
+    expect(first.cursor.length).toBeLessThanOrEqual(4_096);
+    expect(await poll(first.cursor)).toMatchObject({ reset: false, changes: [] });
+  });
+
+  it('names revoked keys, ended sessions and changed users, on any replica, before the call that ended them answers', async () => {
+    const [node, user] = [await app.node(), await app.user()];
+    const { access_token } = await user.logsIn();
+    const { body } = await app.admin.get(`/users/${user.id}/sessions`);
+    const sessionId = (body as { items: { id: string }[] }).items[0]!.id;
+    const { cursor } = await poll();
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    await app.post('/api/v0/auth/logout').set('Authorization', `Bearer ${access_token}`).expect(204);
+    await app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200);
+    for (const on of [app, replica]) {
+      const { reset, changes } = await poll(cursor, on);
+      expect({ reset, changes }).toEqual({
+        reset: false,
+        changes: expect.arrayContaining([
+          { kind: 'node', id: node.nodeId },
+          { kind: 'session', id: sessionId },
+          { kind: 'user', id: user.id },
+        ]) as unknown,
+      });
+    }
+  });
+
+  it('does not name rotations of refresh tokens, logins, or uses of keys', async () => {
+    const user = await app.user();
+    const node = await app.node();
+    const { cursor } = await poll();
+    const { refresh_token } = await user.logsIn();
+    await app.refresh(refresh_token).expect(200);
+    await app.validateNode(node.header).expect(200);
+    await app.admin.get(`/nodes/${node.nodeId}/explain`).expect(200);
+    const marker = await app.node();
+    await app.admin.delete(`/nodes/${marker.nodeId}`).expect(204);
+    expect(await changesUntil(cursor, marker.nodeId)).toEqual([{ kind: 'node', id: marker.nodeId }]);
+  });
+
+  it.each([
+    ['absent', undefined],
+    ['not text', 5],
+    ['unreadable', 'nonsense'],
+    ['of another epoch', `${'0'.repeat(64)}/10:10:`],
+    ['longer than 4 KB', `${'0'.repeat(64)}/1:9000000:${Array.from({ length: 2_000 }, (_, i) => i + 1).join(',')}`],
+  ])('answers a reset, not a 400, to a cursor that is %s', async (_kind, cursor) => {
+    expect(await poll(cursor)).toMatchObject({ reset: true, changes: [] });
+  });
+
+  it.each(['3:3:2', '5:4:', '3:5:4,3', '99999999999999999999:99999999999999999999:'])(
+    'answers a reset to the snapshot %s, which PostgreSQL would refuse',
+    async (snapshot) => {
+      const { cursor } = await poll();
+      expect(await poll(`${cursor.split('/')[0]}/${snapshot}`)).toMatchObject({ reset: true });
+    },
+  );
+
+  it('answers a reset to a cursor that is older than what was purged', async () => {
+    const [epoch] = (await poll()).cursor.split('/');
+    await app.database.query(`UPDATE credential_change_purges SET purged = '4'`);
+    expect(await poll(`${epoch}/4:4:`)).toMatchObject({ reset: true });
+    expect(await poll(`${epoch}/4:6:4`)).toMatchObject({ reset: true });
+  });
+
+  it('asks PostgreSQL for what a replica that started later cannot know', async () => {
+    const { cursor } = await poll();
+    const node = await app.node();
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    const late = await app.startReplica();
+    const { reset, changes } = await poll(cursor, late);
+    expect({ reset, changes }).toMatchObject({ reset: false, changes: [{ kind: 'node', id: node.nodeId }] });
+    await late.stop();
+  });
+
+  it('is a reset when more than 1,000 changes were made, also from the log', async () => {
+    const { cursor } = await poll();
+    const insert = `INSERT INTO nodes (id, household_id, room, name, key_digest, created_at, updated_at)
+       SELECT gen_random_uuid(), gen_random_uuid(), 'hall', 'bulk', sha256(i::text::bytea), now(), now() FROM generate_series(1, 600) i`;
+    await app.database.query(insert);
+    for (const room of ['a', 'b']) {
+      await app.database.query(`UPDATE nodes SET room = '${room}' WHERE name = 'bulk'`);
+    }
+    await eventually('the feed has read them', async () => (await poll(cursor)).reset);
+    expect(await poll(cursor)).toMatchObject({ reset: true, changes: [] });
+  });
+
+  it('records uses for the service that reports them, clamps their age, and ends no overlap', async () => {
+    const node = await app.node();
+    await app.validateNode(node.header).expect(200);
+    await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
+    const used = [
+      { kind: 'node', id: node.nodeId.toUpperCase(), ago_ms: -50 },
+      { kind: 'app', id: service.appId, ago_ms: 1e12 },
+      { kind: 'node', id: randomUUID(), ago_ms: 1 },
+    ];
+    await app.post('/internal/changes', { used }).set(service.headers).expect(200);
+    const explained = (await app.admin.get(`/nodes/${node.nodeId}/explain`).expect(200)).body as object;
+    expect(JSON.stringify(explained)).toContain('recipes');
+    await app.validateNode(node.header).expect(200);
+  });
+
+  const use = { kind: 'node', id: randomUUID(), ago_ms: 0 };
+  it.each([
+    ['used is not a list', { used: {} }, '/used'],
+    ['more than 500 uses', { used: Array(501).fill(use) }, '/used'],
+    ['an unknown kind', { used: [{ ...use, kind: 'user' }] }, '/used/0/kind'],
+    ['an id that is not a UUID', { used: [{ ...use, id: 'x' }] }, '/used/0/id'],
+    ['an age that is text', { used: [{ ...use, ago_ms: '1' }] }, '/used/0/ago_ms'],
+    ['an unknown field', { curser: 'x' }, ''],
+  ])('answers 400 to %s', async (_case, body, pointer) => {
+    expectInvalid(await app.post('/internal/changes', body).set(service.headers), pointer);
+  });
+
+  it('accepts 500 uses and refuses what is not a JSON object', async () => {
+    await app
+      .post('/internal/changes', { used: Array(500).fill(use) })
+      .set(service.headers)
+      .expect(200);
+    for (const text of ['{', '[]', 'null', '"text"']) {
+      const answer = await app.post('/internal/changes').set(service.headers).type('json').send(text);
+      expect(answer.status).toBe(400);
+    }
+  });
+
+  it('is open to app credentials for this service only, and parses nothing before', async () => {
+    const other = await app.service('recipes', 'ocr');
+    expectProblem(await app.post('/internal/changes', {}), problems.invalidAppCredentials);
+    expectProblem(await app.post('/internal/changes', {}).set(other.headers), problems.invalidAppCredentials);
+    expectProblem(await app.post('/internal/changes').type('json').send('{'), problems.invalidAppCredentials);
+  });
+
+  it('leaves no request line in the log', async () => {
+    await poll();
+    await app.get('/health/live');
+    const routes = () => app.log.lines.map(({ route }) => route);
+    await eventually('a later line is logged', () => routes().includes('/health/live'));
+    expect(routes()).not.toContain('/internal/changes');
+  });
+
+  it('tells verifiers neither to poll nor to remember when the lease is 0', async () => {
+    const unleased = await app.startReplica({ variables: { REVOCATION_LEASE_MS: '0' } });
+    expect(await poll(undefined, unleased)).toMatchObject({ reset: true, lease_ms: 0, fresh_for_ms: 0, changes: [] });
+    await unleased.stop();
+  });
+});

@@ -1,0 +1,84 @@
+import { problems } from '../../src/problems/problems.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TestClock } from '../support/test-clock.js';
+import { useApp } from '../support/use-app.js';
+
+const NO_CACHE = { 'Cache-Control': 'no-cache' };
+
+describe('validations with Cache-Control: no-cache', () => {
+  const clock = new TestClock();
+  const app = useApp({ clock });
+
+  const freshness = (headers: Record<string, string>) => ({
+    remember: headers['x-platform-remember'],
+    expiresIn: Number(headers['x-platform-expires-in']),
+    freshForMs: headers['x-platform-fresh-for-ms'],
+  });
+
+  it('tell how long a verdict may be used, and that it may be remembered', async () => {
+    const [node, service, user] = [await app.node(), await app.service('ocr', 'recipes'), await app.user()];
+    const { access_token } = await user.logsIn();
+    const answers = [
+      await app.validateNode(node.header).set(NO_CACHE).expect(200),
+      await app.validateApp(service.headers).set(NO_CACHE).expect(200),
+      await app
+        .post('/internal/validate-user')
+        .set('Authorization', `Bearer ${access_token}`)
+        .set(NO_CACHE)
+        .expect(200),
+    ];
+    for (const { headers } of answers)
+      expect(freshness(headers as Record<string, string>)).toEqual({
+        remember: 'yes',
+        expiresIn: 60,
+        freshForMs: '100',
+      });
+  });
+
+  it('say nothing about it to callers that do not ask', async () => {
+    const node = await app.node();
+    const { headers } = await app.validateNode(node.header).expect(200);
+    expect(freshness(headers as Record<string, string>)).toEqual({
+      remember: undefined,
+      expiresIn: NaN,
+      freshForMs: undefined,
+    });
+  });
+
+  it('round down to the expiry of the key', async () => {
+    const node = await app.node();
+    const expires_at = new Date(clock.now().getTime() + 20_500).toISOString();
+    await app.admin.patch(`/nodes/${node.nodeId}`, { expires_at }).expect(200);
+    const { headers } = await app.validateNode(node.header).set(NO_CACHE).expect(200);
+    const { remember, expiresIn } = freshness(headers as Record<string, string>);
+    expect(remember).toBe('yes');
+    expect(expiresIn).toBeLessThanOrEqual(20);
+  });
+
+  it('do not let either key be remembered during the overlap of a rotation', async () => {
+    const node = await app.node();
+    await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
+    const { headers } = await app.validateNode(node.header).set(NO_CACHE).expect(200);
+    expect(freshness(headers as Record<string, string>).remember).toBe('no');
+  });
+
+  it('are read from PostgreSQL, not from the cache', async () => {
+    const node = await app.node();
+    await app.validateNode(node.header).expect(200);
+    await app.database.query('ALTER TABLE nodes DISABLE TRIGGER USER');
+    await app.database.query('UPDATE nodes SET revoked_at = now() WHERE id = $1', [node.nodeId]);
+    await app.database.query('ALTER TABLE nodes ENABLE ALWAYS TRIGGER nodes_record_update');
+    await app.database.query('ALTER TABLE nodes ENABLE ALWAYS TRIGGER nodes_record_delete');
+    await app.validateNode(node.header).expect(200);
+    expectProblem(await app.validateNode(node.header).set(NO_CACHE), problems.invalidNodeCredentials);
+  });
+
+  it('hand on REVOCATION_WAIT_MS, and nothing to remember, when the lease is 0', async () => {
+    const node = await app.node();
+    const variables = { REVOCATION_LEASE_MS: '0', REVOCATION_WAIT_MS: '700' };
+    const unleased = await app.startReplica({ variables });
+    const { headers } = await unleased.validateNode(node.header).set(NO_CACHE).expect(200);
+    expect(freshness(headers as Record<string, string>)).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '700' });
+    await unleased.stop();
+  });
+});

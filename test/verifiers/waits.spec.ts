@@ -1,0 +1,40 @@
+import { jest } from '@jest/globals';
+import { Propagation } from '../../src/keys/cache/propagation.js';
+import { useApp } from '../support/use-app.js';
+
+/** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
+describe('calls that end sessions or users', () => {
+  const app = useApp();
+
+  const waitsOf = async (call: () => PromiseLike<unknown>): Promise<number> => {
+    const waits = jest.spyOn(app.nest.get(Propagation), 'awaitPropagation');
+    await call();
+    const { length } = waits.mock.calls;
+    waits.mockRestore();
+    return length;
+  };
+
+  it('wait for propagation, also when there is nothing left to end', async () => {
+    const user = await app.user();
+    const { access_token, refresh_token } = await user.logsIn();
+    for (let i = 0; i < 2; i += 1) {
+      expect(await waitsOf(() => app.logout(refresh_token).expect(204))).toBe(1);
+      const bearer = { Authorization: `Bearer ${access_token}` };
+      expect(await waitsOf(() => app.post('/api/v0/auth/logout').set(bearer).expect(204))).toBe(1);
+      expect(await waitsOf(() => app.admin.delete(`/users/${user.id}/sessions`).expect(204))).toBe(1);
+      expect(await waitsOf(() => app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200))).toBe(1);
+    }
+    expect(await waitsOf(() => app.admin.delete(`/users/${user.id}`).expect(204))).toBe(1);
+    expect(await waitsOf(() => app.admin.delete(`/users/${user.id}`).expect(404))).toBe(1);
+    expect(await waitsOf(() => app.admin.delete(`/users/${user.id}/sessions`).expect(404))).toBe(1);
+  });
+
+  it('are the only ones: logins, refreshes and enabling a user do not wait', async () => {
+    const user = await app.user();
+    const { refresh_token } = await user.logsIn();
+    expect(await waitsOf(() => app.refresh(refresh_token).expect(200))).toBe(0);
+    expect(await waitsOf(() => app.admin.patch(`/users/${user.id}`, { is_active: true }).expect(200))).toBe(0);
+    expect(await waitsOf(() => app.refresh('unknown').expect(401))).toBe(0);
+    expect(await waitsOf(() => app.post('/api/v0/auth/logout', {}).expect(400))).toBe(0);
+  });
+});
