@@ -4,6 +4,7 @@ import { problems } from '../src/problems/problems.js';
 import { freePort } from '../src/embedded-postgres/free-port.js';
 import { listRoutes, problemTable, routeTable } from './api-tables.js';
 import { Cleanup } from './cleanup.js';
+import { replacePart } from './marked-part.js';
 import { startPostgres } from './postgres.js';
 import { ServerProcess } from './server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from './service.js';
@@ -18,15 +19,6 @@ await Cleanup.around(async (cleanup) => {
   const service = new ServerProcess(await freePort(), { cleanup, script: SERVICE_SCRIPT, variables });
   const { url } = await service.start();
   const document = (await (await fetch(`${url}/docs-json`)).json()) as OpenAPIObject;
-  const withRoutes = replaceTable(readFileSync(PAGE, 'utf8'), 'routes', routeTable(listRoutes(document)));
-  writeFileSync(PAGE, replaceTable(withRoutes, 'problems', problemTable(problems)));
+  const withRoutes = replacePart(readFileSync(PAGE, 'utf8'), 'routes', routeTable(listRoutes(document)));
+  writeFileSync(PAGE, replacePart(withRoutes, 'problems', problemTable(problems)));
 });
-
-/** Replaces what is between the two marks of a table. */
-function replaceTable(page: string, name: string, table: string): string {
-  const [start, end] = [`<!-- ${name}: generated -->\n`, `\n<!-- end of ${name} -->`];
-  const [before, rest] = page.split(start);
-  const [, after] = rest?.split(end) ?? [];
-  if (before === undefined || after === undefined) throw new Error(`${PAGE} has no marks for the table "${name}".`);
-  return `${before}${start}\n${table}\n${end}${after}`;
-}

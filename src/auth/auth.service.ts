@@ -42,7 +42,7 @@ export class AuthService {
 
   /** @throws {ProblemException} registration_closed; too_many_requests; validation_failed; email_taken; hashing_busy */
   async register(email: string, password: string, actor: Actor): Promise<User> {
-    if (!this.environment.registrationOpen) throw new ProblemException(problems.registrationClosed);
+    if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
     const address = actor.address ?? undefined;
     await this.busy.refuseExhausted('user.registration.throttled', address);
     try {

@@ -20,7 +20,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(createRequestLog(log, environment.logsValidations, count));
+  app.use(createRequestLog(log, environment.logValidations, count));
   app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log));

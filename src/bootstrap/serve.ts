@@ -1,6 +1,7 @@
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { parseEnvironment, readVariables, selectWorkerVariables, type Environment } from '../config/environment.js';
+import { readSecretFiles } from '../config/secret-files.js';
 import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
 import { describeStartFailure } from './start-failure.js';
@@ -18,7 +19,7 @@ export async function serve(stopTracing?: StopTracing): Promise<void> {
 }
 
 async function start(stopTracing?: StopTracing): Promise<void> {
-  const given = readVariables();
+  const given = readSecretFiles(readVariables());
   const isProduction = given.NODE_ENV === 'production';
   const variables = isProduction ? given : ensureSecrets(given);
   const needsDatabase = !isProduction && !variables.DATABASE_URL;

@@ -56,6 +56,8 @@ const INSTEAD: Readonly<Record<string, string>> = {
 };
 
 const SSL_MODES = new Set(['disable', 'prefer', 'require', 'verify-ca', 'verify-full', 'no-verify']);
+/** With another value, such as `false`, the driver throws outside of any promise, which would end the process. */
+const SSL_VALUES = new Set(['true', '1', '0']);
 const SEVERAL_HOSTS =
   'names several hosts, which the driver does not support: name one address that leads to the primary (HAProxy, ' +
   'PgBouncer in session mode, or the virtual address of your cluster; deploy/ha/ has examples)';
@@ -80,6 +82,8 @@ function findObjection(value: string): string | undefined {
   if (repeated !== undefined) return `has ${repeated} more than once`;
   const sslMode = url.searchParams.get('sslmode');
   if (sslMode !== null && !SSL_MODES.has(sslMode)) return `has an sslmode other than ${[...SSL_MODES].join(', ')}`;
+  const ssl = url.searchParams.get('ssl');
+  if (ssl !== null && !SSL_VALUES.has(ssl)) return 'has an ssl that the driver does not understand: use sslmode';
   return undefined;
 }
 
@@ -99,4 +103,5 @@ export const postgresUrl = z
   .superRefine((value, context) => {
     const message = findObjection(value);
     if (message !== undefined) context.addIssue({ code: 'custom', message });
-  });
+  })
+  .meta({ bounds: '`postgresql://…`' });

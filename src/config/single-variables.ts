@@ -1,19 +1,17 @@
+import type { z } from 'zod';
 import { InvalidEnvironmentError, type Variables } from './environment.js';
-import { postgresUrl } from './postgres-url.js';
+import { readSecretFiles } from './secret-files.js';
 import { secret } from './variable-kinds.js';
-import { schema } from './variables.js';
+import { VARIABLE_TYPES, type VariableName } from './variables.js';
 
-// Single variables, for commands that do not need the rest of the configuration.
+// Single variables, for commands that do not need the rest of the configuration. Secrets may come from files.
 
 /**
  * Reads the only variable that the migrations need.
  * @throws {InvalidEnvironmentError} when it is missing or not a PostgreSQL URL
  */
 export function parseDatabaseUrl(variables: Variables): string {
-  const parsed = postgresUrl.safeParse(variables.DATABASE_URL);
-  if (!parsed.success)
-    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `DATABASE_URL ${message}`));
-  return parsed.data;
+  return parseOne(readSecretFiles(variables, ['DATABASE_URL']), 'DATABASE_URL', VARIABLE_TYPES.DATABASE_URL);
 }
 
 /**
@@ -21,11 +19,9 @@ export function parseDatabaseUrl(variables: Variables): string {
  * @throws {InvalidEnvironmentError} when neither AUDIT_SEAL_KEY nor SECRET_KEY is valid
  */
 export function parseAuditSealSecret(variables: Variables): string {
-  const name = variables.AUDIT_SEAL_KEY === undefined ? 'SECRET_KEY' : 'AUDIT_SEAL_KEY';
-  const parsed = secret.safeParse(variables[name]);
-  if (!parsed.success)
-    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `${name} ${message}`));
-  return parsed.data;
+  const given = readSecretFiles(variables, ['AUDIT_SEAL_KEY']);
+  if (given.AUDIT_SEAL_KEY !== undefined) return parseOne(given, 'AUDIT_SEAL_KEY', secret);
+  return parseOne(readSecretFiles(variables, ['SECRET_KEY']), 'SECRET_KEY', secret);
 }
 
 /**
@@ -33,8 +29,12 @@ export function parseAuditSealSecret(variables: Variables): string {
  * @throws {InvalidEnvironmentError} when AUDIT_RETENTION_DAYS is set and not valid
  */
 export function parseAuditRetentionDays(variables: Variables): number {
-  const parsed = schema.shape.AUDIT_RETENTION_DAYS.safeParse(variables.AUDIT_RETENTION_DAYS);
+  return parseOne(variables, 'AUDIT_RETENTION_DAYS', VARIABLE_TYPES.AUDIT_RETENTION_DAYS);
+}
+
+function parseOne<Output>(variables: Variables, name: VariableName, type: z.ZodType<Output>): Output {
+  const parsed = type.safeParse(variables[name]);
   if (!parsed.success)
-    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `AUDIT_RETENTION_DAYS ${message}`));
+    throw new InvalidEnvironmentError(parsed.error.issues.map(({ message }) => `${name} ${message}`));
   return parsed.data;
 }

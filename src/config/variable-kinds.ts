@@ -4,8 +4,10 @@ import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
 import { MAX_LEASE_MS } from './lease.js';
+import type { Limit } from './limits.js';
 
-// The types of variables. Their messages say what is accepted and never show the value.
+// The types of variables. Their messages say what is accepted and never show the value. `bounds` is what the documents
+// say; numbers are joined by a dash.
 
 const PLACEHOLDER = new RegExp(
   [
@@ -25,21 +27,35 @@ export const secret = z
   .refine(
     (value) => !PLACEHOLDER.test(value) && new Set(value).size >= MIN_DISTINCT_CHARACTERS,
     'looks like a placeholder; generate one with: openssl rand -base64 48',
-  );
+  )
+  .meta({ bounds: 'at least 32 bytes, no placeholder' });
 
 /** A secret that callers send in a header. */
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
 export const httpUrl = z
   .string()
-  .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL');
+  .refine((value) => /^https?:$/.test(URL.canParse(value) ? new URL(value).protocol : ''), 'must be an http(s) URL')
+  .meta({ bounds: 'http(s) URL' });
 
-export const word = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
+export const word = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces')
+  .meta({ bounds: '1–200 printable characters without spaces' });
 
-export const serviceName = z.string().refine(isServiceName, SERVICE_NAME_DETAIL);
+export const serviceName = z
+  .string()
+  .refine(isServiceName, SERVICE_NAME_DETAIL)
+  .meta({ bounds: '1–100 letters, digits, dots, dashes or underscores' });
 
-export const flag = z
-  .enum(['true', 'false'], { error: 'must be true or false' })
+/** One of several words. */
+export function oneOf<const Words extends readonly [string, ...string[]]>(...words: Words) {
+  return z
+    .enum(words, { error: `must be ${words.slice(0, -1).join(', ')} or ${words.at(-1)}` })
+    .meta({ bounds: words.map((word) => `\`${word}\``).join(', ') });
+}
+
+export const flag = oneOf('true', 'false')
   .default('false')
   .transform((value) => value === 'true');
 
@@ -50,7 +66,8 @@ export function wholeNumber(from: number, to: number) {
     .string()
     .regex(/^\d{1,9}$/, message)
     .transform(Number)
-    .refine((value) => value >= from && value <= to, message);
+    .refine((value) => value >= from && value <= to, message)
+    .meta({ bounds: `${from}–${to}` });
 }
 
 const MIN_LEASE_MS = 100;
@@ -61,21 +78,24 @@ export const leaseMs = z
   .string()
   .regex(/^\d{1,4}$/, LEASE_MESSAGE)
   .transform(Number)
-  .refine((value) => value === 0 || (value >= MIN_LEASE_MS && value <= MAX_LEASE_MS), LEASE_MESSAGE);
+  .refine((value) => value === 0 || (value >= MIN_LEASE_MS && value <= MAX_LEASE_MS), LEASE_MESSAGE)
+  .meta({ bounds: `0, or ${MIN_LEASE_MS}–${MAX_LEASE_MS}` });
 
 /** `auto` is one process for each core. */
 export const workers = z
   .string()
   .regex(/^(auto|[1-9]\d{0,2})$/, `must be auto or a whole number from 1 to ${MAX_WORKERS}`)
   .transform((value) => (value === 'auto' ? Math.min(availableParallelism(), MAX_WORKERS) : Number(value)))
-  .refine((value) => value <= MAX_WORKERS, `must be auto or a whole number from 1 to ${MAX_WORKERS}`);
+  .refine((value) => value <= MAX_WORKERS, `must be auto or a whole number from 1 to ${MAX_WORKERS}`)
+  .meta({ bounds: `1–${MAX_WORKERS}, or \`auto\`` });
 
 export const passwordBlocklist = z
   .string()
   .refine(
     (value) => ['common', 'off'].includes(value) || statSync(value, { throwIfNoEntry: false })?.isFile() === true,
     'must be common, off or the path of a file',
-  );
+  )
+  .meta({ bounds: '`common`, `off`, or the path of a file' });
 
 const PROXY_RANGES = new Set(['loopback', 'linklocal', 'uniquelocal']);
 
@@ -94,6 +114,7 @@ export const trustProxy = z
     (value) => /^(true|false|\d)$/.test(value) || value.split(',').every(isProxyAddress),
     'must be false, true (the nearest proxy), a number of proxies, or their addresses',
   )
+  .meta({ bounds: '`false`, `true`, 0–9, or addresses' })
   .default('false')
   .transform((value): boolean | number | string => {
     if (value === 'false') return false;
@@ -102,9 +123,19 @@ export const trustProxy = z
   });
 
 /** `points/seconds`: at most that many points in a window of that length. */
-export const rate = z
-  .string()
-  .refine(
-    (value) => /^[1-9]\d{0,6}\/[1-9]\d{0,4}$/.test(value) && Number(value.split('/')[1]) <= 86_400,
-    'must be points/seconds: 1 to 9999999 points in 1 to 86400 seconds',
-  );
+export function limit(initial: string) {
+  return z
+    .string()
+    .refine(
+      (value) => /^[1-9]\d{0,6}\/[1-9]\d{0,4}$/.test(value) && Number(value.split('/')[1]) <= 86_400,
+      'must be points/seconds: 1 to 9999999 points in 1 to 86400 seconds',
+    )
+    .meta({ bounds: 'points/seconds' })
+    .default(initial)
+    .transform(parseLimit);
+}
+
+function parseLimit(text: string): Limit {
+  const [points = 0, seconds = 0] = text.split('/').map(Number);
+  return { points, seconds };
+}

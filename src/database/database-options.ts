@@ -14,6 +14,7 @@ import { prepareConnection } from './connection-check.js';
 import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-widen-credential-changes.js';
 import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
 import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
+import { RecordSessionChanges1763684200000 } from './migrations/1763684200000-record-session-changes.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -38,6 +39,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       WidenCredentialChanges1763683900000,
       SealAuditEvents1763684000000,
       AddAuditDefiners1763684050000,
+      RecordSessionChanges1763684200000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -5,9 +5,9 @@ import { ThrottleKeys, toRateLimitHeaders } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
 
 const CALLS = {
-  registration: { event: 'user.registration.throttled', limit: 'registrationPerAddress' },
-  refresh: { event: 'session.refresh.throttled', limit: 'refreshPerAddress' },
-  'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyPerAddress' },
+  registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },
+  refresh: { event: 'session.refresh.throttled', limit: 'refreshLimitPerAddress' },
+  'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const;
 
 export type ThrottledCall = keyof typeof CALLS;
@@ -28,7 +28,7 @@ export class AddressThrottle {
   async spend(call: ThrottledCall, address: string | undefined): Promise<Record<string, string>> {
     const { event, limit } = CALLS[call];
     const networks = toNetworks(address);
-    const budgets = this.keys.toBudgets(call, this.environment.limits[limit], networks);
+    const budgets = this.keys.toBudgets(call, this.environment[limit], networks);
     const turn = { networks, isKnown: false };
     for (;;) {
       await this.keys.refuseExhausted(event, budgets);

@@ -39,6 +39,6 @@ export class BusyThrottle {
   }
 
   private toBudgets(address: string | undefined): Budget[] {
-    return this.keys.toBudgets('hashing-busy', this.environment.limits.hashingBusyPerAddress, toNetworks(address));
+    return this.keys.toBudgets('hashing-busy', this.environment.hashingBusyLimitPerAddress, toNetworks(address));
   }
 }

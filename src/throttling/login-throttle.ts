@@ -52,13 +52,12 @@ export class LoginThrottle {
   }
 
   private async reserve(account: string, address: string | undefined): Promise<Attempt> {
-    const { keys, windows } = this;
-    const { limits } = this.environment;
+    const { keys, windows, environment } = this;
     const networks = toNetworks(address);
     const budgets = [
-      ...keys.toBudgets('login-account-address', limits.loginPerAccountAndAddress, networks, account),
-      ...keys.toBudgets('login-account', limits.loginPerAccount, [''], account),
-      ...keys.toBudgets('login-address', limits.loginPerAddress, networks),
+      ...keys.toBudgets('login-account-address', environment.loginLimitPerAccountAndAddress, networks, account),
+      ...keys.toBudgets('login-account', environment.loginLimitPerAccount, [''], account),
+      ...keys.toBudgets('login-address', environment.loginLimitPerAddress, networks),
     ];
     const [{ key: knownKey }] = keys.toBudgets('known-address', { points: 1, seconds: 0 }, networks, account);
     const turn = { networks, isKnown: false };

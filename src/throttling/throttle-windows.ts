@@ -102,7 +102,7 @@ export class ThrottleWindows {
       points.map(({ row }) => row.window_start),
       points.map(({ lost }) => lost),
       batch.flatMap(({ knownKey }) => knownKey ?? []),
-      this.environment.limits.knownAddressDays,
+      this.environment.knownAddressDays,
     ]);
     for (const key of new Set(points.map(({ row }) => row.key))) this.freedKeys.emit(key);
     return [];

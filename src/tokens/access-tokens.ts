@@ -64,7 +64,7 @@ export class AccessTokens {
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {
-    this.ttlSeconds = environment.accessTokenTtlMinutes * 60;
+    this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
   }
 
   sign({ userId, sessionId, email }: Omit<Grant, 'refreshToken'>): string {
@@ -91,9 +91,9 @@ export class AccessTokens {
     if (!hasOurHeader(token)) return undefined;
     try {
       const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, { ignoreExpiration: true });
-      const { jwtAudience, accessTokenTtlMinutes } = this.environment;
+      const { jwtAudience, accessTokenExpireMinutes } = this.environment;
       if (!isComplete(claims, jwtAudience)) return undefined;
-      return hasPossibleTimes(claims, this.clock.now(), accessTokenTtlMinutes) ? claims : undefined;
+      return hasPossibleTimes(claims, this.clock.now(), accessTokenExpireMinutes) ? claims : undefined;
     } catch {
       return undefined;
     }

@@ -47,13 +47,13 @@ export class SessionsService {
   async start(userId: string, email: string, actor: Actor): Promise<Grant | undefined> {
     const token = this.tokens.createFirst(createId());
     const now = this.clock.now();
-    const { refreshTokenTtlDays, sessionMaxAgeDays } = this.environment;
+    const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
     const values = [
       token.sessionId,
       userId,
       token.digest,
       now,
-      addDays(now, refreshTokenTtlDays),
+      addDays(now, refreshTokenExpireDays),
       addDays(now, sessionMaxAgeDays),
     ];
     const started = await this.audit.execute(sql.START_SESSION, values, {

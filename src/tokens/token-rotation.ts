@@ -58,7 +58,7 @@ export class TokenRotation {
 
   private async rotate(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
     const now = this.clock.now();
-    const expiresAt = addDays(now, this.environment.refreshTokenTtlDays);
+    const expiresAt = addDays(now, this.environment.refreshTokenExpireDays);
     const network = toNetwork(address ?? undefined);
     const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
     const sentAt = performance.now();

@@ -40,7 +40,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     const { sub: userId, sid: sessionId, iss, jti, iat, exp } = claims;
     const now = this.clock.now();
     if (exp * 1_000 <= now.getTime()) throw createRefusal('user', 'expired', { user_id: userId });
-    if (!hasPossibleTimes(claims, now, this.environment.accessTokenTtlMinutes)) {
+    if (!hasPossibleTimes(claims, now, this.environment.accessTokenExpireMinutes)) {
       throw createRefusal('user', 'impossible_times', { user_id: userId });
     }
     const session = await this.sessions.findLive(sessionId, userId);

@@ -266,6 +266,25 @@ describe('platform-auth init', () => {
     });
   });
 
+  it('refuses before any change when auth.env names a file for a secret that init writes', async () => {
+    await platform.init();
+    platform.edit('auth', (text) => text.replace(/^SECRET_KEY=/m, 'SECRET_KEY_FILE='));
+    const before = readFileSync(platform.path('auth'), 'utf8');
+    await expect(platform.init()).rejects.toThrow(/auth\.env sets SECRET_KEY_FILE.*remove SECRET_KEY_FILE/);
+    expect(readFileSync(platform.path('auth'), 'utf8')).toBe(before);
+  });
+
+  it('reads DATABASE_URL from the file that auth.env names, and leaves it there', async () => {
+    await platform.init();
+    const file = `${platform.path('auth')}.url`;
+    writeFileSync(file, `${platform.database.url}\n`);
+    platform.edit('auth', (text) => text.replace(/^DATABASE_URL=.*$/m, `DATABASE_URL_FILE=${file}`));
+    await init({ map: platform.map, envDir: platform.envDir, prune: false, dryRun: false }, platform.clock);
+    expect(platform.variables('auth')).toMatchObject({ DATABASE_URL_FILE: file });
+    expect(JSON.stringify(await platform.diagnose())).not.toContain('Not set');
+    expect(platform.variables('auth')).not.toHaveProperty('DATABASE_URL');
+  });
+
   it('runs one at a time', async () => {
     const reports = await Promise.all([platform.init(), platform.init(), platform.init()]);
     expect(reports.map(actions).flat().sort()).toEqual(['keep', 'keep', 'mint']);

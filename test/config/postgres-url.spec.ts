@@ -59,6 +59,7 @@ describe('DATABASE_URL', () => {
     ['sslmode=disable&sslmode=verify-full', 'sslmode more than once'],
     ['sslmode=allow', 'an sslmode other than'],
     ['sslmode=disable#hunter2', 'contains a #'],
+    ['ssl=false', 'has an ssl that the driver does not understand: use sslmode'],
   ])('with ?%s is refused', (query, reason) => {
     const refusal = refusalOf(`postgresql://u@db/auth?${query}`);
     expect(refusal).toContain(reason);
@@ -69,6 +70,9 @@ describe('DATABASE_URL', () => {
     'postgresql://u:a,b%40c@db/auth',
     'postgresql://u:p@[::1]:5432/auth?sslmode=disable',
     'postgresql:///auth?host=/var/run/postgresql',
+    'postgresql://u:p@localhost:5433/auth?host=/var/run/postgresql',
+    'postgresql://u:p@%2Fvar%2Frun%2Fpostgresql:5433/auth',
+    'postgresql://u@db/auth?ssl=0',
     'postgres://u@db/auth?sslmode=verify-full&sslrootcert=/etc/ca.pem&application_name=auth&options=-c%20work_mem%3D8MB',
   ])('is accepted: %s', (url) => {
     expect(refusalOf(url)).toBe('accepted');

@@ -1,58 +1,38 @@
 import { readFileSync } from 'node:fs';
-import { schema } from '../../src/config/variables.js';
+import { renewConfigurationPage, toEnvExample } from '../../tools/configuration-text.js';
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 
-/** The parts of a zod schema that can contain a default. */
-interface Definition {
-  readonly type: string;
-  readonly defaultValue?: unknown;
-  readonly in?: { readonly def: Definition };
-}
+/** When it fails: npm run docs:configuration. */
+describe('what the schema generates', () => {
+  const page = read('docs/configuration.md');
 
-/** The default as it is written, also when it is transformed afterwards. */
-function defaultOf({ type, defaultValue, in: input }: Definition): string | undefined {
-  if (type === 'default') return String(defaultValue);
-  return input && defaultOf(input.def);
-}
-
-const VARIABLES = Object.entries(schema.shape).map(([name, kind]) => ({
-  name,
-  initial: defaultOf(kind.def as unknown as Definition),
-}));
-
-describe('the documents of the configuration', () => {
-  /** Cells of the table, by the names in the first one. */
-  const rows = read('docs/configuration.md')
-    .split('\n')
-    .filter((line) => line.startsWith('| `'))
-    .map((line) => line.split('|').map((cell) => cell.trim()))
-    .map(([, names = '', initial = '']) => ({ names: [...names.matchAll(/[A-Z_]+/g)].map(([name]) => name), initial }));
-
-  it('find the defaults of the schema', () => {
-    expect(VARIABLES.length).toBeGreaterThan(50);
-    expect(VARIABLES).toContainEqual({ name: 'LOGIN_LIMIT_PER_ACCOUNT', initial: '100/900' });
-    expect(VARIABLES).toContainEqual({ name: 'PORT', initial: '7701' });
-    expect(VARIABLES).toContainEqual({ name: 'LOG_VALIDATIONS', initial: 'false' });
+  it('is .env.example', () => {
+    expect(read('.env.example')).toBe(toEnvExample());
   });
 
-  it.each(VARIABLES)('docs/configuration.md has a row for $name, with its default', ({ name, initial }) => {
-    const row = rows.find(({ names }) => names.includes(name));
-    expect(row?.names).toContain(name);
-    if (initial !== undefined) expect(row?.initial.replaceAll('`', '')).toBe(initial);
+  it('are the tables and the rules of docs/configuration.md', () => {
+    expect(renewConfigurationPage(page)).toBe(page);
   });
 
-  it.each(VARIABLES)('.env.example explains $name, with its default', ({ name, initial }) => {
-    expect(read('.env.example')).toMatch(new RegExp(`^# ${name}=${initial ?? ''}`, 'm'));
-    if (initial !== undefined) expect(read('.env.example').split('\n')).toContain(`# ${name}=${initial}`);
+  it.each([
+    ['a default', '| `PORT` | 7701 | 0–65535 | port', '# PORT=7701'],
+    ['a default that is transformed', '| `LOG_VALIDATIONS` | `false` | `true`, `false` |', '# LOG_VALIDATIONS=false'],
+    ['a limit', '| `LOGIN_LIMIT_PER_ACCOUNT` | `100/900` | points/seconds |', '# LOGIN_LIMIT_PER_ACCOUNT=100/900'],
+    ['no default', '| `JWT_AUDIENCE` | none | 1–200 printable', '# JWT_AUDIENCE=\n'],
+    ['a default that depends on others', '| `HOST` | `127.0.0.1`; production `0.0.0.0` |', '# HOST=127.0.0.1'],
+    ['a secret that may come from a file', '| `SECRET_KEY` or `SECRET_KEY_FILE` | none |', '# SECRET_KEY_FILE=\n'],
+    ['bounds in the explanation', '| 50–60000 | wait for a connection', 'connection, 50 to 60000 milliseconds.'],
+    ['a rule', '- `SHUTDOWN_DELAY_MS` must be shorter than `SHUTDOWN_DEADLINE_MS`.', '# SHUTDOWN_DELAY_MS=0'],
+  ])('shows %s', (_what, inPage, inExample) => {
+    expect(page).toContain(inPage);
+    expect(toEnvExample()).toContain(inExample);
   });
 
-  it('name only variables that exist', () => {
-    const known = new Set(VARIABLES.map(({ name }) => name));
-    const written = [
-      ...rows.flatMap(({ names }) => names),
-      ...[...read('.env.example').matchAll(/^# ([A-Z_]+)=/gm)].map((match) => match[1]!),
-    ];
-    expect(written.filter((name) => !known.has(name))).toEqual([]);
+  it('has lines of at most 118 characters in .env.example', () => {
+    const long = toEnvExample()
+      .split('\n')
+      .filter((line) => line.length > 118);
+    expect(long).toEqual([]);
   });
 });

@@ -50,7 +50,7 @@ describe('validations with Cache-Control: no-cache', () => {
     const expires_at = new Date(clock.now().getTime() + 20_500).toISOString();
     await app.admin.patch(`/nodes/${node.nodeId}`, { expires_at }).expect(200);
     const { headers } = await app.validateNode(node.header).set(NO_CACHE).expect(200);
-    const { remember, expiresIn } = freshness(headers as Record<string, string>);
+    const { remember, expiresIn } = freshness(headers);
     expect(remember).toBe('yes');
     expect(expiresIn).toBeLessThanOrEqual(20);
   });

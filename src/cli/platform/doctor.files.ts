@@ -2,7 +2,7 @@ import { secret } from '../../config/variable-kinds.js';
 import { isSameSecret } from '../../crypto/secret.js';
 import { RUN_INIT, listServicesOnFile, type Checkup, type Finding } from './doctor.checkup.js';
 import { EnvFile } from '../../config/env-file.js';
-import { listRequiredVariables, toMessage, needsSecretKey, resolveEnvPath } from './platform-files.js';
+import { isSetIn, listRequiredVariables, toMessage, needsSecretKey, resolveEnvPath } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 /** Reads the files that exist; an unreadable file is a finding. */
@@ -40,7 +40,7 @@ export function checkFileModes(checkup: Checkup): Finding[] {
 
 export function checkMissingVariables(checkup: Checkup): Finding[] {
   return listServicesOnFile(checkup).flatMap(({ service, file, where }) => {
-    const missing = listRequiredVariables(service).filter((name) => file.get(name) === undefined);
+    const missing = listRequiredVariables(service).filter((name) => !isSetIn(file, name));
     if (missing.length === 0) return [];
     return [{ severity: 'broken', where, what: `Not set: ${missing.join(', ')}.`, do: RUN_INIT }];
   });

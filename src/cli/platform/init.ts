@@ -12,11 +12,12 @@ import { withAppKeys } from './app-keys.js';
 import { makePlan, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
 import {
   databaseVariables,
-  toMessage,
+  isSetIn,
   needsAdminKey,
   needsSecretKey,
   readEnvFile,
   readEnvFiles,
+  toMessage,
 } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { CommandFailedError, announceIfSlow, say } from '../terminal.js';
@@ -48,7 +49,7 @@ export interface InitReport {
 interface Issuer {
   mint(caller: string, target: string): Promise<{ id: string; key: string }>;
   rotate(id: string): Promise<string>;
-  revoke(id: string): Promise<void>;
+  revoke(id: string): Promise<unknown>;
 }
 
 /**
@@ -116,7 +117,7 @@ function settleSecretKey(plan: Plan, databaseUrl: string): string {
       `SECRET_KEY in ${own?.path ?? ''} ${checked.error.issues[0]?.message ?? 'is not usable'}. ` +
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
-  if (own?.get('DATABASE_URL') === undefined) own?.set('DATABASE_URL', databaseUrl);
+  if (own && !isSetIn(own, 'DATABASE_URL')) own.set('DATABASE_URL', databaseUrl);
   return secretKey;
 }
 
@@ -186,9 +187,7 @@ function createIssuer(credentials: AppCredentialsService, overlapHours: number, 
       lockLost.throwIfAborted();
       return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
     },
-    revoke: async (id) => {
-      await credentials.revoke(id, COMMAND_LINE);
-    },
+    revoke: (id) => credentials.revoke(id, COMMAND_LINE),
   };
 }
 

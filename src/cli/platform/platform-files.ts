@@ -2,11 +2,14 @@ import { join } from 'node:path';
 import { types } from 'node:util';
 import type { Variables } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import { readVariables } from '../../config/environment.js';
+import { overrideVariables, readVariables, toFileVariable } from '../../config/environment.js';
 import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailedError } from '../terminal.js';
 
+const FILE_OF_DATABASE_URL = toFileVariable('DATABASE_URL');
+/** Secrets of this service that other services share, or that this program makes. */
+const WRITTEN_BY_INIT = ['SECRET_KEY', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 /** Variables in which commands and service must agree: how long a revoked key is accepted, and database timeouts. */
 const SHARED_WITH_SERVICE = [
   'KEY_OVERLAP_HOURS',
@@ -27,9 +30,20 @@ export function readEnvFiles(map: PlatformMap, envDir: string): EnvFiles {
   return new Map(map.services.map(({ name }) => [name, readEnvFile(envDir, name)]));
 }
 
+/** @throws {CommandFailedError} when the file is not a regular file, or leaves to another file what init writes */
 export function readEnvFile(envDir: string, service: string): EnvFile {
+  const file = openEnvFile(resolveEnvPath(envDir, service));
+  const variable = WRITTEN_BY_INIT.map(toFileVariable).find((name) => file.get(name) !== undefined);
+  if (service === OWN_NAME && variable !== undefined)
+    throw new CommandFailedError(
+      `${file.path} sets ${variable}, and this command keeps that secret in ${file.path} itself: put the value there, remove ${variable}, and run this again.`,
+    );
+  return file;
+}
+
+function openEnvFile(path: string): EnvFile {
   try {
-    return EnvFile.read(resolveEnvPath(envDir, service));
+    return EnvFile.read(path);
   } catch (error) {
     throw new CommandFailedError(
       `${toMessage(error)}. Replace it by a regular file, or remove it, and run this again.`,
@@ -42,11 +56,12 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
  * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
  */
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
-  // In production the service reads no file, but this command was given the file by --env-dir.
-  const given = readVariables(own?.path);
-  const choose = (name: string): string | undefined => given[name] ?? own?.get(name);
-  const databaseUrl = parseDatabaseUrl({ DATABASE_URL: choose('DATABASE_URL') });
-  return { ...Object.fromEntries(SHARED_WITH_SERVICE.map((name) => [name, choose(name)])), DATABASE_URL: databaseUrl };
+  // In production the service does not read it, but this command was given the file by --env-dir.
+  const names = [...SHARED_WITH_SERVICE, 'DATABASE_URL', FILE_OF_DATABASE_URL];
+  const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
+  const variables = overrideVariables(filed, readVariables(own?.path));
+  const shared = Object.fromEntries(SHARED_WITH_SERVICE.map((name) => [name, variables[name]]));
+  return { ...shared, DATABASE_URL: parseDatabaseUrl(variables) };
 }
 
 /** Whether the service's file has to hold the key that signs access tokens. */
@@ -56,6 +71,11 @@ export function needsSecretKey({ name, verifiesAccessTokens }: MappedService): b
 
 export function needsAdminKey({ name, adminEndpoints }: MappedService): boolean {
   return adminEndpoints || name === OWN_NAME;
+}
+
+/** Whether the file gives a variable, or names the file of its value. */
+export function isSetIn(file: EnvFile, name: string): boolean {
+  return file.get(name) !== undefined || file.get(toFileVariable(name)) !== undefined;
 }
 
 export function toMessage(error: unknown): string {

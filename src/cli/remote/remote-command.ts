@@ -1,5 +1,6 @@
 import { InvalidArgumentError, type Command } from 'commander';
 import { readVariables } from '../../config/environment.js';
+import { readSecretFiles } from '../../config/secret-files.js';
 import { isId } from '../../common/ids.js';
 import { AdminClient } from './admin-client.js';
 import { parseBaseUrl } from '../service-call.js';
@@ -14,13 +15,14 @@ export function describeRemote(command: Command, description: string, example: s
     .option('--url <url>', 'address of the service (default: AUTH_URL, or http://127.0.0.1:7701)', parseUrl)
     .addHelpText(
       'after',
-      `\nNeeds ADMIN_API_KEY, in the environment or in .env.\n\nExample:\n  platform-auth ${example}`,
+      `\nNeeds ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env.\n\nExample:\n  platform-auth ${example}`,
     );
 }
 
 /** @returns a client for the service that --url or AUTH_URL names */
 export function createClient(command: Command): AdminClient {
-  return AdminClient.from(readVariables(), command.optsWithGlobals<Options>().url);
+  const variables = readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
+  return AdminClient.from(variables, command.optsWithGlobals<Options>().url);
 }
 
 export function readOutput(command: Command): Output {

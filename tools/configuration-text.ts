@@ -1,0 +1,102 @@
+import type { z } from 'zod';
+import { toFileVariable } from '../src/config/environment.js';
+import type { Section, Variable } from '../src/config/variable.js';
+import { RULES, SECTIONS } from '../src/config/variables.js';
+import { replacePart } from './marked-part.js';
+
+// What .env.example and docs/configuration.md say about the variables, made from the schema of src/config/variables.ts.
+
+const WIDTH = 118;
+const HEADING = `\
+# Every variable that the service reads, with its default. Copy this file to .env and uncomment what you change.
+# Written by npm run docs:configuration from src/config/; do not edit it here.
+#
+# Outside production .env is read from the folder you start in; a variable of the process wins over the file.
+# In production (see NODE_ENV) .env is not read: give the service real environment variables.
+# An empty value counts as unset. A bad value stops the start and is named.
+`;
+
+/** @returns the text of .env.example */
+export function toEnvExample(): string {
+  return [HEADING, ...SECTIONS.map(toExampleSection)].join('\n');
+}
+
+/** @returns the page with the tables and the rules that the schema gives */
+export function renewConfigurationPage(page: string): string {
+  const tables = SECTIONS.map(toTable).join('\n\n');
+  const rules = RULES.map(({ name, demand }) => `- \`${name}\` ${quoteNames(demand)}.`).join('\n');
+  return replacePart(replacePart(page, 'variables', tables), 'rules', rules);
+}
+
+function toExampleSection({ title, introduction, variables, note }: Section): string {
+  const paragraphs = [
+    `# --- ${title} ---`.padEnd(WIDTH - 1, '-'),
+    ...(introduction === undefined ? [] : [toComment(introduction)]),
+    ...Object.entries(variables).map(([name, variable]) => toExample(name, variable)),
+    ...(note === undefined ? [] : [toComment(note)]),
+  ];
+  return paragraphs.map((paragraph) => `${paragraph}\n`).join('\n');
+}
+
+function toExample(name: string, variable: Variable): string {
+  const bounds = readBounds(variable.type).replaceAll('–', ' to ').replaceAll('`', '');
+  const value = readDefault(variable.type) ?? variable.example ?? '';
+  const explanation = variable.explanation.replaceAll('{bounds}', bounds);
+  const lines = [toComment(explanation), `# ${name}=${value}`];
+  return [...lines, ...(variable.mayBeFile ? [`# ${toFileVariable(name)}=`] : [])].join('\n');
+}
+
+function toTable({ title, variables }: Section): string {
+  const rows = Object.entries(variables).map(([name, variable]) => toRow(name, variable));
+  return [`### ${title}`, '', '| Variable | Default | Bounds | Meaning |', '|---|---|---|---|', ...rows].join('\n');
+}
+
+function toRow(name: string, { type, defaultText = 'none', mayBeFile, meaning }: Variable): string {
+  const value = readDefault(type);
+  const initial = typeof value === 'string' ? `\`${value}\`` : `${value ?? defaultText}`;
+  const names = mayBeFile ? `\`${name}\` or \`${toFileVariable(name)}\`` : `\`${name}\``;
+  return `| ${names} | ${initial} | ${readBounds(type)} | ${meaning} |`;
+}
+
+function quoteNames(text: string): string {
+  return text.replace(/[A-Z]+(_[A-Z]+)*/g, '`$&`');
+}
+
+/** Breaks a text into lines of a comment. */
+function toComment(text: string): string {
+  const width = WIDTH - '# '.length;
+  return text
+    .split('\n')
+    .flatMap((line) => line.match(new RegExp(`\\S.{0,${width - 2}}\\S(?=\\s|$)|\\S+`, 'g')) ?? [])
+    .map((line) => `# ${line}`)
+    .join('\n');
+}
+
+/** The parts of zod's definitions that wrap another type. */
+interface Definition {
+  readonly defaultValue?: string | number;
+  readonly innerType?: z.ZodType;
+  readonly in?: z.ZodType;
+}
+
+/** A type and the types that it wraps, from the outside. */
+function unwrap(type: z.ZodType): z.ZodType[] {
+  const { innerType, in: input } = type.def as Definition;
+  const inner = innerType ?? input;
+  return [type, ...(inner ? unwrap(inner) : [])];
+}
+
+/** The default as an operator writes it, before it is transformed. */
+function readDefault(type: z.ZodType): string | number | undefined {
+  return unwrap(type)
+    .map(({ def }) => (def as Definition).defaultValue)
+    .find((value) => value !== undefined);
+}
+
+function readBounds(type: z.ZodType): string {
+  const bounds = unwrap(type)
+    .map((each) => each.meta()?.bounds)
+    .find((value) => value !== undefined);
+  if (typeof bounds !== 'string') throw new Error('A type of src/config/variable-kinds.ts has no bounds.');
+  return bounds;
+}
