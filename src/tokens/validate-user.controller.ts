@@ -18,7 +18,12 @@ export class ValidUserResponse {
   @ApiProperty({ type: String, format: 'email', example: 'alice@example.org' })
   email!: string;
 
-  @ApiProperty({ type: String, format: 'date-time', description: 'when the access token, or its session, ends' })
+  @ApiProperty({
+    type: String,
+    format: 'date-time',
+    description: 'when the access token, or its session, ends',
+    example: '2026-11-21T09:15:00.000Z',
+  })
   expires_at!: string;
 }
 

@@ -9,7 +9,6 @@ import { createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
 /** Any method, and any path below: `guardHead` cuts off what the gateway's client asked for. */
 const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
   applyDecorators(
-    Get(door),
     RequireWith(createGatewayGuard(door), door),
     ApiOperation({
       summary: `Authorize a request at a gateway, at the ${door} door`,
@@ -26,11 +25,13 @@ const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
 @ApiTags('internal')
 @Controller('internal/authorize')
 export class AuthorizeController {
+  @Get('node')
   @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])
   node(): void {
     // The guard has answered.
   }
 
+  @Get('app')
   @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
   @ApiProblems(problems.gatewayMisconfigured)
   @ApiHeader({
@@ -43,6 +44,7 @@ export class AuthorizeController {
     // The guard has answered.
   }
 
+  @Get('user')
   @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'])
   user(): void {
     // The guard has answered.

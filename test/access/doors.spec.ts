@@ -21,6 +21,12 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/users/:id': 'admin or app or user',
   'POST internal/validate-app': 'app',
   'POST internal/validate-node': 'node',
+  'POST internal/validate-user': 'user',
+  'POST internal/changes': 'app',
+  'POST internal/introspect': 'app',
+  'GET internal/authorize/node': 'node',
+  'GET internal/authorize/app': 'app',
+  'GET internal/authorize/user': 'user',
   'POST api/v0/admin/nodes': 'admin',
   'GET api/v0/admin/nodes': 'admin',
   'GET api/v0/admin/nodes/:node_id': 'admin',
@@ -47,10 +53,13 @@ const POLICY: Readonly<Record<string, string>> = {
 /** Open, behind a guard that throttles instead of a door. */
 const THROTTLED = ['POST api/v0/auth/register', 'POST api/v0/auth/refresh'];
 
+/** A service may send its own credential beside the one that it forwards. */
+const FORWARDED = ['POST internal/validate-node', 'POST internal/validate-user'];
+
 /** One for each door, and one more where a service may forward. */
 function guardsOf(route: string, door: string): number {
   if (door === 'open') return THROTTLED.includes(route) ? 1 : 0;
-  return door === 'node' ? 2 : 1;
+  return FORWARDED.includes(route) ? 2 : 1;
 }
 
 const CONTROLLERS = readdirSync(new URL('../../src', import.meta.url), { recursive: true, encoding: 'utf8' }).filter(
@@ -92,7 +101,7 @@ describe('every route', () => {
       const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
       const routes = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
       const doors =
-        text.match(/^ {2}@(Public|RequireUser|RequirePresentedApp|RequireNode|RequireAdmin|RequireAnyOf)\(/gm) ?? [];
+        text.match(/^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|Admin|AnyOf|With)|Authorize)\(/gm) ?? [];
       expect({ file, routes: routes.length }).toEqual({ file, routes: doors.length });
       expect(routes.length).toBeGreaterThan(0);
     }

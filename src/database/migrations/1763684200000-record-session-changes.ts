@@ -1,6 +1,6 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
-/** A rotation of the refresh token is no change for verifiers: it leaves the access token valid. */
+/** A rotation of the refresh token is not recorded: it leaves the access token valid. */
 const SESSION_TRIGGERS = [
   `sessions_record_update AFTER UPDATE ON sessions FOR EACH ROW
      WHEN ((OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL)
