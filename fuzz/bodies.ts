@@ -14,7 +14,7 @@ export type GeneratedBody =
 export type SymbolOf = (field: string) => string | undefined;
 
 type Member = readonly [name: string, value: unknown];
-type WithBody = Pick<Operation, 'body'>;
+type WithBody = Pick<Operation, 'body' | 'isForm'>;
 
 const ENCODINGS: readonly Encoding[] = ['gzip', 'deflate', 'br'];
 const FAST = { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } };
@@ -38,17 +38,17 @@ export function bomb(encoding: Encoding, megabytes: number): Buffer {
 
 /** A body that is valid by the document; none where the operation takes none. */
 export function validBody(
-  { body, bodyRequired }: Operation,
+  { body, bodyRequired, isForm }: Operation,
   symbolOf: SymbolOf,
 ): fc.Arbitrary<GeneratedBody | undefined> {
   if (!body) return fc.constant(undefined);
-  const text = membersOf(body, symbolOf).map((members) => ({ text: write(members) }));
+  const text = membersOf(body, symbolOf).map((members) => ({ text: write(members, isForm) }));
   return bodyRequired ? text : fc.option(text, { nil: undefined, freq: 4 });
 }
 
 /** A body with exactly one error, or one that is not valid at all. */
 export function hostileBody(operation: WithBody, symbolOf: SymbolOf): fc.Arbitrary<GeneratedBody | undefined> {
-  const { body } = operation;
+  const { body, isForm } = operation;
   const names = Object.keys(body?.properties ?? {});
   const arbitraries: fc.WeightedArbitrary<GeneratedBody | undefined>[] = [
     { weight: 3, arbitrary: wrongText() },
@@ -60,15 +60,22 @@ export function hostileBody(operation: WithBody, symbolOf: SymbolOf): fc.Arbitra
     { weight: 1, arbitrary: foreignMember(operation, symbolOf) },
   ];
   if (body && names.length > 0) {
-    arbitraries.push({ weight: 8, arbitrary: wrongMember(body, symbolOf, names) });
+    arbitraries.push({ weight: 8, arbitrary: wrongMember({ body, isForm }, symbolOf, names) });
     arbitraries.push({ weight: 2, arbitrary: fc.constant(undefined) });
   }
   return fc.oneof(...arbitraries);
 }
 
 /** Writes members in order, so that a name may occur twice. */
-function write(members: readonly Member[]): string {
+function write(members: readonly Member[], isForm: boolean): string {
+  if (isForm) return members.map(([name, value]) => `${toFormText(name)}=${toFormText(value)}`).join('&');
   return `{${members.map(([name, value]) => `${JSON.stringify(name)}:${toJson(value)}`).join(',')}}`;
+}
+
+/** Symbols stay as they are. */
+function toFormText(value: unknown): string {
+  const text = typeof value === 'string' ? value : toJson(value);
+  return /^\{\{\w+\}\}$/.test(text) ? text : encodeURIComponent(text.toWellFormed());
 }
 
 /** `JSON.stringify` has no text for `undefined`. */
@@ -84,22 +91,26 @@ function membersOf({ properties = {}, required = [] }: Schema, symbolOf: SymbolO
   return fc.tuple(...all).map((members) => members.filter((member) => member !== undefined));
 }
 
-function wrongMember(body: Schema, symbolOf: SymbolOf, names: readonly string[]): fc.Arbitrary<GeneratedBody> {
+function wrongMember(
+  { body, isForm }: { readonly body: Schema; readonly isForm: boolean },
+  symbolOf: SymbolOf,
+  names: readonly string[],
+): fc.Arbitrary<GeneratedBody> {
   return fc.constantFrom(...names).chain((name) =>
     fc
       .tuple(membersOf(body, symbolOf), fc.constantFrom('replace', 'remove', 'repeat'), hostileValue(name))
       .map(([members, change, value]) => {
         const others = change === 'repeat' ? members : members.filter(([other]) => other !== name);
-        return { text: write(change === 'remove' ? others : [...others, [name, value]]) };
+        return { text: write(change === 'remove' ? others : [...others, [name, value]], isForm) };
       }),
   );
 }
 
-function foreignMember({ body }: WithBody, symbolOf: SymbolOf): fc.Arbitrary<GeneratedBody> {
+function foreignMember({ body, isForm }: WithBody, symbolOf: SymbolOf): fc.Arbitrary<GeneratedBody> {
   const added = fc.tuple(fc.constantFrom(...FOREIGN_NAMES), hostileValue('foreign'));
   return fc
     .tuple(membersOf(body ?? {}, symbolOf), added)
-    .map(([members, member]) => ({ text: write([...members, member]) }));
+    .map(([members, member]) => ({ text: write([...members, member], isForm) }));
 }
 
 function wrongText(): fc.Arbitrary<GeneratedBody> {

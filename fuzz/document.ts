@@ -2,6 +2,7 @@ import { Ajv, type AnySchema, type Options, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import { z } from 'zod';
 
+export const FORM_TYPE = 'application/x-www-form-urlencoded';
 const METHODS = ['get', 'put', 'post', 'delete', 'patch', 'head', 'options', 'trace'];
 
 /** The members of a JSON schema that requests are generated from; validators use all of it. */
@@ -18,6 +19,8 @@ export interface Schema {
   readonly nullable?: boolean;
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+  readonly maxItems?: number;
 }
 
 const schema: z.ZodType<Schema> = z.looseObject({
@@ -38,10 +41,12 @@ const schema: z.ZodType<Schema> = z.looseObject({
       z.lazy(() => schema),
     )
     .exactOptional(),
+  items: z.lazy(() => schema).exactOptional(),
+  maxItems: z.int().exactOptional(),
 });
 const content = z.record(z.string(), z.looseObject({ schema: schema.exactOptional() }));
 const response = z.looseObject({ content: content.exactOptional() });
-const parameter = z.object({ name: z.string(), in: z.string(), schema });
+const parameter = z.object({ name: z.string(), in: z.string(), required: z.boolean().default(false), schema });
 const operation = z.object({
   parameters: z.array(parameter).default([]),
   requestBody: z.object({ required: z.boolean().default(false), content }).optional(),
@@ -68,18 +73,25 @@ export interface Operation {
   readonly template: string;
   readonly pattern: RegExp;
   readonly query: readonly Parameter[];
+  readonly requiredHeaders: readonly Parameter[];
   readonly body: Schema | undefined;
+  /** What may be accepted: the body, or more than is documented. */
+  readonly acceptedBody: Schema | undefined;
   readonly bodyRequired: boolean;
+  readonly isForm: boolean;
   /** Alternatives. */
   readonly security: readonly Requirement[];
   readonly responses: Readonly<Record<string, z.output<typeof response>>>;
   /** Whether it may answer 503 because the hashing queue is full. */
   readonly hashes: boolean;
+  /** Gateways pass requests of any method, path below and body on to it. */
+  readonly isGateway: boolean;
 }
 
 /** The service's own OpenAPI document: its operations, and validators of their schemas. */
 export class ApiDocument {
   readonly operations: readonly Operation[];
+  readonly problemSchema: Schema;
   private readonly document: z.output<typeof openApi>;
   private readonly validators: Validators;
   private readonly coercing: Validators;
@@ -89,13 +101,10 @@ export class ApiDocument {
     this.document = openApi.parse(json);
     this.validators = new Validators(this.document, { allErrors: true });
     this.coercing = new Validators(this.document, { coerceTypes: true });
+    this.problemSchema = this.find({ $ref: '#/components/schemas/ProblemSchema' });
     this.operations = Object.entries(this.document.paths).flatMap(([template, item]) =>
       METHODS.filter((method) => item[method]).map((method) => this.toOperation(template, method, item[method])),
     );
-  }
-
-  get problemSchema(): Schema {
-    return this.resolve({ $ref: '#/components/schemas/ProblemSchema' });
   }
 
   /** @returns the operation of a path, matched as the router does: case-sensitive, with or without the prefix */
@@ -103,7 +112,7 @@ export class ApiDocument {
     const [path = ''] = target.split(/[?#]/);
     const full = /^\/(auth|users|admin)(\/|$)/.test(path) ? `/api/v0${path}` : path;
     const wanted = method === 'HEAD' ? 'GET' : method;
-    const found = this.operations.filter((one) => one.method === wanted && one.pattern.test(full));
+    const found = this.operations.filter((one) => (one.isGateway || one.method === wanted) && one.pattern.test(full));
     return found.sort((a, b) => a.template.split('{').length - b.template.split('{').length)[0];
   }
 
@@ -114,31 +123,66 @@ export class ApiDocument {
 
   private toOperation(template: string, method: string, json: unknown): Operation {
     const { parameters, requestBody, security, responses } = operation.parse(json);
+    const form = requestBody?.content[FORM_TYPE]?.schema;
     const wanted = requestBody?.content['application/json']?.schema;
-    const body = wanted && { ...this.resolve(wanted), additionalProperties: false };
-    const query = parameters.filter((one) => one.in === 'query');
+    // A form may have more fields (RFC 6749 §3.2).
+    const body = form ? this.resolve(form) : wanted && { ...this.resolve(wanted), additionalProperties: false };
+    const isGateway = template.startsWith('/internal/authorize/');
+    const path = template.replaceAll('.', '\\.').replace(/\{\w+\}/g, '[^/]+');
+    const list = (where: string): Parameter[] =>
+      parameters
+        .filter((one) => one.in === where && (where === 'query' || one.required))
+        .map((one) => ({ name: one.name, schema: this.resolve(one.schema) }));
     return {
       id: `${method.toUpperCase()} ${template}`,
       method: method.toUpperCase(),
       template,
-      pattern: new RegExp(`^${template.replaceAll('.', '\\.').replace(/\{\w+\}/g, '[^/]+')}$`),
-      query: query.map((one) => ({ name: one.name, schema: this.resolve(one.schema) })),
+      pattern: new RegExp(`^${path}${isGateway ? '(/.*)?' : ''}$`),
+      query: list('query'),
+      requiredHeaders: list('header'),
       body,
+      acceptedBody: body && template === '/internal/changes' ? tolerate(body) : body,
       bodyRequired: requestBody?.required === true && (body?.required?.length ?? 0) > 0,
+      isForm: form !== undefined,
       security,
       responses,
       hashes: JSON.stringify(responses['503'] ?? {}).includes('hashing_busy'),
+      isGateway,
     };
   }
 
-  /** @returns the schema that a reference names */
+  /** @returns the schema that a reference names, and those of its members */
   private resolve(given: Schema): Schema {
+    const { items, properties, ...schema } = this.find(given);
+    const members = Object.entries(properties ?? {}).map(([name, member]) => [name, this.resolve(member)] as const);
+    return {
+      ...schema,
+      ...(items && { items: this.resolve(items) }),
+      ...(properties && { properties: Object.fromEntries(members) }),
+    };
+  }
+
+  private find(given: Schema): Schema {
     const name = given.$ref?.split('/').at(-1);
     if (name === undefined) return given;
     const named = this.document.components.schemas[name];
     if (!named) throw new Error(`The document has no schema ${name}`);
     return named;
   }
+}
+
+/** By contract, a cursor that is not one of the feed is answered with a reset and never 400, and times are rounded. */
+const TOLERATED: Readonly<Record<string, Schema>> = { cursor: {}, ago_ms: { type: 'number' } };
+
+function tolerate({ items, properties, ...schema }: Schema): Schema {
+  const members = Object.entries(properties ?? {}).map(
+    ([name, member]) => [name, TOLERATED[name] ?? tolerate(member)] as const,
+  );
+  return {
+    ...schema,
+    ...(items && { items: tolerate(items) }),
+    ...(properties && { properties: Object.fromEntries(members) }),
+  };
 }
 
 /** Compiles each schema once. */

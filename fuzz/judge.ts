@@ -58,13 +58,14 @@ export class Judge {
     this.counts.set(id, counts);
   }
 
-  /** The only allowed 5xx is the 503 of a full hashing queue. */
+  /** The only allowed 5xx are the 503 of a full hashing queue, and of a gateway that names no target. */
   private failureOf(operation: Operation | undefined, { status, headers, body }: Answer): string | undefined {
     if (status < 500) return undefined;
     if (status === 503 && operation?.hashes && body.includes('"hashing_busy"') && headers['retry-after']) {
       this.busy += 1;
       return undefined;
     }
+    if (status === 503 && operation?.isGateway && body.includes('"gateway_misconfigured"')) return undefined;
     return `the service failed: ${status} ${body.slice(0, 300)}`;
   }
 
@@ -112,13 +113,13 @@ export class Judge {
     text: string | undefined,
     { target, body }: Wire,
   ): string | undefined {
+    const wronglyTrusted = operation && credentialsRefusal(operation, verdict);
+    // A gateway passes on the query and the body of its own client, which are not read.
+    if (wronglyTrusted !== undefined || operation?.isGateway) return wronglyTrusted;
     const [, search = ''] = /\?([^]*)$/.exec(target) ?? [];
     const parameters = [...new URLSearchParams(search).entries()];
     if (parameters.some(([name]) => PROTOTYPE_NAMES.test(name))) return 'accepted a parameter that reaches a prototype';
     if (!operation) return undefined;
-    const { security } = operation;
-    const isSecured = security.length > 0 && !security.some((schemes) => Object.keys(schemes).length === 0);
-    if (isSecured && (verdict === 'none' || verdict === 'bad')) return `accepted ${verdict} credentials`;
     if (text !== undefined || body === undefined) {
       const reason = this.bodyRefusal(operation, text);
       if (reason !== undefined) return `accepted a body although ${reason}`;
@@ -128,8 +129,10 @@ export class Judge {
     return reason && `accepted a query although ${reason}`;
   }
 
-  private bodyRefusal({ body, bodyRequired, template }: Operation, text: string | undefined): string | undefined {
+  private bodyRefusal(operation: Operation, text: string | undefined): string | undefined {
+    const { acceptedBody: body, bodyRequired, isForm, template } = operation;
     if (text === undefined || text === '') return bodyRequired ? 'there is none' : undefined;
+    if (isForm) return body && this.document.difference(body, Object.fromEntries(new URLSearchParams(text)));
     let value: unknown;
     try {
       value = JSON.parse(text.replace(/^\ufeff/, '')); // A byte order mark may be ignored (RFC 8259 §8.1).
@@ -151,6 +154,12 @@ export class Judge {
     }
     return undefined;
   }
+}
+
+/** @returns why credentials must not be accepted */
+function credentialsRefusal({ security }: Operation, verdict: Intent['credentials']['verdict']): string | undefined {
+  const isSecured = security.length > 0 && !security.some((schemes) => Object.keys(schemes).length === 0);
+  return isSecured && (verdict === 'none' || verdict === 'bad') ? `accepted ${verdict} credentials` : undefined;
 }
 
 function typeOf(headers: IncomingHttpHeaders): string {

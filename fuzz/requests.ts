@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import { hostileBody, validBody, type Encoding } from './bodies.js';
 import { SECRET } from './canaries.js';
 import { badCredentials, goodCredentials, toHeaderValue } from './credentials.js';
-import type { Operation } from './document.js';
+import { FORM_TYPE, type Operation, type Parameter } from './document.js';
 import { badPath, badQuery, goodPath, goodQuery, junkSegment, symbols } from './targets.js';
-import { hostileText } from './values.js';
+import { hostileText, validValue } from './values.js';
 import type { GeneratedRequest, Header, Media } from './wire.js';
 
 /** How to generate each part of a request. */
@@ -68,7 +68,7 @@ export function requestToNowhere(operations: readonly Operation[]): fc.Arbitrary
       .tuple(fc.constantFrom(...DOCS_ROOTS, '/', '/internal/', '/api/v0/'), junkSegment())
       .map((segments) => segments.join('/')),
   );
-  const nowhere = { query: [], security: [], body: undefined };
+  const nowhere = { query: [], security: [], body: undefined, isForm: false };
   const noSymbol = (): undefined => undefined;
   const anywhere = fc.constantFrom(...operations).chain((operation) => badPath(operation));
   return fc.record<GeneratedRequest>({
@@ -90,8 +90,8 @@ function goodParts(operation: Operation): Parts {
     query: goodQuery(operation, symbolOf),
     credentials: goodCredentials(operation),
     body: validBody(operation, symbolOf),
-    media: fc.constantFrom(...GOOD_MEDIA),
-    extra: fc.constant([]),
+    media: fc.constantFrom(...GOOD_MEDIA).map((media) => (operation.isForm ? { ...media, type: FORM_TYPE } : media)),
+    extra: requiredHeaders(operation.requiredHeaders),
   };
 }
 
@@ -106,6 +106,14 @@ function badParts(operation: Operation): Parts {
     media: badMedia(),
     extra: extraHeaders(),
   };
+}
+
+/** The only one so far names the target of an app key. */
+function requiredHeaders(parameters: readonly Parameter[]): fc.Arbitrary<Header[]> {
+  const headers = parameters.map(({ name, schema }) =>
+    validValue('target', schema, '{{target}}').map((value): Header => [name, String(value)]),
+  );
+  return fc.tuple(...headers);
 }
 
 function anyParts(good: Parts, bad: Parts): Parts {

@@ -29,6 +29,7 @@ const JUNK_QUERIES = [
 export function symbols({ template }: Target): SymbolOf {
   return (field) => {
     if (field === 'id') return '{{user_id}}';
+    if (field === 'token') return '{{access_token}}';
     if (/^(email|password)$/.test(field)) return template.endsWith('/login') ? `{{${field}}}` : undefined;
     return SYMBOLIC.has(field) ? `{{${field}}}` : undefined;
   };

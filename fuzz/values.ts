@@ -10,6 +10,7 @@ export const FOREIGN_NAMES: readonly string[] = [
 
 /** Of generated texts, where the schema allows longer ones. */
 const MAX_LENGTH = 60;
+const MAX_ITEMS = 10;
 
 /** Text of an attacker or of a broken client. */
 export function hostileText(canary: string): fc.Arbitrary<string> {
@@ -56,8 +57,19 @@ function ofType(field: string, schema: Schema): fc.Arbitrary<unknown> {
   if (schema.enum) return fc.constantFrom(...schema.enum);
   if (schema.type === 'boolean') return fc.boolean();
   if (schema.type === 'integer') return integersOf(schema);
+  if (schema.type === 'array') return listsOf(field, schema);
+  if (schema.type === 'object') return objectsOf(schema);
   if (schema.type === 'string' || schema.type === undefined) return textOf(field, schema);
   throw new Error(`The generator does not know the type of ${field}: ${JSON.stringify(schema)}`);
+}
+
+function listsOf(field: string, { items = {}, maxItems = MAX_ITEMS }: Schema): fc.Arbitrary<unknown> {
+  return fc.array(ofType(field, items), { maxLength: Math.min(maxItems, MAX_ITEMS) });
+}
+
+function objectsOf({ properties = {}, required = [] }: Schema): fc.Arbitrary<unknown> {
+  const members = Object.entries(properties).map(([name, schema]) => [name, ofType(name, schema)] as const);
+  return fc.record(Object.fromEntries(members), { requiredKeys: [...required] });
 }
 
 function integersOf({ minimum, maximum }: Schema): fc.Arbitrary<number> {

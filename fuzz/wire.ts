@@ -60,9 +60,10 @@ export async function toWire(generated: GeneratedRequest, actors: Actors): Promi
   const { method, path, query, credentials, body, media, extra } = generated;
   const target = query ? `${path}?${query}` : path;
   const text = body && 'text' in body ? body.text : undefined;
-  const { fill, kinds } = await actors.valuesFor(target, text ?? '', ...credentials.headers.flat());
-  const live = credentials.headers.map(([name, value]): Header => [name, fill(value)]);
-  const headers = [...(credentials.spoil ? spoil(live, credentials.spoil) : live), ...extra];
+  const { fill, kinds } = await actors.valuesFor(target, text ?? '', ...credentials.headers.flat(), ...extra.flat());
+  const toLive = ([name, value]: Header): Header => [name, fill(value)];
+  const live = credentials.headers.map(toLive);
+  const headers = [...(credentials.spoil ? spoil(live, credentials.spoil) : live), ...extra.map(toLive)];
   const plain = toBytes(body, fill);
   const compressed = body && 'megabytes' in body ? undefined : media.compress;
   const encoding = media.encoding ?? (body && 'encoding' in body ? body.encoding : compressed);

@@ -22,12 +22,37 @@ const DOCUMENT = {
         },
       },
     },
+    '/internal/authorize/door': {
+      get: {
+        security: [{ admin: [] }],
+        responses: { 200: {}, 401: { content: problemContent }, 503: { content: problemContent } },
+      },
+    },
+    '/internal/introspect': {
+      post: {
+        requestBody: {
+          required: true,
+          content: { 'application/x-www-form-urlencoded': { schema: { $ref: '#/components/schemas/Thing' } } },
+        },
+        responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } },
+      },
+    },
+    '/internal/changes': {
+      post: {
+        requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Poll' } } } },
+        responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } },
+      },
+    },
     '/internal/check': {
       post: { responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } } },
     },
   },
   components: {
     schemas: {
+      Poll: {
+        type: 'object',
+        properties: { cursor: text, used: { type: 'array', items: { $ref: '#/components/schemas/Thing' } } },
+      },
       Thing: { type: 'object', required: ['name'], properties: { name: text } },
       ProblemSchema: {
         type: 'object',
@@ -98,6 +123,29 @@ describe('the judge of the fuzzer', () => {
     ['a secret in an answer', { body: `{"name":"${SECRET}"}` }, /shows a secret/],
   ])('reports %s', (_name, exchange, reason) => {
     expect(verdictOn(exchange)).toMatch(reason);
+  });
+
+  const gateway = { target: '/internal/authorize/door/anything?a=b&__proto__=1', body: '' };
+
+  it('accepts any method, path below, query and body for a gateway, and its misconfiguration', () => {
+    expect(verdictOn({ ...gateway, method: 'PUT', sent: '{' })).toBeUndefined();
+    expect(verdictOn({ ...gateway, status: 503, body: problem(503, 'gateway_misconfigured') })).toBeUndefined();
+    expect(verdictOn({ status: 503, body: problem(503, 'gateway_misconfigured') })).toMatch(/failed: 503/);
+    expect(verdictOn({ ...gateway, verdict: 'bad' })).toMatch(/accepted bad credentials/);
+    expect(verdictOn({ ...gateway, target: '/internal/authorize/doors' })).toMatch(/no operation/);
+  });
+
+  it('accepts forms by their schema', () => {
+    const form = { target: '/internal/introspect', body: '{}' };
+    expect(verdictOn({ ...form, sent: 'name=a&other=b' })).toBeUndefined();
+    expect(verdictOn({ ...form, sent: 'other=b' })).toMatch(/required property/);
+  });
+
+  it('accepts any cursor of the feed, but no other field of another type', () => {
+    const poll = { target: '/internal/changes', body: '{}' };
+    expect(verdictOn({ ...poll, sent: '{"cursor":[],"used":[{"name":"a"}]}' })).toBeUndefined();
+    expect(verdictOn({ ...poll, sent: '{"used":{}}' })).toMatch(/used must be array/);
+    expect(verdictOn({ ...poll, sent: '{"used":[{}]}' })).toMatch(/required property/);
   });
 
   it('accepts a full hashing queue only on routes that document it', () => {
