@@ -8,7 +8,7 @@ const METHODS = ['get', 'put', 'post', 'delete', 'patch', 'head', 'options', 'tr
 /** The members of a JSON schema that requests are generated from; validators use all of it. */
 export interface Schema {
   readonly $ref?: string;
-  readonly type?: string;
+  readonly type?: string | readonly string[];
   readonly format?: string;
   readonly enum?: readonly unknown[];
   readonly pattern?: string;
@@ -16,7 +16,6 @@ export interface Schema {
   readonly maxLength?: number;
   readonly minimum?: number;
   readonly maximum?: number;
-  readonly nullable?: boolean;
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly items?: Schema;
@@ -25,7 +24,7 @@ export interface Schema {
 
 const schema: z.ZodType<Schema> = z.looseObject({
   $ref: z.string().exactOptional(),
-  type: z.string().exactOptional(),
+  type: z.union([z.string(), z.array(z.string())]).exactOptional(),
   format: z.string().exactOptional(),
   enum: z.array(z.unknown()).exactOptional(),
   pattern: z.string().exactOptional(),
@@ -33,7 +32,6 @@ const schema: z.ZodType<Schema> = z.looseObject({
   maxLength: z.int().exactOptional(),
   minimum: z.number().exactOptional(),
   maximum: z.number().exactOptional(),
-  nullable: z.boolean().exactOptional(),
   required: z.array(z.string()).exactOptional(),
   properties: z
     .record(
@@ -101,7 +99,7 @@ export class ApiDocument {
     this.document = openApi.parse(json);
     this.validators = new Validators(this.document, { allErrors: true });
     this.coercing = new Validators(this.document, { coerceTypes: true });
-    this.problemSchema = this.find({ $ref: '#/components/schemas/ProblemSchema' });
+    this.problemSchema = this.find({ $ref: '#/components/schemas/Problem' });
     this.operations = Object.entries(this.document.paths).flatMap(([template, item]) =>
       METHODS.filter((method) => item[method]).map((method) => this.toOperation(template, method, item[method])),
     );

@@ -74,6 +74,8 @@ export class Judge {
     { method, target }: Wire,
     { status, headers, body }: Answer,
   ): string | undefined {
+    if (method === 'OPTIONS' && status === 204 && headers.allow !== undefined)
+      return body ? 'an answer to OPTIONS has a body' : undefined;
     if (!operation)
       return isDocumentation(target, status) ? undefined : `${status} where the document has no operation`;
     const documented = operation.responses[status];
@@ -169,7 +171,7 @@ function typeOf(headers: IncomingHttpHeaders): string {
 
 /** The documentation's pages are not operations of the document. */
 function isDocumentation(target: string, status: number): boolean {
-  return target.startsWith('/docs') && [200, 206, 301, 302, 304].includes(status);
+  return /^\/(docs|$|\?)/.test(target) && [200, 206, 301, 302, 304].includes(status);
 }
 
 function isSane(value: unknown): boolean {

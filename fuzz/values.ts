@@ -48,19 +48,27 @@ export function hostileValue(field: string): fc.Arbitrary<unknown> {
 export function validValue(field: string, schema: Schema, symbol: string | undefined): fc.Arbitrary<unknown> {
   // A cursor is opaque and cannot be invented.
   if (field === 'cursor') return fc.constant(symbol);
-  const madeUp = schema.nullable ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
+  const madeUp = typesOf(schema).includes('null')
+    ? fc.option(ofType(field, schema), { freq: 4 })
+    : ofType(field, schema);
   if (symbol === undefined) return madeUp;
   return fc.oneof<fc.MaybeWeightedArbitrary<unknown>[]>({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp);
 }
 
 function ofType(field: string, schema: Schema): fc.Arbitrary<unknown> {
   if (schema.enum) return fc.constantFrom(...schema.enum);
-  if (schema.type === 'boolean') return fc.boolean();
-  if (schema.type === 'integer') return integersOf(schema);
-  if (schema.type === 'array') return listsOf(field, schema);
-  if (schema.type === 'object') return objectsOf(schema);
-  if (schema.type === 'string' || schema.type === undefined) return textOf(field, schema);
+  const [type] = typesOf(schema);
+  if (type === 'boolean') return fc.boolean();
+  if (type === 'integer') return integersOf(schema);
+  if (type === 'array') return listsOf(field, schema);
+  if (type === 'object') return objectsOf(schema);
+  if (type === 'string' || type === undefined) return textOf(field, schema);
   throw new Error(`The generator does not know the type of ${field}: ${JSON.stringify(schema)}`);
+}
+
+/** With `null` last, where it is allowed. */
+function typesOf({ type }: Schema): readonly (string | undefined)[] {
+  return typeof type === 'string' ? [type] : (type ?? [undefined]);
 }
 
 function listsOf(field: string, { items = {}, maxItems = MAX_ITEMS }: Schema): fc.Arbitrary<unknown> {

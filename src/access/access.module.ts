@@ -2,10 +2,9 @@
 // decorator of require.ts. Terms: door, principal, credential, verdict (docs/glossary.md). Invariants: every route
 // declares its doors exactly once; all refusals at a door look the same to the caller, and only the log has the reason.
 
-import { Global, Module } from '@nestjs/common';
+import { Module } from '@nestjs/common';
 import { Doors } from './doors.js';
 import { Freshness } from './freshness.js';
 
-@Global()
 @Module({ providers: [Doors, Freshness], exports: [Doors, Freshness] })
 export class AccessModule {}

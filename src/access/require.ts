@@ -2,7 +2,7 @@ import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } 
 import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
 import type { Problem } from '../problems/problem.js';
 import { problems } from '../problems/problems.js';
-import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
+import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
   AdminGuard,
@@ -56,7 +56,7 @@ export const RequirePresentedApp = () =>
     ApiHeader({
       name: 'X-Platform-Target',
       required: false,
-      schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, example: 'speech-to-text' },
+      schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH },
       description: 'Your own name, as the body’s `target`. If you send both, they must agree.',
     }),
   );

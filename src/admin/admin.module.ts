@@ -3,6 +3,9 @@
  * and the services below; they hold no rules. Every change is an audit event with the operator as its actor.
  */
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
@@ -16,7 +19,16 @@ import { NodesAdminController } from './nodes.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
-  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule, ThrottlingModule],
+  imports: [
+    AccessModule,
+    AuditModule,
+    KeysModule,
+    UsersModule,
+    TokensModule,
+    AppCredentialsModule,
+    NodesModule,
+    ThrottlingModule,
+  ],
   controllers: [
     UsersAdminController,
     AppCredentialsAdminController,

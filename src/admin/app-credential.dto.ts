@@ -1,14 +1,15 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { AppCredential } from '../app-credentials/app-credential.entity.js';
+import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 import { KeyResponse } from './key.dto.js';
 
 export class MintAppCredentialRequest {
-  @ServiceNameField('command-orchestration')
+  @ServiceNameField(EXAMPLES.caller)
   caller!: string;
 
-  @ServiceNameField('speech-to-text')
+  @ServiceNameField(EXAMPLES.target)
   target!: string;
 
   @ExpiresAtField()
@@ -16,21 +17,21 @@ export class MintAppCredentialRequest {
 }
 
 export class AppCredentialsQuery extends PageQuery {
-  @ServiceNameField('command-orchestration', true)
+  @ServiceNameField(EXAMPLES.caller, true)
   caller?: string;
 
-  @ServiceNameField('speech-to-text', true)
+  @ServiceNameField(EXAMPLES.target, true)
   target?: string;
 }
 
 export class AppCredentialResponse extends KeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   app_id!: string;
 
-  @ApiProperty({ example: 'command-orchestration' })
+  @ApiProperty({ example: EXAMPLES.caller })
   caller!: string;
 
-  @ApiProperty({ example: 'speech-to-text' })
+  @ApiProperty({ example: EXAMPLES.target })
   target!: string;
 
   static from(credential: AppCredential): AppCredentialResponse {

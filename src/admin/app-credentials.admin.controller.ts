@@ -1,4 +1,4 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req } from '@nestjs/common';
+import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req, Res } from '@nestjs/common';
 import {
   ApiBody,
   ApiCreatedResponse,
@@ -8,7 +8,7 @@ import {
   ApiParam,
   ApiTags,
 } from '@nestjs/swagger';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
@@ -20,7 +20,7 @@ import { Environment } from '../config/environment.js';
 import * as dto from './app-credential.dto.js';
 import { RotateRequest } from './key.dto.js';
 
-@ApiTags('admin: app credentials')
+@ApiTags('admin')
 @Controller('api/v0/admin/app-credentials')
 export class AppCredentialsAdminController {
   constructor(
@@ -36,12 +36,14 @@ export class AppCredentialsAdminController {
     description: 'The app_key is shown only in this response.',
   })
   @ApiCreatedResponse({ type: dto.IssuedAppCredentialResponse })
-  async mint(
+  async mintAppCredential(
     @Req() request: Request,
+    @Res({ passthrough: true }) response: Response,
     @Body() body: dto.MintAppCredentialRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
     const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), toActor(request));
+    response.location(`/api/v0/admin/app-credentials/${credential.id}`);
     return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 
@@ -49,7 +51,7 @@ export class AppCredentialsAdminController {
   @RequireAdmin()
   @ApiOperation({ summary: 'List app credentials', description: 'Includes revoked credentials: see revoked_at.' })
   @ApiOkResponse({ type: dto.AppCredentialPageResponse })
-  async list(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
+  async listAppCredentials(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
     return dto.AppCredentialPageResponse.from(await this.credentials.list(toPageRequest(query), filter));
   }
@@ -60,7 +62,7 @@ export class AppCredentialsAdminController {
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get an app credential' })
   @ApiOkResponse({ type: dto.AppCredentialResponse })
-  async one(@Param('app_id') id: string): Promise<dto.AppCredentialResponse> {
+  async getAppCredential(@Param('app_id') id: string): Promise<dto.AppCredentialResponse> {
     return dto.AppCredentialResponse.from(await this.credentials.find(id));
   }
 
@@ -74,7 +76,7 @@ export class AppCredentialsAdminController {
     description: 'Its key is refused from the next call on. The credential stays in lists until it is purged.',
   })
   @ApiNoContentResponse()
-  async revoke(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
+  async revokeAppCredential(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
     await this.credentials.revoke(id, toActor(request));
   }
 
@@ -89,7 +91,7 @@ export class AppCredentialsAdminController {
     description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
   @ApiOkResponse({ type: dto.IssuedAppCredentialResponse })
-  async rotate(
+  async rotateAppCredential(
     @Req() request: Request,
     @Param('app_id') id: string,
     @Body() body: RotateRequest,

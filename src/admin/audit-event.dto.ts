@@ -1,10 +1,10 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
 import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-event.js';
+import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MomentField } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 
-const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const ACTOR = `^(${UUID}|admin|open|cli)$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
@@ -13,6 +13,7 @@ export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
+    maxLength: 36,
     description: 'id of a user, app credential or node; or the door of an actor without an id: admin, open, cli',
     example: 'admin',
   })
@@ -23,8 +24,9 @@ export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: SUBJECT,
+    maxLength: 40,
     description: 'id of the user, app credential or node that the event is about, or unknown:… as in an item',
-    example: ID,
+    example: EXAMPLES.id,
   })
   @IfSent()
   @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
@@ -55,10 +57,10 @@ export class AuditActorResponse {
 }
 
 export class AuditEventResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: ID })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 
-  @ApiProperty({ type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' })
+  @ApiProperty({ type: String, format: 'date-time', example: EXAMPLES.moment })
   time!: string;
 
   @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
@@ -72,11 +74,11 @@ export class AuditEventResponse {
     nullable: true,
     description:
       'id of the user, app credential or node that the event is about; unknown:… for an address without an account',
-    example: ID,
+    example: EXAMPLES.id,
   })
   subject!: string | null;
 
-  @ApiProperty({ type: String, nullable: true, description: 'as in the logs', example: ID })
+  @ApiProperty({ type: String, nullable: true, description: 'as in the logs', example: EXAMPLES.id })
   request_id!: string | null;
 
   @ApiProperty({ type: String, nullable: true, example: '192.0.2.7' })

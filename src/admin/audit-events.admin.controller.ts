@@ -6,7 +6,7 @@ import { getPageLimit } from '../http/page.js';
 import { parseMoment } from '../common/fields.js';
 import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
 
-@ApiTags('admin: audit events')
+@ApiTags('admin')
 @Controller('api/v0/admin/audit-events')
 export class AuditEventsAdminController {
   constructor(private readonly audit: AuditLog) {}
@@ -18,7 +18,7 @@ export class AuditEventsAdminController {
     description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
   })
   @ApiOkResponse({ type: AuditEventPageResponse })
-  async list(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
+  async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
     const filter = {
       actor: query.actor?.toLowerCase(),
       subject: query.subject?.toLowerCase(),

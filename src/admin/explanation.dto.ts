@@ -1,16 +1,12 @@
 import { ApiProperty } from '@nestjs/swagger';
+import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 import { REASON_CODES, type Explanation, type Reason } from '../keys/explanation.js';
 
-const NULLABLE_MOMENT = {
-  type: String,
-  format: 'date-time',
-  nullable: true,
-  example: '2026-11-21T09:00:00.000Z',
-} as const;
+const NULLABLE_MOMENT = { type: String, format: 'date-time', nullable: true, example: EXAMPLES.moment } as const;
 
 export class ExplainAppQuery {
-  @ServiceNameField('speech-to-text', true)
+  @ServiceNameField(EXAMPLES.target, true)
   target?: string;
 }
 
@@ -31,7 +27,7 @@ export class ReasonResponse {
     type: String,
     nullable: true,
     description: 'the request that revoked or rotated, as in X-Request-Id and in the log',
-    example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
+    example: EXAMPLES.id,
   })
   request_id!: string | null;
 
@@ -73,7 +69,7 @@ export class ExplanationResponse {
     nullable: true,
     description:
       'the service for which it was last accepted: the forwarding app, or the named target; null when neither was sent',
-    example: 'command-orchestration',
+    example: EXAMPLES.caller,
   })
   last_accepted_for!: string | null;
 

@@ -9,7 +9,7 @@ const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';
 
 /** The private reasons behind the uniform 401 of the doors. */
-@ApiTags('admin: explanations')
+@ApiTags('admin')
 @Controller('api/v0/admin')
 export class ExplanationsAdminController {
   constructor(
@@ -34,7 +34,10 @@ export class ExplanationsAdminController {
     description: `Name the service that refused it as target. ${DESCRIPTION}`,
   })
   @ApiOkResponse({ type: ExplanationResponse })
-  async explainApp(@Param('app_id') id: string, @Query() { target }: ExplainAppQuery): Promise<ExplanationResponse> {
+  async explainAppCredential(
+    @Param('app_id') id: string,
+    @Query() { target }: ExplainAppQuery,
+  ): Promise<ExplanationResponse> {
     return ExplanationResponse.from(await this.credentials.explain(id, target));
   }
 }

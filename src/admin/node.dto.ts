@@ -1,20 +1,19 @@
 import { ApiProperty } from '@nestjs/swagger';
+import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
 import type { NodeChange, NodeRegistration } from '../nodes/nodes.service.js';
 import { KeyResponse } from './key.dto.js';
 
-const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-
 export class RegisterNodeRequest {
-  @UuidField({ example: HOUSEHOLD })
+  @UuidField({ example: EXAMPLES.householdId })
   household_id!: string;
 
-  @LabelField('kitchen')
+  @LabelField(EXAMPLES.room)
   room!: string;
 
-  @LabelField('speaker')
+  @LabelField(EXAMPLES.name)
   name!: string;
 
   @ExpiresAtField()
@@ -45,21 +44,21 @@ export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeCha
 }
 
 export class NodesQuery extends PageQuery {
-  @UuidField({ example: HOUSEHOLD, optional: true, description: 'only nodes of this household' })
+  @UuidField({ example: EXAMPLES.householdId, optional: true, description: 'only nodes of this household' })
   household_id?: string;
 }
 
 export class NodeResponse extends KeyResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   node_id!: string;
 
-  @ApiProperty({ type: String, format: 'uuid', example: HOUSEHOLD })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
   household_id!: string;
 
-  @ApiProperty({ example: 'kitchen' })
+  @ApiProperty({ example: EXAMPLES.room })
   room!: string;
 
-  @ApiProperty({ example: 'speaker' })
+  @ApiProperty({ example: EXAMPLES.name })
   name!: string;
 
   static from(node: NodeDevice): NodeResponse {

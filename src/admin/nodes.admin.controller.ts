@@ -1,17 +1,19 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
 import {
   ApiBody,
   ApiCreatedResponse,
+  ApiHeader,
   ApiNoContentResponse,
   ApiOkResponse,
   ApiOperation,
   ApiParam,
   ApiTags,
 } from '@nestjs/swagger';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
+import { IDEMPOTENCY_KEY_PATTERN, MAX_IDEMPOTENCY_KEY_LENGTH, readIdempotencyKey } from '../http/idempotency-key.js';
 import { toPageRequest } from '../http/page.js';
 import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
@@ -19,7 +21,7 @@ import { NodesService } from '../nodes/nodes.service.js';
 import { RotateRequest } from './key.dto.js';
 import * as dto from './node.dto.js';
 
-@ApiTags('admin: nodes')
+@ApiTags('admin')
 @Controller('api/v0/admin/nodes')
 export class NodesAdminController {
   constructor(
@@ -29,13 +31,29 @@ export class NodesAdminController {
 
   @Post()
   @RequireAdmin()
+  @ApiProblems(problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired)
+  @ApiHeader({
+    name: 'Idempotency-Key',
+    required: false,
+    schema: { type: 'string', pattern: IDEMPOTENCY_KEY_PATTERN, maxLength: MAX_IDEMPOTENCY_KEY_LENGTH },
+    description: 'A value of your own, such as a UUID, that makes the request safe to repeat for 24 hours.',
+  })
   @ApiOperation({
     summary: 'Register a node',
-    description: 'The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key.',
+    description:
+      'The api_key is shown only in this response. The node sends X-API-Key: node_id:api_key. Repeated with the same ' +
+      'Idempotency-Key and body within 24 hours, the response is the same node with a new api_key, because keys are ' +
+      'not stored: the node is rotated with the default overlap. It is 409 when the node was revoked or has expired.',
   })
   @ApiCreatedResponse({ type: dto.IssuedNodeResponse })
-  async register(@Req() request: Request, @Body() body: dto.RegisterNodeRequest): Promise<dto.IssuedNodeResponse> {
-    const { node, key } = await this.nodes.register(dto.toRegistration(body), toActor(request));
+  async registerNode(
+    @Req() request: Request,
+    @Res({ passthrough: true }) response: Response,
+    @Body() body: dto.RegisterNodeRequest,
+  ): Promise<dto.IssuedNodeResponse> {
+    const registration = dto.toRegistration(body);
+    const { node, key } = await this.nodes.register(registration, toActor(request), readIdempotencyKey(request));
+    response.location(`/api/v0/admin/nodes/${node.id}`);
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }
 
@@ -43,7 +61,7 @@ export class NodesAdminController {
   @RequireAdmin()
   @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
   @ApiOkResponse({ type: dto.NodePageResponse })
-  async list(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
+  async listNodes(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
     return dto.NodePageResponse.from(await this.nodes.list(toPageRequest(query), query.household_id));
   }
 
@@ -53,7 +71,7 @@ export class NodesAdminController {
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a node' })
   @ApiOkResponse({ type: dto.NodeResponse })
-  async one(@Param('node_id') id: string): Promise<dto.NodeResponse> {
+  async getNode(@Param('node_id') id: string): Promise<dto.NodeResponse> {
     return dto.NodeResponse.from(await this.nodes.find(id));
   }
 
@@ -63,7 +81,7 @@ export class NodesAdminController {
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Change the room, the name or the expiry of a node' })
   @ApiOkResponse({ type: dto.NodeResponse })
-  async update(
+  async updateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
     @Body() body: dto.UpdateNodeRequest,
@@ -82,7 +100,7 @@ export class NodesAdminController {
     description: 'Its key is refused from the next call on. The node stays in lists until it is purged.',
   })
   @ApiNoContentResponse()
-  async revoke(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
+  async revokeNode(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
     await this.nodes.revoke(id, toActor(request));
   }
 
@@ -97,7 +115,7 @@ export class NodesAdminController {
     description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
   @ApiOkResponse({ type: dto.IssuedNodeResponse })
-  async rotate(
+  async rotateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
     @Body() body: RotateRequest,

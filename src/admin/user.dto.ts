@@ -1,6 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
+import { EXAMPLES } from '../common/examples.js';
 import { IfSent } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
@@ -14,14 +15,14 @@ export class UpdateUserRequest {
 export class UsersQuery extends PageQuery {
   @IfSent()
   @EmailField()
-  @ApiPropertyOptional({ type: String, format: 'email', example: 'alice@example.org' })
+  @ApiPropertyOptional({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email })
   email?: string;
 }
 
-const MOMENT = { type: String, format: 'date-time', example: '2026-11-21T09:00:00.000Z' } as const;
+const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 
 export class SessionResponse {
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 
   @ApiProperty(MOMENT)

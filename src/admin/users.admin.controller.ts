@@ -1,4 +1,4 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req } from '@nestjs/common';
+import { Body, Controller, Delete, Get, HttpCode, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
 import {
   ApiCreatedResponse,
   ApiNoContentResponse,
@@ -7,7 +7,7 @@ import {
   ApiParam,
   ApiTags,
 } from '@nestjs/swagger';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
 import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
@@ -21,7 +21,7 @@ import { UserPageResponse, UserResponse } from '../users/user.dto.js';
 import { UsersService } from '../users/users.service.js';
 import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
 
-@ApiTags('admin: users')
+@ApiTags('admin')
 @Controller('api/v0/admin/users')
 export class UsersAdminController {
   constructor(
@@ -35,8 +35,13 @@ export class UsersAdminController {
   @ApiProblems(problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Create a user', description: 'Works while registration is closed, too.' })
   @ApiCreatedResponse({ type: UserResponse })
-  async create(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
+  async createUser(
+    @Req() request: Request,
+    @Res({ passthrough: true }) response: Response,
+    @Body() { email, password }: CredentialsRequest,
+  ): Promise<UserResponse> {
     const user = await this.users.register(email, password, toActor(request), 'admin.user.created');
+    response.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }
 
@@ -44,7 +49,7 @@ export class UsersAdminController {
   @RequireAdmin()
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
-  async list(@Query() query: UsersQuery): Promise<UserPageResponse> {
+  async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
     return UserPageResponse.from(await this.users.list(toPageRequest(query), query.email));
   }
 
@@ -54,7 +59,7 @@ export class UsersAdminController {
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a user' })
   @ApiOkResponse({ type: UserResponse })
-  async one(@Param('id') id: string): Promise<UserResponse> {
+  async getUserAsAdmin(@Param('id') id: string): Promise<UserResponse> {
     return UserResponse.from(await this.users.find(id));
   }
 
@@ -64,7 +69,7 @@ export class UsersAdminController {
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Disable or enable a user', description: 'Disabling ends all of their sessions.' })
   @ApiOkResponse({ type: UserResponse })
-  async update(
+  async updateUser(
     @Req() request: Request,
     @Param('id') id: string,
     @Body() { is_active }: UpdateUserRequest,
@@ -82,7 +87,7 @@ export class UsersAdminController {
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
   @ApiNoContentResponse()
-  async delete(@Req() request: Request, @Param('id') id: string): Promise<void> {
+  async deleteUser(@Req() request: Request, @Param('id') id: string): Promise<void> {
     await this.users.delete(id, toActor(request));
   }
 
@@ -95,7 +100,7 @@ export class UsersAdminController {
     description: 'Includes ended sessions until they are purged.',
   })
   @ApiOkResponse({ type: SessionPageResponse })
-  async listSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
+  async listUserSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
     const { id: userId } = await this.users.find(id);
     return SessionPageResponse.from(await this.sessions.list(userId, toPageRequest(query)));
   }
@@ -107,7 +112,7 @@ export class UsersAdminController {
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'End all sessions of a user' })
   @ApiNoContentResponse()
-  async endSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
+  async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
     // The 404 of a user who was just deleted waits too.
     await this.propagation.propagateAfter(async () => {
       const { id: userId } = await this.users.find(id);

@@ -1,4 +1,7 @@
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { provideKeyStore } from '../keys/provide-key-store.js';
 import { AppCredential } from './app-credential.entity.js';
@@ -7,7 +10,7 @@ import { AppStrategy } from './app.strategy.js';
 import { ValidateAppController } from './validate-app.controller.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([AppCredential])],
+  imports: [AccessModule, AuditModule, KeysModule, TypeOrmModule.forFeature([AppCredential])],
   controllers: [ValidateAppController],
   providers: [provideKeyStore(APP_KEYS, AppCredential, APP_KEY_TABLE), AppCredentialsService, AppStrategy],
   exports: [AppCredentialsService],

@@ -4,11 +4,12 @@ import type { Request } from 'express';
 import { Freshness } from '../access/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 
 /** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
 export class ValidateAppRequest {
-  @ServiceNameField('speech-to-text', true)
+  @ServiceNameField(EXAMPLES.target, true)
   target?: string;
 }
 
@@ -16,13 +17,13 @@ export class ValidAppResponse {
   @ApiProperty({ enum: [true] })
   valid!: true;
 
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   app_id!: string;
 
-  @ApiProperty({ example: 'command-orchestration' })
+  @ApiProperty({ example: EXAMPLES.caller })
   caller!: string;
 
-  @ApiProperty({ example: 'speech-to-text' })
+  @ApiProperty({ example: EXAMPLES.target })
   target!: string;
 }
 
@@ -42,7 +43,7 @@ export class ValidateAppController {
   })
   @ApiBody({ type: ValidateAppRequest, required: false })
   @ApiOkResponse({ type: ValidAppResponse })
-  validate(@Req() request: Request): ValidAppResponse {
+  validateApp(@Req() request: Request): ValidAppResponse {
     const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
     this.freshness.describe(request, rememberable);
     return { valid: true, app_id: appId, caller, target };

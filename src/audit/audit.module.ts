@@ -1,10 +1,9 @@
-import { Global, Module } from '@nestjs/common';
+import { Module } from '@nestjs/common';
 import { AuditLog } from './audit-log.js';
 import { AuditPartitions } from './audit-partitions.js';
 import { AuditSeals } from './audit-seals.js';
 import { CountedRefusals } from './counted-refusals.js';
 
-@Global()
 @Module({
   providers: [AuditLog, AuditPartitions, AuditSeals, CountedRefusals],
   exports: [AuditLog, AuditPartitions, AuditSeals, CountedRefusals],

@@ -1,4 +1,4 @@
-import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { Body, Controller, HttpCode, Post, Req, Res } from '@nestjs/common';
 import {
   ApiBody,
   ApiCreatedResponse,
@@ -8,7 +8,7 @@ import {
   ApiSecurity,
   ApiTags,
 } from '@nestjs/swagger';
-import type { Request } from 'express';
+import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { Public } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
@@ -30,8 +30,14 @@ export class AuthController {
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
   @ApiCreatedResponse({ type: UserResponse })
-  async register(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<UserResponse> {
-    return UserResponse.from(await this.auth.register(email, password, toActor(request)));
+  async register(
+    @Req() request: Request,
+    @Res({ passthrough: true }) response: Response,
+    @Body() { email, password }: CredentialsRequest,
+  ): Promise<UserResponse> {
+    const user = await this.auth.register(email, password, toActor(request));
+    response.location(`/api/v0/users/${user.id}`);
+    return UserResponse.from(user);
   }
 
   @Post('login')

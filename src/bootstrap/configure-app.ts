@@ -1,5 +1,5 @@
 import type { NestExpressApplication } from '@nestjs/platform-express';
-import { serveDocs } from './docs.js';
+import { serveDocs } from './docs/serve-docs.js';
 import { Environment } from '../config/environment.js';
 import { ProblemFilter } from '../problems/problem.filter.js';
 import { parseJson, readBytes } from '../http/json-body.js';

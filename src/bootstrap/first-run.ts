@@ -1,3 +1,4 @@
+import { EXAMPLES } from '../common/examples.js';
 import { EnvFile } from '../config/env-file.js';
 import type { Environment, Variables } from '../config/environment.js';
 import { generateSecret } from '../crypto/secret.js';
@@ -24,7 +25,11 @@ export function ensureSecrets(variables: Variables): Variables {
 
 /** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
 export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
-  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => generateSecret() });
+  return EmbeddedPostgres.start({
+    folder: DATA_FOLDER,
+    makePassword: () => generateSecret(),
+    onCreate: () => console.log('Creating a PostgreSQL database in .data/ (only the first time) …'),
+  });
 }
 
 /** @returns the text that a developer sees after a start: URLs, and commands to try */
@@ -36,6 +41,8 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
   const internal = internalPort === undefined ? '' : `\n    internal ${internalUrl}/internal/, and the admin routes`;
   const metrics = metricsPort === undefined ? '' : `\n    metrics  ${origin}:${metricsPort}/metrics`;
   const json = `-H 'Content-Type: application/json'`;
+  const { email, password, householdId, room, name, caller, target } = EXAMPLES;
+  const body = (fields: object): string => `${json} -d '${JSON.stringify(fields)}'`;
   const admin = `-H "X-Admin-Key: $(sed -n 's/^ADMIN_API_KEY=//p' .env | tail -n 1)"`;
   return `
   The authentication service is ready.
@@ -45,16 +52,16 @@ export function formatWelcome(environment: Environment, embeddedFolder: string |
     data     ${embeddedFolder === undefined ? 'the PostgreSQL of DATABASE_URL' : `an embedded PostgreSQL, in ${embeddedFolder}`}
 
   A user registers and logs in:
-    curl ${url}/api/v0/auth/register ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
-    curl ${url}/api/v0/auth/login ${json} -d '{"email":"alice@example.org","password":"correct horse battery"}'
+    curl ${url}/api/v0/auth/register ${body({ email, password })}
+    curl ${url}/api/v0/auth/login ${body({ email, password })}
     curl ${url}/api/v0/users/me -H 'Authorization: Bearer <access_token>'
 
   An administrator mints a key for a pair of services, and registers a node (the key is in .env):
-    curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${json} -d '{"caller":"ocr","target":"recipes"}'
-    curl ${internalUrl}/api/v0/admin/nodes ${admin} ${json} -d '{"household_id":"5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10","room":"kitchen","name":"speaker"}'
+    curl ${internalUrl}/api/v0/admin/app-credentials ${admin} ${body({ caller, target })}
+    curl ${internalUrl}/api/v0/admin/nodes ${admin} ${body({ household_id: householdId, room, name })}
 
   A service validates a credential that a caller presented to it:
-    curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${json} -d '{"target":"recipes"}'
+    curl -X POST ${internalUrl}/internal/validate-app -H 'X-Platform-App-Id: <app_id>' -H 'X-Platform-App-Key: <app_key>' ${body({ target })}
     curl -X POST ${internalUrl}/internal/validate-node -H 'X-API-Key: <node_id>:<api_key>'
 `;
 }

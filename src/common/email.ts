@@ -2,6 +2,7 @@ import { applyDecorators } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsEmail, Matches } from 'class-validator';
+import { EXAMPLES } from './examples.js';
 
 /** @returns the form in which an address is stored and looked up */
 export function toCanonicalEmail(email: string): string {
@@ -14,7 +15,7 @@ export function toCanonicalEmail(email: string): string {
  */
 export function EmailField(): PropertyDecorator {
   return applyDecorators(
-    ApiProperty({ type: String, format: 'email', maxLength: 254, example: 'alice@example.org' }),
+    ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),
     // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
     Transform(({ value }: { value: unknown }) =>
       typeof value === 'string' && /^[\x21-\x7e]{3,254}$/.test(value) ? toCanonicalEmail(value) : value,

@@ -1,7 +1,11 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
 import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
-import { isServiceName, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
+import { EXAMPLES } from './examples.js';
+import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
+
+/** Of a moment, with nanoseconds and an offset, and some to spare. */
+const MAX_MOMENT_LENGTH = 40;
 
 /** A validation rule whose message says what it accepts. */
 function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
@@ -45,7 +49,7 @@ export function LabelField(example: string, optional = false): PropertyDecorator
 /** The name of a service of the platform, as in the map of who calls whom. */
 export function ServiceNameField(example: string, optional = false): PropertyDecorator {
   return applyDecorators(
-    Field({ pattern: SERVICE_NAME_PATTERN, example }, optional),
+    Field({ pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH, example }, optional),
     Accepts('serviceName', SERVICE_NAME_DETAIL, isServiceName),
   );
 }
@@ -60,7 +64,15 @@ export function UuidField(options: { example: string; optional?: boolean; descri
 /** The moment after which a credential is refused; null or absent means never. */
 export function ExpiresAtField(): PropertyDecorator {
   return applyDecorators(
-    ApiPropertyOptional({ type: String, format: 'date-time', nullable: true, example: '2030-01-01T00:00:00.000Z' }),
+    ApiPropertyOptional({
+      type: String,
+      format: 'date-time',
+      maxLength: MAX_MOMENT_LENGTH,
+      nullable: true,
+      description: 'refused from this moment on; null: never',
+      // Not `example`: Swagger UI would send it.
+      examples: ['2030-01-01T00:00:00.000Z'],
+    }),
     IsOptional(),
     IsMoment(),
   );
@@ -69,7 +81,13 @@ export function ExpiresAtField(): PropertyDecorator {
 /** A bound of a search by time. */
 export function MomentField(description: string): PropertyDecorator {
   return applyDecorators(
-    ApiPropertyOptional({ type: String, format: 'date-time', description, example: '2026-11-21T09:00:00Z' }),
+    ApiPropertyOptional({
+      type: String,
+      format: 'date-time',
+      maxLength: MAX_MOMENT_LENGTH,
+      description,
+      example: EXAMPLES.moment,
+    }),
     IfSent(),
     IsMoment(),
   );
@@ -77,6 +95,7 @@ export function MomentField(description: string): PropertyDecorator {
 
 function IsMoment(): PropertyDecorator {
   return applyDecorators(
+    CharactersBetween(1, MAX_MOMENT_LENGTH),
     IsISO8601({ strict: true, strictSeparator: true }, { message: 'must be a date and time (ISO 8601)' }),
     Matches(/T.*(Z|[+-]\d\d:?\d\d)$/, { message: 'must name a time and its offset, as in 2030-01-01T00:00:00Z' }),
     Accepts('notInYearZero', 'must be between the years 2000 and 9999', (value) => {

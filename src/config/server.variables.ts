@@ -1,4 +1,4 @@
-import { oneOf, serviceName, trustProxy, wholeNumber, word, workers } from './variable-kinds.js';
+import { oneOf, origins, serviceName, trustProxy, wholeNumber, word, workers } from './variable-kinds.js';
 import type { Section } from './variable.js';
 
 export const LOOPBACK = '127.0.0.1';
@@ -53,6 +53,15 @@ export const serverSection = {
       explanation:
         'Whose X-Forwarded-For is believed: false (none), true (the one nearest proxy), a digit (that many proxies), ' +
         'or the proxies\' addresses or ranges, separated by commas; "loopback" is a range too.',
+    },
+    CORS_ORIGINS: {
+      type: origins.optional(),
+      example: 'https://admin.example.org',
+      meaning:
+        'whose pages may call `/api/v0` from a browser (CORS); compared exactly. See [decision 18](decisions/0018-http-hygiene.md)',
+      explanation:
+        'Whose pages may call /api/v0 from a browser (CORS): {bounds}, each exactly as a browser sends it. "*" is refused. ' +
+        'Unset: none.',
     },
   },
 } satisfies Section;

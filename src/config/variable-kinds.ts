@@ -122,6 +122,22 @@ export const trustProxy = z
     return /^\d$/.test(value) ? Number(value) : value;
   });
 
+function isOrigin(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, origin } = new URL(text);
+  return /^https?:$/.test(protocol) && origin === text;
+}
+
+/** Origins as a browser sends them (RFC 6454 §6.2). Never `*` or `null`. */
+export const origins = z
+  .string()
+  .transform((value) => value.split(',').map((part) => part.trim()))
+  .refine(
+    (list) => list.every(isOrigin),
+    'must be origins separated by commas, each exactly as a browser sends it: https://admin.example.org',
+  )
+  .meta({ bounds: 'origins, separated by commas' });
+
 /** `points/seconds`: at most that many points in a window of that length. */
 export function limit(initial: string) {
   return z

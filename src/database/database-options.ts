@@ -15,6 +15,7 @@ import { WidenCredentialChanges1763683900000 } from './migrations/1763683900000-
 import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-audit-events.js';
 import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
 import { RecordSessionChanges1763684200000 } from './migrations/1763684200000-record-session-changes.js';
+import { CreateIdempotencyKeys1763684250000 } from './migrations/1763684250000-create-idempotency-keys.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -40,6 +41,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       SealAuditEvents1763684000000,
       AddAuditDefiners1763684050000,
       RecordSessionChanges1763684200000,
+      CreateIdempotencyKeys1763684250000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -59,7 +59,7 @@ export class HealthController {
   })
   // Decorators apply from the bottom up: above the 503, this one would replace it.
   @Public()
-  async ready(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
+  async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
     const result = await this.check();
     if (result.status === 'error' || result.status === 'shutting_down') {
       response.status(503).setHeader('Retry-After', problems.unavailable.retryAfterSeconds);
@@ -71,7 +71,7 @@ export class HealthController {
   @Public()
   @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
   @ApiOkResponse({ type: LiveResponse })
-  live(): LiveResponse {
+  checkLiveness(): LiveResponse {
     return { status: 'ok' };
   }
 

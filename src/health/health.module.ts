@@ -3,13 +3,14 @@
 
 import { Module } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
+import { DatabaseUpGauge } from './database-up.gauge.js';
 import { HealthController } from './health.controller.js';
 import { Readiness } from './readiness.js';
 
 @Module({
   imports: [TerminusModule.forRoot({ logger: false })],
   controllers: [HealthController],
-  providers: [Readiness],
+  providers: [Readiness, DatabaseUpGauge],
   exports: [Readiness],
 })
 export class HealthModule {}

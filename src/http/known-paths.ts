@@ -14,15 +14,17 @@ interface KnownPath {
 }
 
 /**
- * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; OPTIONS included.
+ * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; and OPTIONS (§9.3.7).
  * Install it after all routes: the table is built once. Only unmatched requests search it.
  */
 export function refuseOtherMethods(app: Express): RequestHandler {
   const known = listKnownPaths((app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes());
-  return ({ path }, _response, next) => {
+  return ({ method, path }, response, next) => {
     const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
+    const Allow = formatAllow([...methods, 'OPTIONS']);
     if (methods.length === 0) next();
-    else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow: formatAllow(methods) } });
+    else if (method === 'OPTIONS') response.status(204).set({ Allow }).end();
+    else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow } });
   };
 }
 

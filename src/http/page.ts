@@ -1,13 +1,15 @@
 import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
-import { IsInt, IsOptional, Max, Min } from 'class-validator';
+import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
 import { isId } from '../common/ids.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;
+const MAX_CURSOR_LENGTH = 100;
+const CURSOR_DETAIL = 'must be the next_cursor of an earlier page';
 
 /** The query of every list: page size and cursor. */
 export class PageQuery {
@@ -21,8 +23,9 @@ export class PageQuery {
   @Max(MAX_LIMIT, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
   limit?: number;
 
-  @ApiPropertyOptional({ type: String, description: 'next_cursor of the previous page' })
+  @ApiPropertyOptional({ type: String, maxLength: MAX_CURSOR_LENGTH, description: 'next_cursor of the previous page' })
   @IsOptional()
+  @MaxLength(MAX_CURSOR_LENGTH, { message: CURSOR_DETAIL })
   cursor?: string;
 }
 
@@ -61,14 +64,14 @@ function decodeCursor(cursor: unknown): string {
 
 /** For a cursor that the list did not create. */
 export function createCursorProblem(): ProblemException {
-  const errors = [{ pointer: '/cursor', detail: 'must be the next_cursor of an earlier page' }];
+  const errors = [{ pointer: '/cursor', detail: CURSOR_DETAIL }];
   return new ProblemException(problems.validationFailed, { errors });
 }
 
 /** Creates the response class of a list from the class of its items. */
 export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row: Row): Item }) {
   abstract class PageResponse {
-    @ApiProperty({ type: [itemClass] })
+    @ApiProperty({ type: [itemClass], maxItems: MAX_LIMIT })
     items!: Item[];
 
     @ApiProperty({

@@ -11,6 +11,7 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { getRequestId } from '../common/request-id.js';
 import type { Environment } from '../config/environment.js';
+import { createCorsPolicy } from './cors.js';
 import { isInternalOnly, isOnInternalPort } from './internal-port.js';
 import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
 import { addPrefix, cutGatewayTail, isForGateway, isInternal, refuseAmbiguousPath } from './request-target.js';
@@ -33,7 +34,8 @@ const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgr
  * Checks the head of a request. One function, not several middlewares: part of the step from 68 to 37 µs in
  * docs/performance.md.
  */
-export function guardHead({ serviceName, internalPort }: Environment): RequestHandler {
+export function guardHead({ serviceName, internalPort, corsOrigins }: Environment): RequestHandler {
+  const applyCors = createCorsPolicy(corsOrigins);
   const isSplit = internalPort !== undefined;
   return (request, response, next) => {
     setCommonHeaders(request, response);
@@ -48,6 +50,7 @@ export function guardHead({ serviceName, internalPort }: Environment): RequestHa
     refuseAmbiguousPath(request);
     if (!isForServices) addPrefix(request);
     if (isSplit && isInternalOnly(request) && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
+    if (applyCors && !isForServices && applyCors(request, response)) return;
     const names = Object.keys(request.headers);
     refuseAmbiguousHeaders(request, names);
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);

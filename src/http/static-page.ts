@@ -33,7 +33,7 @@ export function createPageHandler(type: string, make: () => string | Buffer): Ha
     const bytes = isCompressed ? compressed : plain;
     response.setHeader('Content-Type', type);
     response.setHeader('Content-Length', bytes.length);
-    response.setHeader('Vary', 'Accept-Encoding');
+    response.vary('Accept-Encoding');
     if (isCompressed) response.setHeader('Content-Encoding', 'gzip');
     if (request.method === 'HEAD' || bytes.length <= SLICE_BYTES) response.end(bytes);
     else Readable.from(slice(bytes)).pipe(response);

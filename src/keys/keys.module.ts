@@ -1,4 +1,4 @@
-import { Global, Module } from '@nestjs/common';
+import { Module } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
@@ -9,7 +9,6 @@ import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
 
 const MS_PER_SECOND = 1_000;
 
-@Global()
 @Module({
   providers: [
     ChangeLog,

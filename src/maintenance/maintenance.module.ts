@@ -1,4 +1,7 @@
 import { Module } from '@nestjs/common';
+import { MetricsModule } from '../metrics/metrics.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
@@ -10,7 +13,7 @@ import { RetentionClock } from './retention-clock.js';
 import { SealJob } from './seal.job.js';
 
 @Module({
-  imports: [TokensModule, NodesModule, AppCredentialsModule, ThrottlingModule],
+  imports: [MetricsModule, AuditModule, KeysModule, TokensModule, NodesModule, AppCredentialsModule, ThrottlingModule],
   providers: [Maintenance, PurgeJob, AuditJob, SealJob, RetentionClock],
   exports: [PurgeJob, AuditJob, SealJob],
 })

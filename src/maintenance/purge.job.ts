@@ -8,6 +8,7 @@ import { LOCKS } from '../database/locks.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
+import { RegistrationRetries } from '../nodes/registration-retries.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RetentionClock } from './retention-clock.js';
@@ -18,6 +19,7 @@ export class PurgeJob {
   constructor(
     private readonly sessions: SessionsService,
     private readonly nodes: NodesService,
+    private readonly registrationRetries: RegistrationRetries,
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
     private readonly throttleWindows: ThrottleWindows,
@@ -36,6 +38,7 @@ export class PurgeJob {
       const keysBefore = addDays(now, -this.environment.credentialKeepDays);
       count += await this.sessions.purge(sessionsBefore, LOCKS.purge);
       count += await this.nodes.purge(keysBefore, LOCKS.purge);
+      await this.registrationRetries.purge(now, LOCKS.purge);
       count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);

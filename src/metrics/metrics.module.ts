@@ -2,14 +2,15 @@
 // has completed, gauges are read at each scrape. Invariants: a label is never text of a caller, so the number of series
 // is bounded, and each application has a registry of its own.
 
-import { Global, Module } from '@nestjs/common';
+import { Module } from '@nestjs/common';
+import { CryptoModule } from '../crypto/crypto.module.js';
 import { MetricsRegistry } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';
 import { RequestMetrics } from './request-metrics.js';
 import { ServiceGauges } from './service-gauges.js';
 
-@Global()
 @Module({
+  imports: [CryptoModule],
   providers: [MetricsRegistry, RequestMetrics, ServiceGauges, MetricsServer],
   exports: [MetricsRegistry, RequestMetrics],
 })

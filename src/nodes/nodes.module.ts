@@ -1,13 +1,17 @@
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { provideKeyStore } from '../keys/provide-key-store.js';
 import { NodeDevice } from './node-device.entity.js';
 import { NodeStrategy } from './node.strategy.js';
 import { NODE_KEYS, NodesService } from './nodes.service.js';
+import { RegistrationRetries } from './registration-retries.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([NodeDevice])],
+  imports: [AccessModule, AuditModule, KeysModule, TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [
     provideKeyStore(NODE_KEYS, NodeDevice, {
@@ -19,8 +23,9 @@ import { ValidateNodeController } from './validate-node.controller.js';
       toLogFields: ({ id }) => ({ node_id: id }),
     }),
     NodesService,
+    RegistrationRetries,
     NodeStrategy,
   ],
-  exports: [NodesService],
+  exports: [NodesService, RegistrationRetries],
 })
 export class NodesModule {}

@@ -10,6 +10,7 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
@@ -17,6 +18,7 @@ import { explainKey, explainUnknownKey, type Explanation } from '../keys/explana
 import { KeyStore } from '../keys/key-store.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { NodeDevice } from './node-device.entity.js';
+import { RegistrationRetries } from './registration-retries.js';
 
 export interface NodeIdentity {
   readonly household_id: string;
@@ -43,20 +45,30 @@ export class NodesService {
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
+    private readonly retries: RegistrationRetries,
+    private readonly environment: Environment,
   ) {}
 
-  async register(registration: NodeRegistration, actor: Actor): Promise<IssuedNode> {
+  /**
+   * @param idempotencyKey a repeat of the call returns the same node: with another key, because no key is stored, and
+   *   the default overlap, so that a key in use stays valid
+   * @throws {ProblemException} idempotency_key_reused; as {@link rotate}
+   */
+  async register(registration: NodeRegistration, actor: Actor, idempotencyKey?: string): Promise<IssuedNode> {
     const { key, columns } = this.keys.issue();
     const now = this.clock.now();
     const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
-    await this.nodes.manager.transaction(async (transaction) => {
+    const earlierId = await this.nodes.manager.transaction(async (transaction) => {
+      const held = idempotencyKey && (await this.retries.claim(transaction, idempotencyKey, registration, node.id));
+      if (held) return held;
       await transaction.insert(NodeDevice, node);
       const details = { after: { household_id: node.householdId, ...toChangeableFields(node) } };
       const logFields = { node_id: node.id, household_id: node.householdId };
       const event = { event: 'admin.node.registered', actor, time: now, subject: node.id, details, logFields } as const;
       await this.audit.record(transaction, event);
+      return undefined;
     });
-    return { node, key };
+    return earlierId === undefined ? { node, key } : this.rotate(earlierId, this.environment.keyOverlapHours, actor);
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */

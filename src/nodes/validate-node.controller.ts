@@ -4,15 +4,16 @@ import type { Request } from 'express';
 import { Freshness } from '../access/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
 
 export class ValidNodeResponse {
   @ApiProperty({ enum: [true] })
   valid!: true;
 
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   node_id!: string;
 
-  @ApiProperty({ type: String, format: 'uuid', example: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
   household_id!: string;
 }
 
@@ -31,7 +32,7 @@ export class ValidateNodeController {
       'service, both must be valid.',
   })
   @ApiOkResponse({ type: ValidNodeResponse })
-  validate(@Req() request: Request): ValidNodeResponse {
+  validateNode(@Req() request: Request): ValidNodeResponse {
     const { nodeId, householdId, rememberable } = getPrincipal(request, 'node');
     this.freshness.describe(request, rememberable);
     return { valid: true, node_id: nodeId, household_id: householdId };

@@ -1,25 +1,13 @@
 import { applyDecorators } from '@nestjs/common';
-import { ApiProperty, ApiPropertyOptional, ApiResponse, getSchemaPath } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
+import { EXAMPLES } from '../common/examples.js';
 import { toProblemBody } from './problem-body.js';
-import type { Problem } from './problem.js';
+import { MAX_ERRORS, type Problem } from './problem.js';
+import { problems } from './problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
-const EXAMPLE_REQUEST_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 
-const THROTTLE_HEADERS = {
-  'Retry-After': { description: 'seconds to wait', schema: { type: 'integer' as const, minimum: 1 } },
-  'RateLimit-Policy': {
-    description: 'the limit: q tries in w seconds (draft-ietf-httpapi-ratelimit-headers)',
-    schema: { type: 'string' as const },
-    example: '"refresh";q=600;w=60',
-  },
-  RateLimit: {
-    description: 'the remaining quota: r tries in the next t seconds',
-    schema: { type: 'string' as const },
-    example: '"refresh";r=0;t=42',
-  },
-};
-
+@ApiSchema({ name: 'FieldError' })
 export class FieldErrorSchema {
   @ApiProperty({ description: 'JSON Pointer (RFC 6901) to the rejected field', example: '/email' })
   pointer!: string;
@@ -29,6 +17,7 @@ export class FieldErrorSchema {
 }
 
 /** The body of every error (RFC 9457). */
+@ApiSchema({ name: 'Problem' })
 export class ProblemSchema {
   @ApiProperty({ type: String, format: 'uri-reference' })
   type!: string;
@@ -45,13 +34,13 @@ export class ProblemSchema {
   @ApiProperty({ type: String, format: 'uri-reference', description: 'identifies this occurrence' })
   instance!: string;
 
-  @ApiProperty({ description: 'stable identifier to branch on', pattern: '^[a-z_]+$' })
+  @ApiProperty({ description: 'stable identifier to branch on', enum: Object.values(problems).map(({ code }) => code) })
   code!: string;
 
   @ApiProperty({ description: 'as in the X-Request-Id header and in the logs' })
   request_id!: string;
 
-  @ApiPropertyOptional({ type: [FieldErrorSchema], description: 'with status 400' })
+  @ApiPropertyOptional({ type: [FieldErrorSchema], maxItems: MAX_ERRORS, description: 'with status 400' })
   errors?: FieldErrorSchema[];
 
   @ApiPropertyOptional({ enum: [false], description: 'with a 401 of the internal validations' })
@@ -74,24 +63,31 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
+/** Without a description: repeated use would repeat it. It is made of the titles when the document is complete. */
 function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
   const [first] = ofOneStatus;
   if (!first) throw new Error('A response without a problem');
   return ApiResponse({
     status: first.status,
-    description: ofOneStatus.map(({ title }) => title).join('; '),
-    ...(first.status === 429 && { headers: THROTTLE_HEADERS }),
     content: {
       'application/problem+json': {
         schema: { $ref: getSchemaPath(ProblemSchema) },
-        examples: Object.fromEntries(ofOneStatus.map((problem) => [problem.code, { value: createExample(problem) }])),
+        examples: Object.fromEntries(ofOneStatus.map(({ code }) => [code, { $ref: `#/components/examples/${code}` }])),
       },
     },
   });
 }
 
-function createExample(problem: Problem): object {
-  const errors =
-    problem.code === 'validation_failed' ? [{ pointer: '/email', detail: 'must be an e-mail address' }] : [];
-  return toProblemBody(problem, EXAMPLE_REQUEST_ID, errors);
+/** @returns the examples that {@link ApiProblems} refers to, for the components of the OpenAPI document */
+export function createProblemExamples(): Record<string, { summary: string; value: object }> {
+  return Object.fromEntries(
+    Object.values(problems).map((problem) => [
+      problem.code,
+      { summary: problem.title, value: toProblemBody(problem, EXAMPLES.id, createFieldErrors(problem)) },
+    ]),
+  );
+}
+
+function createFieldErrors({ code }: Problem): FieldErrorSchema[] {
+  return code === 'validation_failed' ? [{ pointer: '/email', detail: 'must be an e-mail address' }] : [];
 }

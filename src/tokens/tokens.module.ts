@@ -1,4 +1,7 @@
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { MetricsModule } from '../metrics/metrics.module.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
@@ -14,6 +17,9 @@ import { UserStrategy } from './user.strategy.js';
 
 @Module({
   imports: [
+    AccessModule,
+    AuditModule,
+    MetricsModule,
     TypeOrmModule.forFeature([Session]),
     JwtModule.registerAsync({
       inject: [Environment],

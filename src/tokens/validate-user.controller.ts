@@ -42,7 +42,7 @@ export class ValidateUserController {
       'finds sessions that have ended. If you also send your own app credential for this service, both must be valid.',
   })
   @ApiOkResponse({ type: ValidUserResponse })
-  validate(@Req() request: Request): ValidUserResponse {
+  validateUser(@Req() request: Request): ValidUserResponse {
     const { userId, sessionId, email, expiresAt } = getPrincipal(request, 'user');
     this.freshness.describe(request, { expiresAt });
     return { valid: true, user_id: userId, session_id: sessionId, email, expires_at: expiresAt.toISOString() };

@@ -17,9 +17,9 @@ export class UsersController {
   @Get('me')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'The authenticated user' })
+  @ApiOperation({ summary: 'Get the authenticated user' })
   @ApiOkResponse({ type: UserResponse })
-  async me(@Req() request: Request): Promise<UserResponse> {
+  async getCurrentUser(@Req() request: Request): Promise<UserResponse> {
     const { userId } = getPrincipal(request, 'user');
     return UserResponse.from(await this.users.find(userId));
   }
@@ -28,12 +28,12 @@ export class UsersController {
   @RequireAnyOf('admin', 'app', 'user')
   @ApiProblems(problems.notFound)
   @ApiOperation({
-    summary: 'A user by id',
+    summary: 'Get a user by id',
     description: "A user can read only their own account: another user's id is 404.",
   })
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOkResponse({ type: UserResponse })
-  async one(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
+  async getUser(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
     const principal = getPrincipal(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())
       throw new ProblemException(problems.notFound);

@@ -1,4 +1,8 @@
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { CryptoModule } from '../crypto/crypto.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { PasswordPolicy } from './password-policy.js';
 import { PasswordVerifier } from './password-verifier.js';
@@ -7,7 +11,7 @@ import { UsersController } from './users.controller.js';
 import { UsersService } from './users.service.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([User])],
+  imports: [AccessModule, AuditModule, CryptoModule, KeysModule, TypeOrmModule.forFeature([User])],
   controllers: [UsersController],
   providers: [UsersService, PasswordVerifier, PasswordPolicy],
   exports: [UsersService, PasswordVerifier],

@@ -1,7 +1,8 @@
 import { applyDecorators, Controller, Get } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import { RequireWith } from '../access/require.js';
-import { SERVICE_NAME_PATTERN } from '../common/service-name.js';
+import { EXAMPLES } from '../common/examples.js';
+import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
@@ -27,7 +28,7 @@ const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
 export class AuthorizeController {
   @Get('node')
   @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])
-  node(): void {
+  authorizeNode(): void {
     // The guard has answered.
   }
 
@@ -37,16 +38,21 @@ export class AuthorizeController {
   @ApiHeader({
     name: 'X-Platform-Target',
     required: true,
-    schema: { type: 'string', pattern: SERVICE_NAME_PATTERN, example: 'recipes' },
+    schema: {
+      type: 'string',
+      pattern: SERVICE_NAME_PATTERN,
+      maxLength: MAX_SERVICE_NAME_LENGTH,
+      example: EXAMPLES.target,
+    },
     description: 'The service behind the gateway. Without it the answer is 503.',
   })
-  app(): void {
+  authorizeApp(): void {
     // The guard has answered.
   }
 
   @Get('user')
   @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'])
-  user(): void {
+  authorizeUser(): void {
     // The guard has answered.
   }
 }

@@ -23,7 +23,7 @@ export class ChangesController {
   })
   @ApiBody({ type: ChangesBody, required: false })
   @ApiOkResponse({ type: ChangesResponse })
-  async poll(@Req() request: Request): Promise<ChangesResponse> {
+  async pollChanges(@Req() request: Request): Promise<ChangesResponse> {
     const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
     this.changes.recordUses(used, getPrincipal(request, 'app').caller);
     return ChangesResponse.from(await this.changes.changesSince(cursor));

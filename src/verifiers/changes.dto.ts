@@ -1,14 +1,14 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { EXAMPLES } from '../common/examples.js';
 import type { LeasedAnswer } from './changes.service.js';
 
-const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
 const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
 
 class UseBody {
   @ApiProperty({ enum: ['node', 'app'] })
   kind!: 'node' | 'app';
 
-  @ApiProperty({ type: String, format: 'uuid', example: ID })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 
   @ApiProperty({ type: 'integer', description: 'clamped to 0 to 3,600,000', example: 1_200 })
@@ -33,7 +33,7 @@ class ChangeResponse {
   @ApiProperty({ enum: ['node', 'app', 'session', 'user'] })
   kind!: string;
 
-  @ApiProperty({ type: String, format: 'uuid', example: ID })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 }
 

@@ -23,7 +23,7 @@ export class IntrospectController {
   @ApiConsumes('application/x-www-form-urlencoded')
   @ApiBody({ type: IntrospectionBody })
   @ApiOkResponse({ type: ActiveTokenResponse, description: 'Or `{"active": false}`' })
-  async introspect(@Req() request: Request): Promise<Introspection | InactiveTokenResponse> {
+  async introspectToken(@Req() request: Request): Promise<Introspection | InactiveTokenResponse> {
     return this.introspection.introspect(request.body as Buffer | undefined);
   }
 }

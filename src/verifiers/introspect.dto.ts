@@ -1,13 +1,12 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-
-const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+import { EXAMPLES } from '../common/examples.js';
 
 /** For the OpenAPI document only: the form is parsed after authentication. */
 export class IntrospectionBody {
   @ApiProperty({ type: String, maxLength: 8_192, example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl' })
   token!: string;
 
-  @ApiPropertyOptional({ type: String, description: 'ignored', example: 'access_token' })
+  @ApiPropertyOptional({ type: String, description: 'ignored', maxLength: 8_192, example: 'access_token' })
   token_type_hint?: string;
 }
 
@@ -20,10 +19,10 @@ export class ActiveTokenResponse {
   @ApiProperty({ example: true })
   active!: boolean;
 
-  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the user', example: ID })
+  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the user', example: EXAMPLES.id })
   sub!: string;
 
-  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the session', example: ID })
+  @ApiPropertyOptional({ type: String, format: 'uuid', description: 'the session', example: EXAMPLES.id })
   sid!: string;
 
   @ApiPropertyOptional({ type: 'integer', example: 1_763_769_600 })
@@ -35,12 +34,12 @@ export class ActiveTokenResponse {
   @ApiPropertyOptional({ type: String, example: 'platform-auth' })
   iss!: string;
 
-  @ApiPropertyOptional({ type: String, format: 'uuid', example: ID })
+  @ApiPropertyOptional({ type: String, format: 'uuid', example: EXAMPLES.id })
   jti!: string;
 
   @ApiPropertyOptional({ enum: ['Bearer'] })
   token_type!: 'Bearer';
 
-  @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: 'alice@example.org' })
+  @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: EXAMPLES.email })
   username!: string;
 }

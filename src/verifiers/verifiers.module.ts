@@ -5,6 +5,8 @@
  * no lease is handed on for longer than this replica holds it.
  */
 import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';
@@ -14,7 +16,7 @@ import { IntrospectController } from './introspect.controller.js';
 import { IntrospectionService } from './introspection.service.js';
 
 @Module({
-  imports: [NodesModule, AppCredentialsModule],
+  imports: [AccessModule, KeysModule, NodesModule, AppCredentialsModule],
   controllers: [ChangesController, AuthorizeController, IntrospectController],
   providers: [ChangesService, IntrospectionService],
 })

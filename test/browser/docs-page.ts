@@ -1,5 +1,5 @@
 // Opens /docs in a real browser under the content security policy that ships, authorises every door there, and makes
-// a call through each. Prints what was checked; the last line counts it.
+// a call through each, as prefilled, in a wide and in a narrow window. Prints what was checked; the last line counts it.
 import { existsSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +13,9 @@ import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from 
 const TIMEOUT_MS = 15_000;
 const STOP_TIMEOUT_MS = 20_000;
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'].map((name) => `/usr/bin/${name}`);
+const WIDE = { width: 1280, height: 1600 };
+/** A phone. */
+const NARROW = { width: 390, height: 844 };
 const FLAGS = [
   '--headless',
   '--no-sandbox',
@@ -29,7 +32,12 @@ interface Call {
   readonly schemes: readonly (keyof Credentials)[];
   readonly method: string;
   readonly path: string;
+  /** 200 unless given. */
+  readonly status?: number;
 }
+
+/** Needs no credential, and makes the account that the others use. */
+const REGISTER: Call = { door: 'no', schemes: [], method: 'post', path: '/api/v0/auth/register', status: 201 };
 
 /** What a developer tries on the page, each with only its own door open. */
 const CALLS: readonly Call[] = [
@@ -37,6 +45,8 @@ const CALLS: readonly Call[] = [
   { door: 'app', schemes: ['app_id', 'app_key'], method: 'post', path: '/internal/validate-app' },
   { door: 'node', schemes: ['node'], method: 'post', path: '/internal/validate-node' },
   { door: 'admin', schemes: ['admin'], method: 'get', path: '/api/v0/admin/nodes' },
+  { door: 'admin', schemes: ['admin'], method: 'post', path: '/api/v0/admin/nodes', status: 201 },
+  { door: 'no', schemes: [], method: 'post', path: '/api/v0/auth/login' },
   { door: 'no', schemes: [], method: 'get', path: '/health' },
 ];
 
@@ -71,7 +81,20 @@ function schemeForm(page: Page, scheme: string): Locator {
   return page.locator('.auth-container', { has: page.locator('h4', { hasText: new RegExp(`^${scheme}\\s`) }) });
 }
 
-/** Opens exactly one door in the dialog, and closes it again afterwards. */
+/** The dialog opens at its top, and hides what is typed into it. */
+async function checkDialog(page: Page): Promise<void> {
+  await page.locator('.btn.authorize').first().click();
+  await page.waitForSelector('.auth-container input');
+  const types = await page.evaluate<string[]>(
+    `[...document.querySelectorAll('.auth-container input')].map(({ type }) => type)`,
+  );
+  check('the dialog hides keys', types.length > 0 && types.every((type) => type === 'password'), types.join());
+  const scrolled = await page.evaluate<number>(`document.querySelector('.modal-ux-content').scrollTop`);
+  check('the dialog opens at its top', scrolled === 0, scrolled);
+  await page.click('.close-modal');
+}
+
+/** Opens exactly one door in the dialog, reloads the page, and closes the door again afterwards. */
 async function withDoor(page: Page, call: Call, values: Credentials, use: () => Promise<void>): Promise<void> {
   const { door, schemes } = call;
   for (const isOpening of [true, false]) {
@@ -85,19 +108,26 @@ async function withDoor(page: Page, call: Call, values: Credentials, use: () => 
     }
     if (schemes.length > 0 && isOpening) await page.screenshot({ path: join(screenshots, `dialog-${door}.png`) });
     if (schemes.length > 0) await page.click('.btn-done');
-    if (isOpening) await use();
+    if (isOpening) {
+      await page.reload();
+      await page.waitForSelector('.opblock');
+      await use();
+    }
   }
 }
 
-async function tryOut(page: Page, { door, method, path }: Call): Promise<void> {
+async function tryOut(page: Page, { door, method, path, status: expected = 200 }: Call): Promise<void> {
   const block = page.locator(`.opblock-${method}`, { has: page.locator(`[data-path="${path}"]`) });
   await block.locator('.opblock-summary-control').click();
   await block.locator('button.execute').click();
   const status = block.locator('.live-responses-table tbody .response-col_status').first();
   await status.waitFor({ timeout: TIMEOUT_MS });
   const text = await status.innerText();
-  check(`${method.toUpperCase()} ${path} answers 200 through ${door} door`, /^\s*200/.test(text), text);
-  await block.screenshot({ path: join(screenshots, `answer-${door}.png`) });
+  const name = `${method.toUpperCase()} ${path} answers ${expected} as prefilled, through ${door} door`;
+  check(name, text.trim().startsWith(String(expected)), text);
+  const [width = 0, visible = 0] = await page.evaluate<number[]>('[document.documentElement.scrollWidth, innerWidth]');
+  check(`it fits into ${visible} pixels`, width <= visible, width);
+  await block.screenshot({ path: join(screenshots, `answer-${door}-${visible}.png`) });
   await block.locator('.opblock-summary-control').click();
 }
 
@@ -117,8 +147,13 @@ async function visit(page: Page, service: FirstRun): Promise<void> {
   await page.waitForSelector('.opblock');
   const shown = await page.locator('.opblock').count();
   check('every operation is on the page', shown === (await countOperations(url)), shown);
+  check('the schemas are folded', (await page.locator('.models.is-open').count()) === 0);
   await page.screenshot({ path: join(screenshots, 'page.png'), fullPage: true });
+  await checkDialog(page);
+  await tryOut(page, REGISTER);
   const values = await makeCredentials(service);
+  for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
+  await page.setViewportSize(NARROW);
   for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
   check('nothing complains', complaints.length === 0, complaints.join('\n  '));
 }
@@ -130,7 +165,7 @@ async function checkDocsPage(cleanup: Cleanup): Promise<void> {
     () => chromium.launch({ ...(executablePath !== undefined && { executablePath }), args: FLAGS, timeout: 60_000 }),
     (launched) => launched.close(),
   );
-  await visit(await browser.newPage({ viewport: { width: 1280, height: 1600 } }), service);
+  await visit(await browser.newPage({ viewport: WIDE }), service);
   await browser.close();
   const code = await Promise.race([service.server.stop(), sleep(STOP_TIMEOUT_MS, 'too slow', { ref: false })]);
   check('the service stops cleanly', code === 0, String(code));

@@ -1,6 +1,7 @@
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { EXAMPLES } from '../../src/common/examples.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
@@ -32,16 +33,13 @@ export async function startFirstRun(cleanup: Cleanup): Promise<FirstRun> {
   return { server, adminKey: readAdminKey(folder) };
 }
 
-/** Registers and logs in a user, mints an app credential and registers a node. */
+/** Logs in the user that the page has registered, mints an app credential and registers a node: with the page's examples. */
 export async function makeCredentials({ server, adminKey }: FirstRun): Promise<Credentials> {
   const client = new ApiClient(server.url, adminKey);
-  const person = { email: 'alice@example.org', password: 'correct horse battery' };
-  await client.register(person);
-  const { access_token: user } = await client.logIn(person);
-  // The target that the page's example of a body names.
-  const app = await client.mintAppCredential({ caller: 'command-orchestration', target: 'speech-to-text' });
-  const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-  const node = await client.registerNode({ household_id, room: 'hall', name: 'lamp' });
+  const { email, password, caller, target, householdId, room, name } = EXAMPLES;
+  const { access_token: user } = await client.logIn({ email, password });
+  const app = await client.mintAppCredential({ caller, target });
+  const node = await client.registerNode({ household_id: householdId, room, name });
   const { app_id, app_key } = app;
   return { user, app_id, app_key, node: `${node.node_id}:${node.api_key}`, admin: adminKey };
 }

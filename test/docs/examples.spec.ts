@@ -6,7 +6,7 @@ import { useApp } from '../support/use-app.js';
 
 interface Media {
   readonly schema?: { readonly $ref?: string };
-  readonly examples?: Record<string, { readonly value: { readonly status: number; readonly code: string } }>;
+  readonly examples?: Record<string, { readonly $ref: string }>;
 }
 interface Operation {
   readonly summary?: string;
@@ -14,8 +14,12 @@ interface Operation {
   readonly requestBody?: { readonly content: Record<string, Media> };
   readonly responses: Record<string, { readonly content?: Record<string, Media> }>;
 }
+interface Example {
+  readonly value: { readonly status: number; readonly code: string };
+}
 interface Property {
   readonly example?: unknown;
+  readonly examples?: unknown[];
   readonly enum?: unknown[];
   readonly items?: { readonly $ref?: string };
 }
@@ -38,15 +42,18 @@ describe('the OpenAPI document, read on its own', () => {
     const ajv = new Ajv({ strict: false });
     formats.default(ajv);
     ajv.addSchema({ $id: 'document', ...document });
-    problem = ajv.getSchema('document#/components/schemas/ProblemSchema')!;
+    problem = ajv.getSchema('document#/components/schemas/Problem')!;
   });
+
+  const exampleAt = (path: string): Example =>
+    document.components!.examples![path.replace('#/components/examples/', '')] as unknown as Example;
 
   it('describes every operation and its security', () => {
     const open = ['/health', '/health/live', '/api/v0/auth/register', '/api/v0/auth/login', '/api/v0/auth/refresh'];
     const described = operations.map(({ name, operation }) => ({
       name,
       summary: operation.summary,
-      hasSecurity: (operation.security ?? []).length > 0,
+      hasSecurity: operation.security!.length > 0,
     }));
     const summary = expect.stringMatching(/\S/) as string;
     const isOpen = (name: string): boolean => open.includes(name.split(' ')[1]!);
@@ -63,7 +70,8 @@ describe('the OpenAPI document, read on its own', () => {
     const shown = new Set<string>();
     for (const { name, operation } of operations) {
       for (const [status, { content }] of Object.entries(operation.responses)) {
-        for (const [code, { value }] of Object.entries(content?.['application/problem+json']?.examples ?? {})) {
+        for (const [code, { $ref }] of Object.entries(content?.['application/problem+json']?.examples ?? {})) {
+          const { value } = exampleAt($ref);
           shown.add(code);
           expect({ name, code, valid: problem(value), errors: problem.errors }).toMatchObject({ valid: true });
           expect({ status: value.status, code: value.code }).toEqual({ status: Number(status), code });
@@ -89,11 +97,11 @@ describe('the OpenAPI document, read on its own', () => {
       }
     }
     const missing = [...referred]
-      .filter((name) => name !== 'ProblemSchema')
+      .filter((name) => name !== 'Problem')
       .flatMap((name) => {
         const { properties = {} } = document.components!.schemas![name] as { properties?: Record<string, Property> };
-        const bare = Object.entries(properties).filter(([, { example, enum: words, items }]) => {
-          return example === undefined && words === undefined && items?.$ref === undefined;
+        const bare = Object.entries(properties).filter(([, { example, examples, enum: words, items }]) => {
+          return example === undefined && examples === undefined && words === undefined && items?.$ref === undefined;
         });
         return bare.map(([property]) => `${name}.${property}`);
       });

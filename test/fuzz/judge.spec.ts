@@ -5,7 +5,7 @@ import { Judge, type Intent } from '../../fuzz/judge.js';
 const problem = (status: number, code: string) =>
   JSON.stringify({ type: 't', title: 't', status, detail: 'd', instance: 'i', code, request_id: 'r' });
 const text = { type: 'string' };
-const problemContent = { 'application/problem+json': { schema: { $ref: '#/components/schemas/ProblemSchema' } } };
+const problemContent = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } };
 const DOCUMENT = {
   paths: {
     '/things/{id}': {
@@ -54,7 +54,7 @@ const DOCUMENT = {
         properties: { cursor: text, used: { type: 'array', items: { $ref: '#/components/schemas/Thing' } } },
       },
       Thing: { type: 'object', required: ['name'], properties: { name: text } },
-      ProblemSchema: {
+      Problem: {
         type: 'object',
         required: ['type', 'title', 'status', 'detail', 'instance', 'code', 'request_id'],
         properties: { code: { type: 'string', pattern: '^[a-z_]+$' }, status: { type: 'integer' } },

@@ -166,7 +166,6 @@ describe('HTTP hygiene', () => {
   describe('paths', () => {
     it.each([
       ['GET', '/nope', 404],
-      ['GET', '/', 404],
       ['GET', '/api/v0/auth/login', 405],
       ['PUT', '/api/v0/auth/login', 405],
       ['DELETE', '/internal/validate-node', 405],

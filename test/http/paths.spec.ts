@@ -128,26 +128,40 @@ describe('a path', () => {
 
   describe('with a method that the route does not have', () => {
     it.each([
-      ['GET', '/internal/validate-app', 'POST'],
-      ['OPTIONS', '/internal/validate-node', 'POST'],
-      ['POST', '/health', 'GET, HEAD'],
-      ['DELETE', '/docs', 'GET, HEAD'],
-      ['PUT', '/api/v0/admin/nodes', 'GET, HEAD, POST'],
-      ['POST', '/api/v0/admin/nodes/x', 'DELETE, GET, HEAD, PATCH'],
-      ['PUT', '/admin/nodes', 'GET, HEAD, POST'],
-      ['GET', '/auth/login', 'POST'],
-      ['PROPFIND', '/api/v0/users/me', 'GET, HEAD'],
-      ['POST', '/api/v0/users/me?x=%2f', 'GET, HEAD'],
+      ['GET', '/internal/validate-app', 'OPTIONS, POST'],
+      ['POST', '/health', 'GET, HEAD, OPTIONS'],
+      ['DELETE', '/docs', 'GET, HEAD, OPTIONS'],
+      ['PUT', '/api/v0/admin/nodes', 'GET, HEAD, OPTIONS, POST'],
+      ['POST', '/api/v0/admin/nodes/x', 'DELETE, GET, HEAD, OPTIONS, PATCH'],
+      ['PUT', '/admin/nodes', 'GET, HEAD, OPTIONS, POST'],
+      ['GET', '/auth/login', 'OPTIONS, POST'],
+      ['PROPFIND', '/api/v0/users/me', 'GET, HEAD, OPTIONS'],
+      ['POST', '/api/v0/users/me?x=%2f', 'GET, HEAD, OPTIONS'],
     ])('is 405 for %s %s, with Allow: %s', async (method, path, allowed) => {
       const { status, head, body } = await send(method, path);
       expect({ status, body }).toMatchObject({ status: 405, body: expect.stringContaining('"method_not_allowed"') });
       expect(head.split('\r\n')).toContain(`Allow: ${allowed}`);
     });
 
+    it.each([
+      ['/internal/validate-node', 'OPTIONS, POST'],
+      ['/api/v0/admin/nodes', 'GET, HEAD, OPTIONS, POST'],
+      ['/users/me', 'GET, HEAD, OPTIONS'],
+      ['/', 'GET, HEAD, OPTIONS'],
+    ])('is 204 for OPTIONS %s, with Allow: %s', async (path, allowed) => {
+      const { status, head, body } = await send('OPTIONS', path);
+      expect([status, body]).toEqual([204, '']);
+      expect(head.split('\r\n')).toContain(`Allow: ${allowed}`);
+    });
+
+    it('is 404 for OPTIONS on an unknown path', async () => {
+      await expectRefusal('OPTIONS', '/nowhere', problems.notFound);
+    });
+
     it('is 405 without a body for HEAD, except on GET routes', async () => {
       const { status, head, body } = await send('HEAD', '/internal/validate-app');
       expect([status, body]).toEqual([405, '']);
-      expect(head).toContain('Allow: POST');
+      expect(head).toContain('Allow: OPTIONS, POST');
       expect((await send('HEAD', '/docs')).status).toBe(200);
     });
 

@@ -3,7 +3,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { NextFunction, Request, Response } from 'express';
-import { createOpenApiDocument } from '../../src/bootstrap/docs.js';
+import { createOpenApiDocument } from '../../src/bootstrap/docs/openapi-document.js';
 
 interface Documented {
   readonly content?: Record<string, { schema: object }>;

@@ -89,7 +89,7 @@ describe('registrations and refreshes', () => {
           : [],
       ),
     );
-    const headers = ['Retry-After', 'RateLimit-Policy', 'RateLimit'];
+    const headers = ['X-Request-Id', 'Retry-After', 'RateLimit-Policy', 'RateLimit'];
     const paths = ['register', 'login', 'refresh'].map((name) => `/api/v0/auth/${name}`);
     expect(throttled).toEqual(paths.map((path) => [path, headers]));
     const behindAdminDoor = Object.values(document.paths).flatMap((item) =>

@@ -1,0 +1,15 @@
+/**
+ * The values of the examples in the README, the start message and the OpenAPI document, so that a developer can continue
+ * in one what was begun in another.
+ */
+export const EXAMPLES = {
+  id: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
+  moment: '2026-11-21T09:00:00.000Z',
+  email: 'alice@example.org',
+  password: 'correct horse battery',
+  householdId: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10',
+  room: 'kitchen',
+  name: 'speaker',
+  caller: 'ocr',
+  target: 'recipes',
+} as const;

@@ -1,0 +1,70 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { addDays, Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
+import { Database } from '../database/database.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+
+const VALID_DAYS = 1;
+
+/**
+ * Inserts the key, or takes over one that has expired. A concurrent registration with the same key waits here until the
+ * first one is committed, and then gets no row.
+ */
+const CLAIM = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
+  ON CONFLICT (key_mac) DO UPDATE
+    SET body_mac = excluded.body_mac, node_id = excluded.node_id, created_at = excluded.created_at
+    WHERE held.created_at <= $5
+  RETURNING node_id`;
+const READ = 'SELECT body_mac, node_id FROM idempotency_keys WHERE key_mac = $1';
+const PURGE = `DELETE FROM idempotency_keys WHERE key_mac IN
+  (SELECT key_mac FROM idempotency_keys WHERE created_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+
+interface HeldKey {
+  readonly body_mac: Buffer;
+  readonly node_id: string;
+}
+
+/** Recognises the repeat of a registration whose response was lost, by its Idempotency-Key. */
+@Injectable()
+export class RegistrationRetries {
+  private readonly macKey;
+
+  constructor(
+    environment: Environment,
+    private readonly database: Database,
+    private readonly clock: Clock,
+  ) {
+    this.macKey = deriveKey(environment.secretKey, 'idempotency keys');
+  }
+
+  /**
+   * Claims the key for a node that is about to be inserted in the same transaction.
+   * @param registration in one form for equal bodies
+   * @returns the id of the node that was registered with this key before; undefined when there is none
+   * @throws {ProblemException} idempotency_key_reused, when that was another body
+   */
+  async claim(
+    transaction: EntityManager,
+    key: string,
+    registration: object,
+    nodeId: string,
+  ): Promise<string | undefined> {
+    const [keyMac, bodyMac] = [computeMac(this.macKey, key), computeMac(this.macKey, JSON.stringify(registration))];
+    const now = this.clock.now();
+    const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
+    const claimed = await transaction.query<unknown[]>(CLAIM, values);
+    if (claimed.length > 0) return undefined;
+    const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
+    if (!held) throw new Error('The row that is locked here has disappeared');
+    if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
+    return held.node_id;
+  }
+
+  /** Deletes keys that are no longer valid. See {@link Database.purge}. */
+  async purge(now: Date, lock: number): Promise<number> {
+    return this.database.purge(PURGE, addDays(now, -VALID_DAYS), lock);
+  }
+}

@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto';
+import { spawn } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { answers } from '../../tools/server-process.js';
+
+const START_TIMEOUT_MS = 30_000;
+const POLL_INTERVAL_MS = 100;
+
+interface Violation {
+  readonly location?: readonly string[];
+  readonly message: string;
+}
+interface Call {
+  readonly operation: string;
+  readonly status: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON, or as a form. */
+  readonly body?: object;
+  readonly form?: Readonly<Record<string, string>>;
+  /** Of the path. */
+  readonly id?: string;
+  readonly query?: string;
+}
+type Check = (name: string, isTrue: boolean, found?: string) => void;
+type Fields = Record<string, string>;
+
+/** Starts the validation proxy of Prism. It reports what differs from the document in the header `sl-violations`. */
+export async function startPrism(cleanup: Cleanup, program: string, document: string, upstream: string, port: number) {
+  cleanup.assertOpen();
+  const words = ['proxy', document, upstream, '--port', String(port), '--verboseLevel', 'silent'];
+  const child = spawn(process.execPath, [program, ...words], { stdio: ['ignore', 'ignore', 'inherit'] });
+  cleanup.defer(() => child.kill('SIGKILL'));
+  const url = `http://127.0.0.1:${port}`;
+  for (const deadline = performance.now() + START_TIMEOUT_MS; !(await answers(url));) {
+    if (performance.now() > deadline || child.exitCode !== null) throw new Error('Prism has not started');
+    await sleep(POLL_INTERVAL_MS);
+  }
+  return url;
+}
+
+/** Calls every operation through the proxy, with a success and with refusals, and checks each answer. */
+export class ProxiedCalls {
+  private readonly called = new Set<string>();
+  private readonly asAdmin: Fields;
+
+  constructor(
+    private readonly url: string,
+    adminKey: string,
+    private readonly check: Check,
+  ) {
+    this.asAdmin = { 'X-Admin-Key': adminKey };
+  }
+
+  async callAll(operations: readonly string[]): Promise<void> {
+    await this.callAsUser();
+    await this.callAsAdminForApps();
+    await this.callAsAdminForNodes();
+    await this.callAsAdminForUsers();
+    await this.call({ operation: 'GET /health', status: 200 });
+    await this.call({ operation: 'GET /health/live', status: 200 });
+    const missing = operations.filter((name) => !this.called.has(name));
+    this.check('every operation was called through Prism', missing.length === 0, missing.join(', '));
+  }
+
+  private async callAsUser(): Promise<void> {
+    const body = { email: `${randomUUID()}@example.org`, password: 'correct horse battery' };
+    const [register, login] = ['POST /api/v0/auth/register', 'POST /api/v0/auth/login'];
+    const user = await this.call({ operation: register, status: 201, body });
+    await this.call({ operation: register, status: 409, body });
+    await this.call({ operation: register, status: 400, body: {} });
+    await this.call({ operation: login, status: 401, body: { ...body, password: 'wrong' } });
+    const tokens = await this.call({ operation: login, status: 200, body });
+    const headers = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
+    await this.call({ operation: 'GET /api/v0/users/me', status: 200, headers });
+    await this.call({ operation: 'GET /api/v0/users/me', status: 401 });
+    await this.call({ operation: 'GET /api/v0/users/{id}', status: 200, headers, id: user.id ?? '' });
+    await this.call({ operation: 'GET /api/v0/users/{id}', status: 404, headers, id: randomUUID() });
+    await this.callWithToken(tokens.access_token ?? '', headers);
+    const refresh = { refresh_token: tokens.refresh_token };
+    await this.call({ operation: 'POST /api/v0/auth/refresh', status: 200, body: refresh });
+    await this.call({ operation: 'POST /api/v0/auth/refresh', status: 401, body: { refresh_token: 'x' } });
+    await this.call({ operation: 'POST /api/v0/auth/logout', status: 204, headers, body: {} });
+    await this.call({ operation: 'POST /api/v0/auth/logout', status: 400, body: {} });
+  }
+
+  private async callWithToken(token: string, headers: Fields): Promise<void> {
+    await this.call({ operation: 'POST /internal/validate-user', status: 200, headers });
+    await this.call({ operation: 'POST /internal/validate-user', status: 401 });
+    await this.call({ operation: 'GET /internal/authorize/user', status: 200, headers });
+    await this.call({ operation: 'GET /internal/authorize/user', status: 401 });
+    const pair = { caller: randomUUID(), target: 'auth' };
+    const mint = { operation: 'POST /api/v0/admin/app-credentials', status: 201, headers: this.asAdmin, body: pair };
+    const app = await this.call(mint);
+    const asApp = { 'X-Platform-App-Id': app.app_id ?? '', 'X-Platform-App-Key': app.app_key ?? '' };
+    const introspect = 'POST /internal/introspect';
+    await this.call({ operation: introspect, status: 200, headers: asApp, form: { token } });
+    await this.call({ operation: introspect, status: 200, headers: asApp, form: { token: 'x' } });
+    await this.call({ operation: introspect, status: 401, form: { token } });
+    await this.call({ operation: 'POST /internal/changes', status: 200, headers: asApp, body: {} });
+    await this.call({ operation: 'POST /internal/changes', status: 401, body: {} });
+  }
+
+  private async callAsAdminForApps(): Promise<void> {
+    const { asAdmin: headers } = this;
+    const path = '/api/v0/admin/app-credentials';
+    const [mint, target] = [`POST ${path}`, 'recipes'];
+    const body = { caller: randomUUID(), target };
+    const app = await this.call({ operation: mint, status: 201, headers, body });
+    await this.call({ operation: mint, status: 409, headers, body });
+    await this.call({ operation: mint, status: 401, body });
+    const asApp = { 'X-Platform-App-Id': app.app_id ?? '', 'X-Platform-App-Key': app.app_key ?? '' };
+    const validate = 'POST /internal/validate-app';
+    await this.call({ operation: validate, status: 200, headers: asApp, body: { target } });
+    await this.call({ operation: validate, status: 401, headers: asApp, body: { target: 'ocr' } });
+    const toGateway = { ...asApp, 'X-Platform-Target': target };
+    await this.call({ operation: 'GET /internal/authorize/app', status: 200, headers: toGateway });
+    await this.call({ operation: 'GET /internal/authorize/app', status: 503, headers: asApp });
+    await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?limit=2' });
+    await this.call({ operation: `GET ${path}`, status: 400, headers, query: '?limit=0' });
+    const id = app.app_id ?? '';
+    await this.call({ operation: `GET ${path}/{app_id}`, status: 200, headers, id });
+    await this.call({ operation: `GET ${path}/{app_id}`, status: 404, headers, id: randomUUID() });
+    await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 200, headers, id, body: {} });
+    await this.call({ operation: `GET ${path}/{app_id}/explain`, status: 200, headers, id, query: '?target=ocr' });
+    await this.call({ operation: `DELETE ${path}/{app_id}`, status: 204, headers, id });
+    await this.call({ operation: `POST ${path}/{app_id}/rotate`, status: 409, headers, id, body: {} });
+  }
+
+  private async callAsAdminForNodes(): Promise<void> {
+    const { asAdmin } = this;
+    const path = '/api/v0/admin/nodes';
+    const body = { household_id: randomUUID(), room: 'kitchen', name: 'speaker' };
+    const headers = { ...asAdmin, 'Idempotency-Key': randomUUID() };
+    const { node_id: id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
+    const repeated = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
+    await this.call({ operation: `POST ${path}`, status: 422, headers, body: { ...body, name: 'lamp' } });
+    const validate = 'POST /internal/validate-node';
+    const key = `${id}:${repeated.api_key ?? ''}`;
+    await this.call({ operation: validate, status: 200, headers: { 'X-API-Key': key } });
+    await this.call({ operation: validate, status: 401, headers: { 'X-API-Key': `${id}:x` } });
+    await this.call({ operation: 'GET /internal/authorize/node', status: 200, headers: { 'X-API-Key': key } });
+    await this.call({ operation: 'GET /internal/authorize/node', status: 401 });
+    await this.call({ operation: `GET ${path}`, status: 200, headers: asAdmin });
+    await this.call({ operation: `GET ${path}/{node_id}`, status: 200, headers: asAdmin, id });
+    const change = { name: 'lamp', expires_at: '2099-01-01T00:00:00Z' };
+    await this.call({ operation: `PATCH ${path}/{node_id}`, status: 200, headers: asAdmin, id, body: change });
+    await this.call({ operation: `POST ${path}/{node_id}/rotate`, status: 200, headers: asAdmin, id, body: {} });
+    await this.call({ operation: `DELETE ${path}/{node_id}`, status: 204, headers: asAdmin, id });
+    await this.call({ operation: `GET ${path}/{node_id}/explain`, status: 200, headers: asAdmin, id });
+    await this.call({ operation: `PATCH ${path}/{node_id}`, status: 409, headers: asAdmin, id, body: change });
+  }
+
+  private async callAsAdminForUsers(): Promise<void> {
+    const { asAdmin: headers } = this;
+    const path = '/api/v0/admin/users';
+    const body = { email: `${randomUUID()}@example.org`, password: 'correct horse battery' };
+    const { id = '' } = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
+    await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body });
+    await this.call({ operation: `GET ${path}`, status: 200, headers });
+    await this.call({ operation: `GET ${path}/{id}`, status: 200, headers, id });
+    await this.call({ operation: `GET ${path}/{id}/sessions`, status: 200, headers, id });
+    await this.call({ operation: `DELETE ${path}/{id}/sessions`, status: 204, headers, id });
+    await this.call({ operation: `PATCH ${path}/{id}`, status: 200, headers, id, body: { is_active: false } });
+    await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id });
+    await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });
+    await this.call({ operation: 'GET /api/v0/admin/audit-events', status: 200, headers });
+  }
+
+  /** @returns the fields of the answer */
+  private async call({ operation, status, headers, body, form, id = '', query = '' }: Call): Promise<Fields> {
+    const [method = '', template = ''] = operation.split(' ');
+    const response = await fetch(this.url + template.replace(/\{\w+\}/, id) + query, {
+      method,
+      headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
+      ...(body && { body: JSON.stringify(body) }),
+      ...(form && { body: new URLSearchParams(form) }),
+    });
+    const text = await response.text();
+    const violations = JSON.parse(response.headers.get('sl-violations') ?? '[]') as Violation[];
+    const ofResponse = violations.filter(({ location }) => location?.[0] === 'response');
+    const isExpected = response.status === status && ofResponse.length === 0;
+    const found = `${response.status} ${text.slice(0, 200)} ${JSON.stringify(ofResponse)}`;
+    this.check(`Prism accepts the answer ${status} of ${operation}`, isExpected, found);
+    this.called.add(operation);
+    return text === '' ? {} : (JSON.parse(text) as Fields);
+  }
+}

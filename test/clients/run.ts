@@ -1,0 +1,96 @@
+// Lints the OpenAPI document, generates two clients of it and runs each against the service, and has Prism compare real
+// answers with it. Prints what was checked; the last line counts it.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { Cleanup } from '../../tools/cleanup.js';
+import { startFirstRun, type FirstRun } from '../browser/service.js';
+import { ProxiedCalls, startPrism } from './prism.js';
+
+/** Started from the root of the project. */
+const FOLDER = join(process.cwd(), 'test/clients');
+const GENERATED = join(FOLDER, 'generated');
+const DOCUMENT = join(GENERATED, 'openapi.json');
+const CLIENTS = ['openapi-fetch', 'hey-api'];
+/** The tools report their use, and look for updates, unless told otherwise. */
+const QUIET = { REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true', DO_NOT_TRACK: '1' };
+
+interface Flow {
+  readonly runFlow: (target: { url: string; adminKey: string; account: object; household_id: string }) => Promise<void>;
+}
+interface Document {
+  readonly paths: Record<string, object>;
+}
+
+const count = { passed: 0, failed: 0 };
+
+function check(name: string, isTrue: boolean, found = ''): void {
+  count[isTrue ? 'passed' : 'failed'] += 1;
+  console.log(isTrue ? `✓ ${name}` : `✗ ${name}: ${found}`);
+}
+
+/** Runs a tool of the folder's own package, and counts whether it succeeds. */
+function runTool(name: string, program: string, ...words: string[]): void {
+  try {
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME, ...QUIET };
+    execFileSync(join(FOLDER, 'node_modules/.bin', program), words, { cwd: FOLDER, env, stdio: 'pipe' });
+    check(name, true);
+  } catch (error) {
+    const { stdout, stderr } = error as { stdout?: Buffer; stderr?: Buffer };
+    check(name, false, `${stdout?.toString() ?? String(error)}\n${stderr?.toString() ?? ''}`);
+  }
+}
+
+function generateClients(): void {
+  runTool(
+    'redocly lint (recommended, warnings are errors)',
+    'redocly',
+    'lint',
+    '--extends=recommended-strict',
+    DOCUMENT,
+  );
+  runTool('openapi-typescript', 'openapi-typescript', DOCUMENT, '--output', join(GENERATED, 'openapi-typescript.ts'));
+  const heyApi = ['--input', DOCUMENT, '--output', join(GENERATED, 'hey-api'), '--client', '@hey-api/client-fetch'];
+  runTool('@hey-api/openapi-ts', 'openapi-ts', ...heyApi, '--no-log-file', '--silent');
+  runTool('both clients compile strictly', 'tsc', '--project', '.');
+}
+
+async function runFlows({ server, adminKey }: FirstRun): Promise<void> {
+  for (const name of CLIENTS) {
+    const account = { email: `${name}@example.org`, password: 'correct horse battery' };
+    const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+    try {
+      const file = pathToFileURL(join(GENERATED, `dist/src/${name}.js`)).href;
+      const { runFlow } = (await import(file)) as Flow;
+      await runFlow({ url: server.url, adminKey, account, household_id });
+      check(`${name}: registers, logs in, reads its account, validates a node`, true);
+    } catch (error) {
+      check(`${name}: registers, logs in, reads its account, validates a node`, false, String(error));
+    }
+  }
+}
+
+await Cleanup.around(async (cleanup) => {
+  try {
+    const service = await startFirstRun(cleanup);
+    const document = (await (await fetch(`${service.server.url}/docs-json`)).json()) as Document;
+    rmSync(GENERATED, { recursive: true, force: true });
+    mkdirSync(GENERATED);
+    writeFileSync(DOCUMENT, JSON.stringify(document));
+    generateClients();
+    await runFlows(service);
+    const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+      Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const program = join(FOLDER, 'node_modules/.bin/prism');
+    const proxy = await startPrism(cleanup, program, DOCUMENT, service.server.url, await freePort());
+    await new ProxiedCalls(proxy, service.adminKey, check).callAll(operations);
+  } catch (error) {
+    console.error(error);
+    count.failed += 1;
+  }
+});
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exitCode = count.failed === 0 ? 0 : 1;
