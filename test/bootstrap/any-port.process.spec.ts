@@ -1,4 +1,4 @@
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { FirstRunFolder } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
