@@ -36,6 +36,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/nodes/:node_id/explain': 'admin',
   'GET api/v0/admin/app-credentials/:app_id/explain': 'admin',
   'POST api/v0/admin/app-credentials': 'admin',
+  'GET .well-known/jwks.json': 'open',
   'GET api/v0/admin/app-credentials': 'admin',
   'GET api/v0/admin/app-credentials/:app_id': 'admin',
   'DELETE api/v0/admin/app-credentials/:app_id': 'admin',
