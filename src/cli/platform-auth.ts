@@ -1,28 +1,32 @@
 #!/usr/bin/env node
 // The operators' program. Commands of `platform/` work on the database and on files; commands of `remote/` call the
 // service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
-// else. Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage.
+// else; with --json its last line is a failure, `{"code", "message"}`. Exit codes: 0 done, 1 failed or something is
+// broken, 2 wrong usage.
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError } from 'commander';
+import { Command } from 'commander';
 import { StartTimeoutError } from '../common/start-watch.js';
-import { InvalidEnvironmentError } from '../config/environment.js';
 import { createAppsCommand } from './remote/apps.command.js';
 import { createAuditCommand } from './remote/audit.command.js';
 import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
+import { createCompletionCommand } from './completion.command.js';
 import { createDoctorCommand } from './platform/doctor.command.js';
 import { createExplainCommand } from './remote/explain.command.js';
 import { createInitCommand } from './platform/init.command.js';
 import { createKeysCommand } from './platform/keys.command.js';
 import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
-import { CommandFailedError, say } from './terminal.js';
+import { reportFailure } from './failure.js';
+import { createMapCommand } from './remote/map.command.js';
+import { createStatusCommand } from './remote/status.command.js';
 import { createUsersCommand } from './remote/users.command.js';
 
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
   readonly version: string;
 };
-const EXIT_FAILED = 1;
-const EXIT_USAGE = 2;
+
+/** --json counts wherever it stands, also in a command line that cannot be parsed. */
+const output = { json: process.argv.includes('--json') };
 
 function createProgram(): Command {
   const root = new Command('platform-auth')
@@ -31,12 +35,21 @@ function createProgram(): Command {
     .option('--json', 'print the result as JSON, for scripts')
     .configureHelp({ showGlobalOptions: true })
     .showHelpAfterError('(see --help)')
+    .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
   // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
   const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
   const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
-  const overHttp = [createNodesCommand(), createAppsCommand(), createUsersCommand(), createExplainCommand(), audit];
-  for (const command of [...onDatabase, ...overHttp]) addWithSettings(root, command);
+  const overHttp = [
+    createNodesCommand(),
+    createAppsCommand(),
+    createUsersCommand(),
+    createExplainCommand(),
+    createStatusCommand(),
+    createMapCommand(),
+    audit,
+  ];
+  for (const command of [...onDatabase, ...overHttp, createCompletionCommand()]) addWithSettings(root, command);
   return root;
 }
 
@@ -52,12 +65,10 @@ async function main(): Promise<number> {
     await createProgram().parseAsync();
     return 0;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    if (error instanceof CommandFailedError || error instanceof InvalidEnvironmentError) say(error.message);
-    else say(`Unexpected error: ${error instanceof Error ? error.message : String(error)}`);
+    const exitCode = reportFailure(error, output);
     // The connection that it still waits for would keep the process alive.
-    if (error instanceof StartTimeoutError) process.exit(EXIT_FAILED);
-    return EXIT_FAILED;
+    if (error instanceof StartTimeoutError) process.exit(exitCode);
+    return exitCode;
   }
 }
 

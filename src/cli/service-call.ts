@@ -37,18 +37,15 @@ export interface Answer {
 /** The service answered with a problem. Carries its stable code to branch on. */
 export class RefusedError extends CommandFailedError {
   override readonly name = 'RefusedError';
-
-  constructor(
-    message: string,
-    readonly code: string,
-  ) {
-    super(message);
-  }
 }
 
 /** A change was sent and not answered: the service may or may not have made it. */
 export class NoAnswerError extends CommandFailedError {
   override readonly name = 'NoAnswerError';
+
+  constructor(message: string) {
+    super(message, 'no_answer');
+  }
 }
 
 /**
@@ -59,7 +56,7 @@ export async function withAdvice<Result>(call: Promise<Result>, advice: string):
   try {
     return await call;
   } catch (error) {
-    throw error instanceof NoAnswerError ? new CommandFailedError(`${error.message}\n  ${advice}`) : error;
+    throw error instanceof NoAnswerError ? new CommandFailedError(`${error.message}\n  ${advice}`, error.code) : error;
   }
 }
 
@@ -87,7 +84,8 @@ export async function callService(url: string, path: string, request: HttpReques
     return await announceIfSlow(`Waiting for ${url}`, sendRequest(url + path, request).then(readAnswer));
   } catch (error) {
     const why = describeFailure(url, error);
-    if (request.method === 'GET' || NEVER_SENT.test(readErrorCode(error))) throw new CommandFailedError(why);
+    if (request.method === 'GET' || NEVER_SENT.test(readErrorCode(error)))
+      throw new CommandFailedError(why, 'service_unreachable');
     throw new NoAnswerError(`${why} Whether it was done is not known.`);
   }
 }
@@ -107,12 +105,15 @@ export function readErrorCode(error: unknown): string {
 function describeFailure(url: string, error: unknown): string {
   const { name } = error as Error;
   const code = readErrorCode(error);
-  if (name === 'TimeoutError') return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds.`;
+  if (name === 'TimeoutError')
+    return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds. Run this again, or look at its /health.`;
   if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
   if (code === 'ECONNREFUSED')
-    return `Connection to ${url} refused. Is the service running, and is --url or AUTH_URL right?`;
-  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return `The host of ${url} has no address. Is it spelt right?`;
-  if (UNTRUSTED_CERTIFICATE.test(code)) return `The certificate of ${url} is not trusted (${code}).`;
+    return `Connection to ${url} refused. Start the service (\`npm start\`), or correct --url or AUTH_URL.`;
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return `The host of ${url} has no address. Correct --url or AUTH_URL.`;
+  if (UNTRUSTED_CERTIFICATE.test(code))
+    return `The certificate of ${url} is not trusted (${code}). Name its authority in NODE_EXTRA_CA_CERTS.`;
   return `The connection to ${url} failed${code && ` (${code})`}.`;
 }
 
@@ -122,10 +123,12 @@ export function toRefusal(url: string, answer: Answer): CommandFailedError {
   if (answer.status >= 300 && answer.status < 400)
     return new CommandFailedError(
       `${url} redirects, and keys are not sent to another address. Give the final one with --url.`,
+      'redirected',
     );
   if (!problem) {
     return new CommandFailedError(
       `${url} answered ${answer.status}, but not as this service does. Does the address belong to another service or to a proxy?`,
+      'unexpected_answer',
     );
   }
   const fields = (problem.errors ?? []).map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
@@ -155,6 +158,7 @@ export function parseBaseUrl(text: string): string {
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
     throw new CommandFailedError(
       '--url or AUTH_URL must be an http(s) URL without user, query or fragment, as in https://auth.home',
+      'usage',
     );
   }
   return url.href.replace(/\/+$/, '');

@@ -8,16 +8,17 @@ import { Environment } from './environment.js';
 
 /** Provides the validated environment, the clock, and the watch over the start to every room. */
 @Global()
-@Module({ providers: [Clock], exports: [Clock] })
+@Module({})
 export class ConfigModule {
-  static forRoot(environment: Environment, watch: StartWatch): DynamicModule {
+  static forRoot(environment: Environment, watch: StartWatch, clock = new Clock()): DynamicModule {
     return {
       module: ConfigModule,
       providers: [
         { provide: Environment, useValue: environment },
         { provide: StartWatch, useValue: watch },
+        { provide: Clock, useValue: clock },
       ],
-      exports: [Environment, StartWatch],
+      exports: [Environment, StartWatch, Clock],
     };
   }
 }

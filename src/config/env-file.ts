@@ -26,7 +26,7 @@ export class EnvFile {
 
   private constructor(
     readonly path: string,
-    private readonly original: Buffer | undefined,
+    private original: Buffer | undefined,
     private readonly stats: Stats | undefined,
   ) {
     this.text = original?.toString('latin1') ?? '';
@@ -83,15 +83,18 @@ export class EnvFile {
   }
 
   /**
-   * Replaces the file atomically, also across a power cut.
+   * Replaces the file atomically, also across a power cut. It may be changed and written again.
    * @throws {UnusableFileError} when another process changed it since it was read
    */
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
+    const bytes = Buffer.from(text, 'latin1');
     replaceFile(this.path, (found) => {
       this.refuseForeignChange(found);
-      return Buffer.from(text, 'latin1');
+      return bytes;
     });
+    this.text = text;
+    this.original = bytes;
   }
 
   private refuseForeignChange(now: FoundFile | undefined): void {

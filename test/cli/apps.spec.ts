@@ -27,9 +27,21 @@ describe('platform-auth apps and explain', () => {
     );
   });
 
+  it('mints a credential that is valid at its target until it expires', async () => {
+    const pair = ['--caller', 'recipes', '--target', 'mint-target'];
+    const minted = await cli.json<Record<string, string>>('apps', 'mint', ...pair, '--expires', '2d');
+    const headers = { 'X-Platform-App-Id': minted.app_id!, 'X-Platform-App-Key': minted.app_key! };
+    await app.validateApp(headers, { target: 'mint-target' }).expect(200);
+    expect(Date.parse(minted.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
+    const said = await cli.fails('apps', 'mint', ...pair);
+    expect(said).toMatch(/app_credential_exists, 409/);
+  });
+
   it('revokes a credential, and explain reports when and by which request', async () => {
     const service = await app.service();
-    expect(await cli.ok('apps', 'revoke', service.appId)).toBe(`App credential ${service.appId} is revoked.\n`);
+    expect(await cli.ok('apps', 'revoke', service.appId, '--yes')).toBe(
+      `App credential ${service.appId} is revoked.\n`,
+    );
     expectProblem(await app.validateApp(service.headers), problems.invalidAppCredentials);
     const { reasons } = await cli.json<{ reasons: object[] }>('explain', 'app', service.appId);
     expect(reasons).toMatchObject([{ code: 'revoked', request_id: expect.stringMatching(/^[\w-]{36}$/) as string }]);

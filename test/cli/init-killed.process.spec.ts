@@ -115,6 +115,6 @@ describe('platform-auth init as a process', () => {
     const { code, stdout, stderr } = await run([...args, '--url', 'http://127.0.0.1:9']);
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toEqual({ findings: [expect.objectContaining({ severity: 'broken' })] });
-    expect(stderr).toBe('Broken: 1.\n');
+    expect(JSON.parse(stderr)).toEqual({ code: 'broken', message: 'Broken: 1.' });
   });
 });

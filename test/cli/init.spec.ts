@@ -65,7 +65,10 @@ describe('platform-auth init', () => {
       mkdirSync(platform.envDir);
       const before = `# ours\nDATABASE_URL="${platform.database.url}" # the one\nLOG_LEVEL=debug\n`;
       writeFileSync(platform.path('auth'), before);
-      await init({ map: platform.map, envDir: platform.envDir, prune: false, dryRun: false }, platform.clock);
+      await init(
+        { map: platform.map, envDir: platform.envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() },
+        platform.clock,
+      );
       const after = readFileSync(platform.path('auth'), 'utf8');
       expect(after.slice(0, before.length)).toBe(before);
       expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
@@ -279,7 +282,10 @@ describe('platform-auth init', () => {
     const file = `${platform.path('auth')}.url`;
     writeFileSync(file, `${platform.database.url}\n`);
     platform.edit('auth', (text) => text.replace(/^DATABASE_URL=.*$/m, `DATABASE_URL_FILE=${file}`));
-    await init({ map: platform.map, envDir: platform.envDir, prune: false, dryRun: false }, platform.clock);
+    await init(
+      { map: platform.map, envDir: platform.envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() },
+      platform.clock,
+    );
     expect(platform.variables('auth')).toMatchObject({ DATABASE_URL_FILE: file });
     expect(JSON.stringify(await platform.diagnose())).not.toContain('Not set');
     expect(platform.variables('auth')).not.toHaveProperty('DATABASE_URL');

@@ -35,8 +35,8 @@ describe('platform-auth, when the response to a change never arrives', () => {
       ['nodes', 'rotate', ID],
       /Run this again: a new key made by the lost call is not shown\. The old one is valid until/,
     ],
-    [['apps', 'revoke', ID], /Run this again: the change is idempotent/],
-    [['nodes', 'revoke', ID], /Run this again: the change is idempotent/],
+    [['apps', 'revoke', ID, '--yes'], /Run this again: the change is idempotent/],
+    [['nodes', 'revoke', ID, '--yes'], /Run this again: the change is idempotent/],
     [['users', 'disable', ID], /Run this again: the change is idempotent/],
     [['nodes', 'register', ...REGISTRATION], new RegExp(`nodes list --household ${HOUSEHOLD}.*revoke it\\. Then run`)],
   ])('%j says what to do next', async (parameters, advice) => {

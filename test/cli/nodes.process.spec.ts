@@ -103,7 +103,7 @@ describe('platform-auth nodes', () => {
     expect(await cli.fails('nodes', ...registration(), '--config', path)).toMatch(/is not revoked.*--replace/);
     expect(readFileSync(path, 'utf8')).toBe(taken);
     await cli.ok('nodes', ...registration(), '--config', path, '--replace');
-    await cli.ok('nodes', 'revoke', pairIn(path).node_id);
+    await cli.ok('nodes', 'revoke', pairIn(path).node_id, '--yes');
     await cli.ok('nodes', ...registration(), '--config', path);
     await app.validateNode(headerIn(path)).expect(200);
     writeFileSync(cli.path('weather.env'), 'API_KEY=of-the-weather-service\n');
@@ -124,7 +124,7 @@ describe('platform-auth nodes', () => {
 
   it('revoke makes the service refuse the node', async () => {
     const node = await app.node();
-    expect(await cli.ok('nodes', 'revoke', node.nodeId)).toBe(`Node ${node.nodeId} is revoked.\n`);
+    expect(await cli.ok('nodes', 'revoke', node.nodeId, '--yes')).toBe(`Node ${node.nodeId} is revoked.\n`);
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
   });
 

@@ -81,7 +81,17 @@ export class OwnPlatform {
   async init(options: Partial<InitRequest> = {}): Promise<InitReport> {
     process.env.DATABASE_URL = this.database.url;
     try {
-      return await init({ map: this.map, envDir: this.envDir, prune: false, dryRun: false, ...options }, this.clock);
+      return await init(
+        {
+          map: this.map,
+          envDir: this.envDir,
+          prune: false,
+          dryRun: false,
+          confirm: () => Promise.resolve(),
+          ...options,
+        },
+        this.clock,
+      );
     } finally {
       delete process.env.DATABASE_URL;
     }

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import { formatTable, wrapText } from '../../src/cli/terminal.js';
+import { detectScreen } from '../../src/cli/screen.js';
+import { formatTable, wrapText } from '../../src/cli/table.js';
 import { Cli } from '../support/cli.js';
 
 describe('a table', () => {
@@ -10,6 +11,57 @@ describe('a table', () => {
       'second\ufffdforged',
       'red \ufffd[31m',
     ]);
+  });
+});
+
+describe('a table on a terminal', () => {
+  const columns = ['id', 'household', 'name'] as const;
+  const rows = [{ id: 'a'.repeat(20), household: 'b'.repeat(20), name: '台所場' }];
+  const show = (width: number, options: object = {}): string =>
+    formatTable(columns, rows, { screen: { columns: width, hasColours: false }, ...options });
+
+  it.each([
+    [56, []],
+    [55, ['name']],
+    [30, ['household', 'name']],
+    [3, ['household', 'name']],
+  ])('of %d columns leaves out the last columns that do not fit, and names them', (width, dropped) => {
+    const [, head, ...rest] = show(width).split('\n');
+    expect(columns.filter((name) => !head!.includes(name))).toEqual(dropped);
+    const note = dropped.length === 0 ? '└' : `Not shown at this width: ${dropped.join(', ')}.`;
+    expect(rest.at(-1)).toContain(note);
+  });
+
+  it('leaves out the columns first that the command can do without', () => {
+    expect(show(40, { drop: ['household'] })).toMatch(/Not shown at this width: household\./);
+  });
+
+  it('has colours only where they are wanted', () => {
+    const colour = (name: string): 'red' | undefined => (name === 'name' ? 'red' : undefined);
+    const screen = { columns: 80, hasColours: true };
+    expect(show(80, { colour, screen })).toContain('\u001b[31m台所場\u001b[0m');
+    expect(show(80, { colour })).not.toContain('\u001b');
+  });
+
+  it.each([
+    ['a terminal', { isTTY: true, columns: 80 }, {}, { columns: 80, hasColours: true }],
+    ['a terminal with NO_COLOR', { isTTY: true, columns: 80 }, { NO_COLOR: '1' }, { columns: 80, hasColours: false }],
+    [
+      'a terminal with an empty NO_COLOR',
+      { isTTY: true, columns: 80 },
+      { NO_COLOR: '' },
+      { columns: 80, hasColours: true },
+    ],
+    ['a terminal without colours', { isTTY: true, columns: 80 }, { TERM: 'dumb' }, { columns: 80, hasColours: false }],
+    ['a pipe', { isTTY: false, columns: 0 }, {}, { columns: Infinity, hasColours: false }],
+  ])('%s is recognised', (_, stream, variables, screen) => {
+    const before = { TERM: process.env.TERM, NO_COLOR: process.env.NO_COLOR };
+    Object.assign(process.env, { TERM: 'xterm', NO_COLOR: '', ...variables });
+    expect(detectScreen(stream)).toEqual(screen);
+    for (const [name, value] of Object.entries(before)) {
+      if (value === undefined) Reflect.deleteProperty(process.env, name);
+      else process.env[name] = value;
+    }
   });
 });
 

@@ -1,8 +1,10 @@
+import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { problems } from '../../src/problems/problems.js';
 import { Cli, useCli } from '../support/cli.js';
+import { eventually } from '../support/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
 
@@ -30,12 +32,102 @@ describe('platform-auth users', () => {
     expect(await cli.ok('users', 'sessions', bob.id)).toContain('admin');
   });
 
+  it('creates a user with the password of standard input, who can log in', async () => {
+    const [email, password] = [`${randomUUID()}@example.org`, 'correct horse battery staple'];
+    const created = await cli.withInput(`${password}\n`).json<{ id: string }>('users', 'create', email);
+    expect(created).toMatchObject({ email, is_active: true });
+    expect((await app.login(email, password)).status).toBe(200);
+    expect(await cli.ok('users', 'show', email)).toMatch(new RegExp(`id +${created.id}\n`));
+    expect(await cli.ok('users', 'show', created.id)).toContain(email);
+  });
+
+  it('refuses to create a user without a password, or with a bad one, and says why', async () => {
+    expect(await cli.fails('users', 'create', 'carol@example.org')).toMatch(/The password is empty/);
+    const said = await cli.withInput('short\n').fails('users', 'create', 'carol@example.org');
+    expect(said).toMatch(/validation_failed[^]*password/);
+    expect(said).not.toContain('short\n');
+    expect(await cli.ok('users', 'list', '--email', 'carol@example.org')).toBe('none\n');
+  });
+
+  it('deletes a user only with --yes when there is no terminal', async () => {
+    const dave = await app.user();
+    const said = await cli.withInput('y\n').fails('users', 'delete', dave.email);
+    expect(said).toBe(
+      `This deletes the user ${dave.email} and all of their sessions for ever. Add --yes to confirm. It was not done.\n`,
+    );
+    await dave.logsIn();
+    expect(await cli.ok('users', 'delete', dave.email, '--yes')).toBe(`${dave.email} is deleted.\n`);
+    expectProblem(await app.login(dave.email), problems.invalidCredentials);
+  });
+
+  it('explains why a user is refused: unknown, or disabled since when and by which request', async () => {
+    const erin = await app.user();
+    await erin.logsIn();
+    expect(await cli.ok('explain', 'user', erin.email)).toMatch(
+      /may log in now[^]*Last login at 20[^]*Live sessions: 1\./,
+    );
+    await app.login(erin.email, 'not the password').expect(401);
+    await cli.ok('users', 'disable', erin.id);
+    const explanation = await cli.json('explain', 'user', erin.id);
+    expect(explanation).toMatchObject({
+      accepted_now: false,
+      reasons: [
+        { code: 'disabled', since: expect.stringMatching(/^20/), request_id: expect.stringMatching(/^[\w-]{36}$/) },
+      ],
+      live_sessions: 0,
+      failed_logins: 1,
+    });
+    expect(await cli.ok('explain', 'user', 'unknown@example.org')).toMatch(/refused now:\n {2}unknown\n/);
+  });
+
   it('reports an unknown e-mail address', async () => {
     expect(await cli.fails('users', 'disable', 'unknown@example.org')).toMatch(/^No account has the e-mail address/);
   });
 });
 
 describe('platform-auth audit', () => {
+  const app = useApp();
+  const ownCli = useCli(app);
+
+  it('shows names instead of ids in the table, and takes an e-mail address', async () => {
+    const [frank, node, service] = [await app.user(), await app.node(), await app.service()];
+    await frank.logsIn();
+    const table = await ownCli.ok('audit');
+    expect(table).toContain(`│ user ${frank.email} `);
+    expect(table).toContain(`${service.caller} → ${service.target}`);
+    expect(table).not.toContain(node.nodeId);
+    const { items } = await ownCli.json<{ items: { subject: string }[] }>('audit', '--subject', frank.email);
+    expect(items.length).toBeGreaterThan(0);
+    expect(new Set(items.map(({ subject }) => subject))).toEqual(new Set([frank.id]));
+  });
+
+  it('lists the events when the name of one is unknown', async () => {
+    const { code, stderr } = await ownCli.run('audit', '--event', 'user.login');
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/must be one of: user\.registered, .*admin\.user\.sessions_revoked/);
+  });
+
+  it('--follow prints each event once, the new ones as they happen', async () => {
+    const grace = await app.user();
+    await grace.logsIn();
+    const following = ownCli.start('audit', '--subject', grace.email, '--follow');
+    const lines = (): string[] => following.shown().split('\n').slice(0, -1);
+    await eventually('the events so far', () => lines().length === 2);
+    await app.login(grace.email, 'not the password').expect(401);
+    await eventually('the new event', () => lines().length === 3);
+    await app.login(grace.email, 'not the password').expect(401);
+    await eventually('its new count', () => lines().length === 4);
+    following.kill();
+    await following.ended;
+    expect(lines().map((line) => line.split('  ')[1])).toEqual([
+      'user.registered',
+      'user.login.succeeded',
+      'user.login.failed',
+      'user.login.failed',
+    ]);
+    expect(lines()[3]).toMatch(/ 2 times$/);
+  });
+
   it('sends every filter, follows the pages up to the limit, and prints no control characters', async () => {
     const asked: URLSearchParams[] = [];
     const event = (id: number) => ({

@@ -29,14 +29,14 @@ describe('platform-auth keys', () => {
   it('revokes a stolen key, and needs no SECRET_KEY to do it', async () => {
     const { access_token } = await (await app.user()).logsIn();
     const kid = kidOf(access_token)!;
-    const { keys } = await operate().json<Report>('keys', 'revoke', kid);
+    const { keys } = await operate().json<Report>('keys', 'revoke', kid, '--yes');
     expectProblem(await app.me(access_token), problems.invalidAccessToken);
     expect(keys.find((key) => key.kid === kid)).toMatchObject({ state: 'revoked' });
-    expect(await operate().json<Report>('keys', 'revoke', kid)).toEqual({ keys });
+    expect(await operate().json<Report>('keys', 'revoke', kid, '--yes')).toEqual({ keys });
   });
 
   it('reports a kid that does not exist', async () => {
-    expect(await operate().fails('keys', 'revoke', 'nonsense')).toMatch(/^No signing key has this kid/);
+    expect(await operate().fails('keys', 'revoke', 'nonsense', '--yes')).toMatch(/^No signing key has this kid/);
     expect(await operate().fails('keys', 'retire', 'nonsense')).toMatch(/^No signing key has this kid/);
   });
 });

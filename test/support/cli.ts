@@ -24,11 +24,17 @@ export class Cli {
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
     /** The working directory. */
     readonly folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-')),
+    private readonly input = '',
   ) {}
 
   /** The same command line with more variables. */
   with(more: Readonly<Record<string, string>>): Cli {
-    return new Cli(this.url, { ...this.variables, ...more }, this.folder);
+    return new Cli(this.url, { ...this.variables, ...more }, this.folder, this.input);
+  }
+
+  /** The same command line with text on standard input. */
+  withInput(input: string): Cli {
+    return new Cli(this.url, this.variables, this.folder, input);
   }
 
   path(name: string): string {
@@ -43,11 +49,13 @@ export class Cli {
       ...this.variables,
     };
     const child = spawn(process.execPath, [PROGRAM, ...parameters], { env, cwd: this.folder });
+    // A command that reads no input may have ended already.
+    child.stdin.on('error', () => undefined).end(this.input);
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => void (stdout += chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => void (stderr += chunk.toString()));
     const ended = once(child, 'close').then((): Run => ({ code: child.exitCode, stdout, stderr }));
-    return { kill: () => child.kill('SIGKILL'), ended };
+    return { kill: () => child.kill('SIGKILL'), ended, shown: () => stdout };
   }
 
   async run(...parameters: string[]): Promise<Run> {

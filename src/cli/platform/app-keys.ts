@@ -1,22 +1,18 @@
-import { DataSource, type DataSourceOptions } from 'typeorm';
-import { AppCredential } from '../../app-credentials/app-credential.entity.js';
-import {
-  APP_KEY_TABLE,
-  AppCredentialsService,
-  type AppIdentity,
-  type AppKeys,
-} from '../../app-credentials/app-credentials.service.js';
-import { AuditLog } from '../../audit/audit-log.js';
+// App credentials for the commands that work on the database: the service's own modules in a Nest application context,
+// so that the rules are the same and the service does not have to run. It listens to nothing, polls nothing, caches
+// nothing, migrates nothing, and logs nothing: standard output belongs to the command.
+import { Module, type DynamicModule } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { DataSource } from 'typeorm';
+import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
+import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import type { Clock } from '../../common/clock.js';
+import { StartWatch } from '../../common/start-watch.js';
+import { ConfigModule } from '../../config/config.module.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
-import { KeyCache } from '../../keys/cache/key-cache.js';
-import { KeyStore } from '../../keys/key-store.js';
-import { Propagation } from '../../keys/cache/propagation.js';
-import { RevocationLease, SYSTEM_CLOCKS } from '../../keys/cache/revocation-lease.js';
 import { generateSecret } from '../../crypto/secret.js';
-import { createRequestOptions } from '../../database/database-options.js';
-import { Database } from '../../database/database.js';
-import { Log } from '../../logging/log.js';
+import { DatabaseModule } from '../../database/database.module.js';
+import { LoggingModule } from '../../logging/logging.module.js';
 
 /** What a command needs to work on app credentials without a running service. */
 export interface AppKeyContext {
@@ -25,9 +21,23 @@ export interface AppKeyContext {
   readonly environment: Environment;
 }
 
+@Module({})
+class AppKeysModule {
+  static forRoot(environment: Environment, clock: Clock): DynamicModule {
+    return {
+      module: AppKeysModule,
+      imports: [
+        ConfigModule.forRoot(environment, new StartWatch(), clock),
+        LoggingModule,
+        DatabaseModule,
+        AppCredentialsModule,
+      ],
+    };
+  }
+}
+
 /**
- * Works on app credentials directly in the database, so that the service does not have to run. Uses the service's own
- * classes, so that the rules are the same.
+ * Works on app credentials directly in the database.
  * @param variables DATABASE_URL, and any variable that differs from its default
  */
 export async function withAppKeys<Result>(
@@ -35,23 +45,27 @@ export async function withAppKeys<Result>(
   clock: Clock,
   work: (context: AppKeyContext) => Promise<Result>,
 ): Promise<Result> {
-  // Nothing is signed here, so that any key is valid; and standard output holds only the command's result.
-  const environment = parseEnvironment({ ...variables, SECRET_KEY: generateSecret(), LOG_LEVEL: 'silent' });
-  const options = { ...createRequestOptions(environment), entities: [AppCredential] } as DataSourceOptions;
-  const dataSource = await new DataSource(options).initialize();
+  const environment = createCommandEnvironment(variables);
+  const context = await NestFactory.createApplicationContext(AppKeysModule.forRoot(environment, clock), {
+    logger: false,
+    abortOnError: false,
+  });
   try {
-    const repository = dataSource.getRepository(AppCredential);
-    const database = new Database(dataSource);
-    // Nothing is verified here, so that the cache stays empty; replicas may have cached a key that is revoked here.
-    const lease = new RevocationLease({ leaseMs: 0, outageGraceMs: 0 }, SYSTEM_CLOCKS);
-    const cache = new KeyCache<AppIdentity>(APP_KEY_TABLE.door, lease, 1);
-    const log = new Log(environment);
-    const propagation = new Propagation(environment.revocationWaitMs, database, log);
-    const audit = new AuditLog(dataSource, database, log);
-    const keys: AppKeys = new KeyStore(APP_KEY_TABLE, repository, database, cache, propagation, audit, clock, log);
-    const credentials = new AppCredentialsService(repository, keys, audit, clock);
+    const [credentials, dataSource] = [context.get(AppCredentialsService), context.get(DataSource)];
     return await work({ credentials, dataSource, environment });
   } finally {
-    await dataSource.destroy();
+    await context.close();
   }
+}
+
+function createCommandEnvironment(variables: Variables): Environment {
+  return {
+    // Nothing is signed here, so that any key is valid.
+    ...parseEnvironment({ ...variables, SECRET_KEY: generateSecret(), LOG_LEVEL: 'silent' }),
+    // As in a worker, the schema is migrated elsewhere; and a database that is away fails the command at once.
+    isWorker: true,
+    startTimeoutSeconds: 0,
+    // Without a lease, no feed: nothing is verified here. What revoking waits for is that of the service.
+    revocationLeaseMs: 0,
+  };
 }

@@ -2,7 +2,8 @@ import { Command, InvalidArgumentError } from 'commander';
 import type { Verification } from '../../audit/audit-verifier.js';
 import { isCheckpoint } from '../../audit/checkpoint.js';
 import { MAX_FINDINGS } from '../../audit/findings.js';
-import { CommandFailedError, announceIfSlow, print, formatTable, wrapText, type Output } from '../terminal.js';
+import { formatTable, wrapText } from '../table.js';
+import { CommandFailedError, announceIfSlow, print, type Output } from '../terminal.js';
 
 const NEEDS = `
 Connects to the database: needs DATABASE_URL, and the key of the seals: AUDIT_SEAL_KEY, or SECRET_KEY when that is not set.`;
@@ -26,7 +27,10 @@ export function createVerifyCommand(): Command {
       print(options, report, toText);
       const { length } = report.findings;
       if (length > 0)
-        throw new CommandFailedError(`Tampered with: ${length}${length === MAX_FINDINGS ? ' or more' : ''}.`);
+        throw new CommandFailedError(
+          `Tampered with: ${length}${length === MAX_FINDINGS ? ' or more' : ''}.`,
+          'tampered',
+        );
     });
 }
 

@@ -8,8 +8,8 @@ import { LAST_SEAL } from '../../audit/seal-statements.js';
 import { BEGIN } from '../../audit/verify-statements.js';
 import { readVariables } from '../../config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
+import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
-import { toMessage } from './platform-files.js';
 
 export interface VerifyRequest {
   readonly checkpoint?: string | undefined;
@@ -45,7 +45,10 @@ function readSecrets(path: string): string[] {
       .map((line) => line.trim())
       .filter((line) => line !== '');
   } catch (error) {
-    throw new CommandFailedError(`The file of old keys cannot be read: ${toMessage(error)}.`);
+    throw new CommandFailedError(
+      `${path} cannot be read: ${describeCause(error)}. Correct --old-keys.`,
+      'file_unusable',
+    );
   }
 }
 

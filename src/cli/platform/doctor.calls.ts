@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { listPairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
 import { isLongUnused, isOverlapOpen } from './doctor.database.js';
 import { holdsKey, findLive } from './init.plan.js';
-import { toMessage } from './platform-files.js';
 import { OWN_NAME } from './platform-map.js';
 import { readErrorCode, sendRequest } from '../service-call.js';
+import { describeCause } from '../system-errors.js';
 
 const SERVICE_TIMEOUT_MS = 5_000;
 const LOGGING_TIMEOUT_MS = 3_000;
@@ -109,5 +109,5 @@ async function findLoggingTrouble(url: string): Promise<string | undefined> {
 }
 
 function describeError(error: unknown): string {
-  return readErrorCode(error) || toMessage(error);
+  return readErrorCode(error) || describeCause(error);
 }

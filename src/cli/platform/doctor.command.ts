@@ -1,8 +1,14 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor.checkup.js';
+import type { Colour } from '../screen.js';
 import { readPlatformMap } from './platform-map.js';
-import { CommandFailedError, print, formatTable, wrapText, type Output } from '../terminal.js';
+import { formatTable, fitWidth, wrapText } from '../table.js';
+import { CommandFailedError, print, type Output } from '../terminal.js';
+
+const WHAT = 'what is wrong, and what to do';
+/** What the table takes besides the text: the first column and the borders. */
+const TABLE_FRAME = 'severity'.length + 7;
 
 interface DoctorOptions extends Output {
   readonly map: string;
@@ -33,17 +39,23 @@ Example:
       const findings = await diagnose({ map, envDir, url });
       print(options, { findings }, toText);
       const broken = findings.filter(({ severity }) => severity === 'broken').length;
-      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`);
+      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
     });
 }
 
 function toText({ findings }: { findings: Finding[] }): string {
   if (findings.length === 0) return 'No problems found.';
+  const width = fitWidth(TABLE_FRAME);
   const rows = findings.map((finding) => ({
     severity: finding.severity,
-    'what is wrong, and what to do': [finding.where, ...wrapText(finding.what), ...wrapText(`→ ${finding.do}`)],
+    [WHAT]: [finding.where, ...wrapText(finding.what, width), ...wrapText(`→ ${finding.do}`, width)],
   }));
-  return formatTable(['severity', 'what is wrong, and what to do'], rows);
+  return formatTable(['severity', WHAT], rows, { drop: ['severity'], colour: toColour });
+}
+
+function toColour(name: string, value: unknown): Colour | undefined {
+  if (name !== 'severity') return undefined;
+  return value === 'broken' ? 'red' : 'yellow';
 }
 
 function parseUrl(text: string): string {

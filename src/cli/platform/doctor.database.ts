@@ -5,7 +5,8 @@ import { withAppKeys } from './app-keys.js';
 import { listPairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
 import type { EnvFile } from '../../config/env-file.js';
 import { holdsKey, findLive } from './init.plan.js';
-import { databaseVariables, toMessage } from './platform-files.js';
+import { databaseVariables } from './platform-files.js';
+import { describeCause, describeDatabaseFailure } from '../system-errors.js';
 
 const MAX_SKEW_MS = 2_000;
 /** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
@@ -30,8 +31,9 @@ export async function readDatabase(
     });
     return { view, findings: [] };
   } catch (error) {
-    const what = `The database cannot be used: ${toMessage(error)}.`;
-    const remedy = 'Start it, or correct DATABASE_URL in auth.env. Everything that needs the database was not checked.';
+    const what = `The database cannot be used: ${describeCause(error)}.`;
+    const next = describeDatabaseFailure(error)?.next ?? 'Correct DATABASE_URL in auth.env.';
+    const remedy = `${next} Everything that needs the database was not checked.`;
     return { view: undefined, findings: [{ severity: 'broken', where: 'database', what, do: remedy }] };
   }
 }

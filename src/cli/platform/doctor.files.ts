@@ -2,7 +2,13 @@ import { secret } from '../../config/variable-kinds.js';
 import { isSameSecret } from '../../crypto/secret.js';
 import { RUN_INIT, listServicesOnFile, type Checkup, type Finding } from './doctor.checkup.js';
 import { EnvFile } from '../../config/env-file.js';
-import { isSetIn, listRequiredVariables, toMessage, needsSecretKey, resolveEnvPath } from './platform-files.js';
+import {
+  describeUnreadable,
+  isSetIn,
+  listRequiredVariables,
+  needsSecretKey,
+  resolveEnvPath,
+} from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 
 /** Reads the files that exist; an unreadable file is a finding. */
@@ -21,7 +27,7 @@ export function readExistingFiles(
         findings.push({ severity: 'broken', where, what: 'The file is missing.', do: RUN_INIT });
     } catch (error) {
       const remedy = 'Replace it by a regular file that this user may read, or remove it, and run init.';
-      findings.push({ severity: 'broken', where, what: `${toMessage(error)}.`, do: remedy });
+      findings.push({ severity: 'broken', where, what: `${describeUnreadable(where, error)}.`, do: remedy });
     }
   }
   return { files, findings };

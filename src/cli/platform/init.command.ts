@@ -1,7 +1,9 @@
 import { Command } from 'commander';
 import type { InitReport } from './init.js';
 import { readPlatformMap } from './platform-map.js';
-import { print, formatTable, type Output } from '../terminal.js';
+import { addYes, createConfirm } from '../confirm.js';
+import { formatTable } from '../table.js';
+import { print, type Output } from '../terminal.js';
 
 interface InitOptions extends Output {
   readonly map: string;
@@ -12,7 +14,7 @@ interface InitOptions extends Output {
 
 /** `platform-auth init`: makes keys and environment files from the map; see docs/platform.md. */
 export function createInitCommand(): Command {
-  return new Command('init')
+  return addYes(new Command('init'))
     .description('Make the keys and the environment files of a platform from its map. Idempotent: safe to run again.')
     .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
     .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service')
@@ -21,7 +23,8 @@ export function createInitCommand(): Command {
     .addHelpText(
       'after',
       `
-Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env.
+Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env. If the database has live credentials, <dir>/auth.env must exist.
+Asks before it rotates live keys of more than one service, makes a new SECRET_KEY, or revokes (--prune).
 
 Example:
   DATABASE_URL=postgresql://… platform-auth init --map platform.yaml --env-dir env`,
@@ -31,7 +34,7 @@ Example:
       const { envDir, prune, dryRun } = options;
       const map = readPlatformMap(options.map);
       const { init } = await import('./init.js');
-      const report = await init({ map, envDir, prune, dryRun });
+      const report = await init({ map, envDir, prune, dryRun, confirm: createConfirm(command) });
       print(options, report, toText);
     });
 }

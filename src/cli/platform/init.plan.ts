@@ -2,7 +2,7 @@ import type { AppCredential } from '../../app-credentials/app-credential.entity.
 import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { EnvFiles } from './platform-files.js';
-import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
+import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**
  * keep: the file holds the current key. mint: the pair has no credential. rotate: the pair has a credential, but the file
@@ -44,6 +44,26 @@ export function makePlan(map: PlatformMap, files: EnvFiles, live: readonly AppCr
     }),
     strays: live?.filter((credential) => !isMapped(credential)) ?? [],
   };
+}
+
+/**
+ * What cannot be undone, in words, if the plan is carried out. One service whose key was lost is the everyday repair; keys
+ * of several services, or of the tokens, are lost by a wrong or an empty folder.
+ */
+export function listDestruction({ services, strays }: Plan, prune: boolean): string[] {
+  const isLive = services.some(({ pairs }) => pairs.some(({ appId }) => appId !== undefined)) || strays.length > 0;
+  const own = services.find(({ service }) => service.name === OWN_NAME)?.file;
+  const rotated = services.filter(({ pairs }) => pairs.some(({ action }) => action === 'rotate'));
+  const acts: string[] = [];
+  if (isLive && own?.get('SECRET_KEY') === undefined)
+    acts.push('make a new SECRET_KEY, with which every access token that was signed with another one is refused');
+  if (rotated.length > 1)
+    acts.push(
+      `rotate the live keys of ${rotated.length} services (${rotated.map(({ service }) => service.name).join(', ')})`,
+    );
+  if (prune && strays.length > 0)
+    acts.push(`revoke for ever: ${strays.map(({ caller, target }) => `${caller} → ${target}`).join(', ')}`);
+  return acts;
 }
 
 /** Whether the file holds the current key. The previous key of a rotation does not count: it ends soon. */

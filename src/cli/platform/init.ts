@@ -1,30 +1,26 @@
 import { mkdirSync } from 'node:fs';
-import type { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
+import type { Client } from 'pg';
 import { Clock } from '../../common/clock.js';
-import { COMMAND_LINE } from '../../access/actor.js';
 import type { Variables } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock } from '../../database/advisory-lock.js';
+import { withClient } from '../../database/connection-check.js';
 import { LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
-import { makePlan, type PairAction, type Plan, type PlannedPair, type PlannedService } from './init.plan.js';
-import {
-  databaseVariables,
-  isSetIn,
-  needsAdminKey,
-  needsSecretKey,
-  readEnvFile,
-  readEnvFiles,
-  toMessage,
-} from './platform-files.js';
-import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
+import { createIssuer, deliver, DRY_RUN_ISSUER, type DeliveredPair, type Issuer } from './init.delivery.js';
+import { listDestruction, makePlan, type Plan } from './init.plan.js';
+import { databaseVariables, isSetIn, readEnvFile, readEnvFiles } from './platform-files.js';
+import { OWN_NAME, type PlatformMap } from './platform-map.js';
+import type { Confirm } from '../confirm.js';
 import { CommandFailedError, announceIfSlow, say } from '../terminal.js';
 import { migrateWatched } from '../watched-migration.js';
 
 const FOLDER_MODE = 0o700;
-const PLACEHOLDER = 'to-be-made';
+/** The columns are those of the first schema, so that no migration has to run before. */
+const COUNT_LIVE = `SELECT count(*)::int AS live FROM app_credentials
+  WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
 
 export interface InitRequest {
   readonly map: PlatformMap;
@@ -33,6 +29,8 @@ export interface InitRequest {
   readonly prune: boolean;
   /** Report what would be done, and change neither the database nor a file. */
   readonly dryRun: boolean;
+  /** Asked before keys of several services are rotated, and before a credential is revoked. */
+  readonly confirm: Confirm;
 }
 
 /** What was done, or would be done. Holds no secret. */
@@ -40,16 +38,9 @@ export interface InitReport {
   readonly dry_run: boolean;
   readonly migrations: string[];
   readonly files: { file: string; changed: boolean; variables: string[] }[];
-  readonly pairs: { caller: string; target: string; action: PairAction; app_id: string | null }[];
+  readonly pairs: DeliveredPair[];
   /** Live credentials of pairs that are not in the map. */
   readonly strays: { caller: string; target: string; app_id: string; revoked: boolean }[];
-}
-
-/** Issues keys: from the database, or placeholders in a dry run. */
-interface Issuer {
-  mint(caller: string, target: string): Promise<{ id: string; key: string }>;
-  rotate(id: string): Promise<string>;
-  revoke(id: string): Promise<unknown>;
 }
 
 /**
@@ -63,8 +54,9 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const databaseUrl = variables.DATABASE_URL;
   // Before anything is changed: a file that cannot be read stops the whole run.
   readEnvFiles(map, envDir);
+  const { pending, isEmpty } = await readSchemaState(databaseUrl);
+  if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
   if (dryRun) {
-    const { pending, isEmpty } = await readSchemaState(databaseUrl);
     const live = isEmpty ? [] : await readLive(pending, variables, clock);
     return applyPlan(request, makePlan(map, readEnvFiles(map, envDir), live), DRY_RUN_ISSUER, pending, databaseUrl);
   }
@@ -85,6 +77,30 @@ async function readLive(pending: string[], variables: Variables, clock: Clock) {
   return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLive());
 }
 
+/**
+ * A folder that was never used with this database is most likely a typing error, and init would replace every key.
+ * Counts before it looks for the file, because another run writes that file before it mints a key.
+ */
+async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise<void> {
+  let live = 0;
+  await withClient(databaseUrl, async (client: Client) => {
+    live = (await client.query<{ live: number }>(COUNT_LIVE)).rows[0]?.live ?? 0;
+  });
+  const own = readEnvFile(envDir, OWN_NAME);
+  if (live === 0 || own.exists) return;
+  throw new CommandFailedError(
+    `${own.path} does not exist, but the database has ${live} live app credentials. Is --env-dir right? Nothing was changed.\n` +
+      `If the file is lost, write DATABASE_URL and SECRET_KEY of the running service into ${own.path} (mode 0600), and run init again.`,
+    'strange_env_dir',
+  );
+}
+
+/** @throws {CommandFailedError} when it is not confirmed; keys and files are unchanged then */
+async function confirmDestruction(plan: Plan, { prune, confirm }: InitRequest): Promise<void> {
+  const acts = listDestruction(plan, prune);
+  if (acts.length > 0) await confirm(`This would ${acts.join(', and ')}.`);
+}
+
 async function applyPlan(
   request: InitRequest,
   plan: Plan,
@@ -94,6 +110,7 @@ async function applyPlan(
 ): Promise<InitReport> {
   const { dryRun, prune } = request;
   const report: InitReport = { dry_run: dryRun, migrations, files: [], pairs: [], strays: [] };
+  if (!dryRun) await confirmDestruction(plan, request);
   const secretKey = settleSecretKey(plan, databaseUrl);
   for (const planned of plan.services) {
     const { file, service } = planned;
@@ -120,79 +137,3 @@ function settleSecretKey(plan: Plan, databaseUrl: string): string {
   if (own && !isSetIn(own, 'DATABASE_URL')) own.set('DATABASE_URL', databaseUrl);
   return secretKey;
 }
-
-/** Issues the keys of one caller and writes its file. When the file cannot be written, the minted keys are revoked. */
-async function deliver(
-  { service, file, pairs }: PlannedService,
-  secretKey: string,
-  issuer: Issuer,
-  dryRun: boolean,
-): Promise<InitReport['pairs']> {
-  const minted: (PlannedPair & { appId: string })[] = [];
-  const delivered: InitReport['pairs'] = [];
-  try {
-    if (needsSecretKey(service)) file.set('SECRET_KEY', secretKey);
-    if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', generateSecret());
-    for (const { variable, url } of service.urls) file.set(variable, url);
-    for (const pair of pairs) {
-      const { caller, target, action } = pair;
-      if (action === 'unknown') {
-        delivered.push({ caller, target, action, app_id: null });
-        continue;
-      }
-      const issued = await issue(pair, issuer);
-      if (action === 'mint') minted.push({ ...pair, appId: issued.id });
-      const names = credentialVariables(target);
-      file.set(names.id, issued.id);
-      if (issued.key !== undefined) file.set(names.key, issued.key);
-      delivered.push({ caller, target, action, app_id: dryRun && action === 'mint' ? null : issued.id });
-    }
-    if (!dryRun && file.needsWriting)
-      file.write(`# ${service.name}. Written by platform-auth init, which keeps your own lines.`);
-    return delivered;
-  } catch (error) {
-    throw new CommandFailedError(
-      `${file.path} could not be written: ${toMessage(error)}.\n${await revokeMinted(minted, issuer)}\n` +
-        'Files written before remain valid. Remove the cause and run init again: it completes the rest.',
-    );
-  }
-}
-
-async function issue({ caller, target, action, appId }: PlannedPair, issuer: Issuer) {
-  if (action === 'mint' || appId === undefined) return issuer.mint(caller, target);
-  return { id: appId, key: action === 'rotate' ? await issuer.rotate(appId) : undefined };
-}
-
-/** The keys of these credentials were not delivered to their caller. */
-async function revokeMinted(minted: readonly (PlannedPair & { appId: string })[], issuer: Issuer): Promise<string> {
-  if (minted.length === 0) return 'No credential was minted for it.';
-  const pairs = minted.map(({ caller, target }) => `${caller} → ${target}`).join(', ');
-  try {
-    for (const { appId } of minted) await issuer.revoke(appId);
-    return `The credentials minted for it are revoked again: ${pairs}.`;
-  } catch (error) {
-    return `The credentials minted for it could not be revoked (${toMessage(error)}); their keys are lost: ${pairs}.`;
-  }
-}
-
-/** Once the lock is lost it issues no more keys, because another run may do so; it still revokes undelivered ones. */
-function createIssuer(credentials: AppCredentialsService, overlapHours: number, lockLost: AbortSignal): Issuer {
-  return {
-    mint: async (caller, target) => {
-      lockLost.throwIfAborted();
-      const { credential, key } = await credentials.mint(caller, target, null, COMMAND_LINE);
-      return { id: credential.id, key };
-    },
-    rotate: async (id) => {
-      lockLost.throwIfAborted();
-      return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
-    },
-    revoke: (id) => credentials.revoke(id, COMMAND_LINE),
-  };
-}
-
-const DRY_RUN_ISSUER: Issuer = {
-  mint: () => Promise.resolve({ id: PLACEHOLDER, key: PLACEHOLDER }),
-  rotate: () => Promise.resolve(PLACEHOLDER),
-  revoke: () => Promise.resolve(),
-};

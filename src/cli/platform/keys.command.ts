@@ -1,5 +1,7 @@
 import { Command } from 'commander';
-import { formatTable, print, type Output } from '../terminal.js';
+import { addYes, createConfirm } from '../confirm.js';
+import { formatTable } from '../table.js';
+import { print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
 
 const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
@@ -27,9 +29,17 @@ export function createKeysCommand(): Command {
         .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.retireKey(kid))),
     )
     .addCommand(
-      create('revoke', 'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.')
+      addYes(
+        create(
+          'revoke',
+          'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.',
+        ),
+      )
         .argument('<kid>', KID)
-        .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.revokeKey(kid))),
+        .action(async (kid: string, _options: object, command: Command) => {
+          await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
+          await run(command, (keys) => keys.revokeKey(kid));
+        }),
     );
 }
 

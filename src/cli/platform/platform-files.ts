@@ -1,10 +1,11 @@
 import { join } from 'node:path';
-import { types } from 'node:util';
+import { NotRegularFileError } from '../../common/durable-file.js';
 import type { Variables } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import { overrideVariables, readVariables, toFileVariable } from '../../config/environment.js';
 import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
+import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
 const FILE_OF_DATABASE_URL = toFileVariable('DATABASE_URL');
@@ -37,6 +38,7 @@ export function readEnvFile(envDir: string, service: string): EnvFile {
   if (service === OWN_NAME && variable !== undefined)
     throw new CommandFailedError(
       `${file.path} sets ${variable}, and this command keeps that secret in ${file.path} itself: put the value there, remove ${variable}, and run this again.`,
+      'secret_elsewhere',
     );
   return file;
 }
@@ -46,9 +48,14 @@ function openEnvFile(path: string): EnvFile {
     return EnvFile.read(path);
   } catch (error) {
     throw new CommandFailedError(
-      `${toMessage(error)}. Replace it by a regular file, or remove it, and run this again.`,
+      `${describeUnreadable(path, error)}. Replace it by a regular file, or remove it, and run this again.`,
+      'file_unusable',
     );
   }
+}
+
+export function describeUnreadable(name: string, error: unknown): string {
+  return error instanceof NotRegularFileError ? error.message : `${name} cannot be read: ${describeCause(error)}`;
 }
 
 /**
@@ -76,10 +83,6 @@ export function needsAdminKey({ name, adminEndpoints }: MappedService): boolean 
 /** Whether the file gives a variable, or names the file of its value. */
 export function isSetIn(file: EnvFile, name: string): boolean {
   return file.get(name) !== undefined || file.get(toFileVariable(name)) !== undefined;
-}
-
-export function toMessage(error: unknown): string {
-  return types.isNativeError(error) ? error.message : String(error);
 }
 
 /** Names of the variables that a service's file must set, by the map. */

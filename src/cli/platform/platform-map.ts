@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import { z } from 'zod';
+import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
 /** The name of this service in the map. */
@@ -62,7 +63,10 @@ export function readPlatformMap(path: string): PlatformMap {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new CommandFailedError(`The map ${path} cannot be read: ${(error as Error).message}`);
+    throw new CommandFailedError(
+      `The map ${path} cannot be read: ${describeCause(error)}. Correct --map.`,
+      'map_unusable',
+    );
   }
   return parsePlatformMap(text, path);
 }
@@ -88,6 +92,7 @@ function createMapError(path: string, mistakes: { line: number; message: string 
   const inOrder = mistakes.sort((left, right) => left.line - right.line);
   return new CommandFailedError(
     `The map is not usable:\n${inOrder.map(({ line, message }) => `  ${path}:${line} ${message}`).join('\n')}`,
+    'map_unusable',
   );
 }
 

@@ -11,7 +11,7 @@ import {
 } from '../service-call.js';
 import { CommandFailedError, say } from '../terminal.js';
 
-const DEFAULT_URL = 'http://127.0.0.1:7701';
+export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_PAGE_SIZE = 100;
 const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
@@ -35,14 +35,19 @@ export class AdminClient {
     if (!key) {
       throw new CommandFailedError(
         'ADMIN_API_KEY is not set. Set it to the value that the service has, in the environment or in .env (production reads no .env).',
+        'configuration_unusable',
       );
     }
     if (!HEADER_VALUE.test(key))
-      throw new CommandFailedError('ADMIN_API_KEY holds spaces or other characters that are not valid in a key.');
+      throw new CommandFailedError(
+        'ADMIN_API_KEY holds spaces or other characters that are not valid in a key.',
+        'configuration_unusable',
+      );
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
       throw new CommandFailedError(
         'PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that are not valid in a credential.',
+        'configuration_unusable',
       );
     return new AdminClient(parseBaseUrl(url ?? DEFAULT_URL), key, app);
   }
@@ -87,7 +92,7 @@ export class AdminClient {
       const page: { items: Item[]; next_cursor: string | null } = await this.get(path, { ...query, limit, cursor });
       items.push(...page.items);
       cursor = page.next_cursor;
-      if (Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
+      if (cursor === null || Date.now() - saidAt < PROGRESS_INTERVAL_MS) continue;
       say(`… ${items.length} so far`);
       saidAt = Date.now();
     }

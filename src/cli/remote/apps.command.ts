@@ -1,29 +1,79 @@
 import { Command } from 'commander';
+import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
 import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
+import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, readOutput, describeRemote } from './remote-command.js';
-import { formatFields, print, formatTable, type Cell } from '../terminal.js';
+import { withAdvice } from '../service-call.js';
+import { formatFields, formatTable } from '../table.js';
+import { print } from '../terminal.js';
 
-const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'revoked_at'] as const;
-const APPS = { group: 'apps', name: 'App credential', idField: 'app_id', path: '/app-credentials' };
+const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
+const DROP = ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'] as const;
+const APPS = {
+  group: 'apps',
+  kind: 'app',
+  name: 'App credential',
+  idField: 'app_id',
+  path: '/app-credentials',
+} as const;
 
-type AppView = Readonly<Record<(typeof COLUMNS)[number], string | null>> & Readonly<Record<string, Cell>>;
+export interface AppView extends CredentialView {
+  readonly [field: string]: string | null;
+  readonly app_id: string;
+  readonly caller: string;
+  readonly target: string;
+  readonly rotated_at: string | null;
+  readonly previous_key_expires_at: string | null;
+}
+type IssuedApp = AppView & { readonly app_key: string };
+
+interface ListOptions extends ListFilters {
+  readonly caller?: string;
+  readonly target?: string;
+}
 
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function createAppsCommand(): Command {
   const apps = new Command('apps')
-    .description('Manage the credentials of services. `init` mints them.')
+    .description('Manage the credentials of services. `init` mints those of a whole platform.')
     .addHelpText('after', '\nExample:\n  platform-auth apps list');
-  describeRemote(apps.command('list'), 'List app credentials, including revoked ones.', 'apps list --target recipes')
+  addFilters(
+    describeRemote(
+      apps.command('list'),
+      'List app credentials, including revoked ones.',
+      'apps list --target recipes --live --unused-for 30d',
+    ),
+  )
     .option('--caller <service>', 'only credentials that this service presents')
     .option('--target <service>', 'only credentials that are valid at this service')
-    .action(async ({ caller, target }: { caller?: string; target?: string }, command: Command) => {
-      const items = await createClient(command).list<AppView>(APPS.path, { caller, target });
-      print(readOutput(command), { items }, () => formatTable(COLUMNS, items));
+    .action(async ({ caller, target, ...filters }: ListOptions, command: Command) => {
+      const items = applyFilters(await createClient(command).list<AppView>(APPS.path, { caller, target }), filters);
+      print(readOutput(command), { items }, () => formatTable(COLUMNS, items, { drop: DROP, colour: toMomentColour }));
     });
+  addMint(apps);
   addShow(apps, APPS);
   addRotate(apps);
   addRevoke(apps, APPS);
   return apps;
+}
+
+function addMint(apps: Command): void {
+  describeRemote(
+    apps.command('mint'),
+    'Mint a credential for a pair of services, and print its key; it cannot be printed again.',
+    'apps mint --caller recipes --target ocr',
+  )
+    .requiredOption('--caller <service>', 'the service that presents the credential')
+    .requiredOption('--target <service>', 'the service that it is valid at')
+    .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
+    .action(async (options: { caller: string; target: string; expires?: string }, command: Command) => {
+      const { caller, target, expires } = options;
+      const app = await withAdvice(
+        createClient(command).post<IssuedApp>(APPS.path, { caller, target, expires_at: toExpiresAt(expires) }),
+        `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
+      );
+      print(readOutput(command), app, (minted) => `${formatIssued(minted)}\n\nThe key is shown only this once.`);
+    });
 }
 
 function addRotate(apps: Command): void {
@@ -34,16 +84,20 @@ function addRotate(apps: Command): void {
   )
     .addOption(createOverlapOption())
     .action(async (appId: string, { overlapHours }: { overlapHours?: number }, command: Command) => {
-      const app = await rotate<AppView>(command, APPS, appId, overlapHours);
-      print(readOutput(command), app, ({ app_id, app_key, caller, target, previous_key_expires_at }) =>
+      const app = await rotate<IssuedApp>(command, APPS, appId, overlapHours);
+      print(readOutput(command), app, (rotated) =>
         [
-          formatFields({ app_id, app_key, caller, target }),
+          formatIssued(rotated),
           '',
           'The key is shown only this once.',
-          previous_key_expires_at === null
+          rotated.previous_key_expires_at === null
             ? 'The old one is refused from now on.'
-            : `The old one is valid until the new one is first used, and until ${previous_key_expires_at} at the latest.`,
+            : `The old one is valid until the new one is first used, and until ${rotated.previous_key_expires_at} at the latest.`,
         ].join('\n'),
       );
     });
+}
+
+function formatIssued({ app_id, app_key, caller, target, expires_at }: IssuedApp): string {
+  return formatFields({ app_id, app_key, caller, target, ...(expires_at !== null && { expires_at }) });
 }

@@ -1,23 +1,18 @@
 import { Command, InvalidArgumentError } from 'commander';
+import { AUDIT_EVENT_NAMES } from '../../audit/audit-event.js';
+import { formatTable } from '../table.js';
+import { print } from '../terminal.js';
+import type { AdminClient } from './admin-client.js';
+import { followEvents, listReferences, toRow, type AuditEvent } from './audit-events.js';
+import { parsePast } from './moments.js';
+import { Names } from './names.js';
 import { createClient, createNumberParser, readOutput, describeRemote } from './remote-command.js';
-import { print, formatTable } from '../terminal.js';
+import { findUserId } from './users.command.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
+const DROP = ['request_id', 'count', 'address', 'actor'] as const;
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
-const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-interface AuditEvent {
-  readonly id: string;
-  readonly time: string;
-  readonly event: string;
-  readonly actor: { readonly door: string | null; readonly id: string | null } | null;
-  readonly subject: string | null;
-  readonly request_id: string | null;
-  readonly address: string | null;
-  readonly count: number;
-  readonly details: unknown;
-}
 
 interface AuditOptions {
   readonly actor?: string;
@@ -26,6 +21,7 @@ interface AuditOptions {
   readonly since?: string;
   readonly until?: string;
   readonly limit: number;
+  readonly follow: boolean;
 }
 
 /** `platform-auth audit`: events of the audit log. */
@@ -33,31 +29,46 @@ export function createAuditCommand(): Command {
   return describeRemote(
     new Command('audit'),
     'Show events of the audit log.',
-    'audit --event admin.node.revoked --since 7d',
+    'audit --subject alice@example.org --since 7d --follow',
   )
-    .option('--actor <id>', 'only events of this user, app or node')
-    .option('--subject <id>', 'only events about this user, credential or session')
-    .option('--event <name>', 'only events of this name, as in admin.node.revoked')
-    .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parseMoment)
-    .option('--until <moment>', 'ISO 8601, or how long ago', parseMoment)
+    .option('--actor <id>', 'only events of this user (id or e-mail address), app, node, or admin, open or cli')
+    .option('--subject <id>', 'only events about this user (id or e-mail address), node or app credential')
+    .option('--event <name>', 'only events of this name, as in admin.node.revoked', parseEvent)
+    .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
+    .option('--until <moment>', 'ISO 8601, or how long ago', parsePast)
     .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
-    .action(async ({ limit, actor, subject, event, since, until }: AuditOptions, command: Command) => {
+    .option('--follow', 'then print new events, one a line, until Ctrl-C', false)
+    .addHelpText('after', `\nEvents:\n${AUDIT_EVENT_NAMES.map((name) => `  ${name}`).join('\n')}`)
+    .action(async (options: AuditOptions, command: Command) => {
+      const { limit, follow, event, since, until } = options;
+      if (follow && until !== undefined) command.error('error: --follow and --until exclude each other');
+      const client = createClient(command);
+      const [actor, subject] = [await toId(client, options.actor), await toId(client, options.subject)];
       const query = { actor, subject, event, since, until };
-      const items = await createClient(command).list<AuditEvent>('/audit-events', query, limit);
-      print(readOutput(command), { items }, () => formatTable(COLUMNS, items.map(toRow)));
+      if (follow) await followEvents(client, query, limit, readOutput(command));
+      else await showEvents(client, await client.list<AuditEvent>('/audit-events', query, limit), command);
     });
 }
 
-function toRow({ actor, ...event }: AuditEvent) {
-  const { time, event: name, subject, address, count, request_id } = event;
-  const caller = [actor?.door, actor?.id].filter((part) => part !== null && part !== undefined).join(' ');
-  return { time, event: name, actor: caller, subject, address, count, request_id };
+async function showEvents(client: AdminClient, items: AuditEvent[], command: Command): Promise<void> {
+  const output = readOutput(command);
+  const names = new Names(client);
+  if (!output.json) await names.learn(items.flatMap(listReferences));
+  const toText = (): string =>
+    formatTable(
+      COLUMNS,
+      items.map((item) => toRow(item, names)),
+      { drop: DROP },
+    );
+  print(output, { items }, toText);
 }
 
-function parseMoment(text: string): string {
-  const [, amount, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
-  const at = amount === undefined ? Date.parse(text) : Date.now() - Number(amount) * (UNIT_MS[unit] ?? NaN);
-  if (Number.isNaN(at))
-    throw new InvalidArgumentError('It must be a date and time (ISO 8601), or how long ago: 30m, 24h, 7d.');
-  return new Date(at).toISOString();
+async function toId(client: AdminClient, text: string | undefined): Promise<string | undefined> {
+  return text === undefined ? undefined : findUserId(client, text);
+}
+
+function parseEvent(text: string): string {
+  if (!AUDIT_EVENT_NAMES.some((name) => name === text))
+    throw new InvalidArgumentError(`It must be one of: ${AUDIT_EVENT_NAMES.join(', ')}.`);
+  return text;
 }

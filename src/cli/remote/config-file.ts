@@ -15,6 +15,7 @@ import {
   replaceFile,
   type FoundFile,
 } from '../../common/durable-file.js';
+import { describeFileReason } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
 /** As long as a real pair, so that a rehearsal needs as much disk space. */
@@ -69,21 +70,12 @@ function decode(found: FoundFile | undefined): string {
   return text;
 }
 
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'you may not read or write it, or write in its folder',
-  EPERM: 'you may not replace it; run this as its owner',
-  ENOENT: 'its folder does not exist',
-  ENOTDIR: 'its folder is not a folder',
-  EROFS: 'its file system is read-only',
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'your disk quota is used up',
-};
-
 /** Other errors are reduced to their code: their message may quote the file, which holds secrets. */
 function describeReason(error: unknown): string {
   if (error instanceof UnreadableConfigError) return error.message;
   if (error instanceof NotRegularFileError)
     return `it is ${error.kind}${error.kind === 'a symbolic link' ? '; name the file that it points to' : ''}`;
   const { code } = error as NodeJS.ErrnoException;
-  return REASONS[code ?? ''] ?? `the operating system refused it (${code ?? 'no error code'})`;
+  if (code === 'ENOENT') return 'its folder does not exist';
+  return describeFileReason(error) ?? `the operating system refused it (${code ?? 'no error code'})`;
 }

@@ -1,13 +1,17 @@
 import { Option, type Command } from 'commander';
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
+import { addYes, createConfirm } from '../confirm.js';
+import { Names, type Kind } from './names.js';
 import { createClient, createNumberParser, readOutput, describeRemote, encodeSegment } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
-import { formatFields, print, type Cell } from '../terminal.js';
+import { formatFields, replaceControlCharacters, type Cell } from '../table.js';
+import { print } from '../terminal.js';
 
 /** A kind of credential: what the commands for nodes and for apps differ by. */
 export interface CredentialKind {
   /** The group of commands. */
   readonly group: string;
+  readonly kind: Kind;
   /** As at the start of a sentence. */
   readonly name: string;
   readonly idField: string;
@@ -27,11 +31,17 @@ export function addShow(to: Command, { group, name, idField, path }: CredentialK
   });
 }
 
-export function addRevoke(to: Command, { group, name, idField, path }: CredentialKind): void {
+export function addRevoke(to: Command, { group, kind, name, idField, path }: CredentialKind): void {
   const description = `Revoke the ${name.toLowerCase()} for ever.`;
-  describeRemote(to.command(`revoke <${idField}>`), description, `${group} revoke ${EXAMPLE_ID}`).action(
+  describeRemote(addYes(to.command(`revoke <${idField}>`)), description, `${group} revoke ${EXAMPLE_ID}`).action(
     async (id: string, _options, command: Command) => {
-      await createClient(command).delete(`${path}/${encodeSegment(id)}`);
+      const client = createClient(command);
+      await createConfirm(command)(async () => {
+        const names = new Names(client);
+        await names.learn([{ kind, id }]);
+        return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} for ever.`;
+      });
+      await client.delete(`${path}/${encodeSegment(id)}`);
       print(readOutput(command), { [idField]: id, revoked: true }, () => `${name} ${id} is revoked.`);
     },
   );

@@ -1,13 +1,8 @@
 import { Command } from 'commander';
 import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
+import { addExplainUser } from './explain-user.js';
+import { formatReason, type Reason } from './reasons.js';
 import { print } from '../terminal.js';
-
-interface Reason {
-  readonly code: string;
-  readonly detail: string;
-  readonly since: string | null;
-  readonly request_id: string | null;
-}
 
 interface Explanation {
   readonly accepted_now: boolean;
@@ -21,7 +16,7 @@ interface Explanation {
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
 export function createExplainCommand(): Command {
   const explain = new Command('explain')
-    .description('Say why a credential would be refused now.')
+    .description('Say why a credential or a login would be refused now.')
     .addHelpText('after', '\nExample:\n  platform-auth explain node 01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11');
   const example = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
   describeRemote(
@@ -43,6 +38,7 @@ export function createExplainCommand(): Command {
       const explanation = await createClient(command).get<Explanation>(path, { target });
       print(readOutput(command), explanation, (it) => formatExplanation(`App credential ${appId}`, it));
     });
+  addExplainUser(explain);
   return explain;
 }
 
@@ -50,19 +46,13 @@ function formatExplanation(name: string, explanation: Explanation): string {
   const { previous_key_accepted_until: until, previous_key_reasons, last_accepted_at, last_accepted_for } = explanation;
   const lines = [
     explanation.accepted_now ? `${name} would be accepted now, with its current key.` : `${name} would be refused now:`,
-    ...explanation.reasons.map(toLine),
+    ...explanation.reasons.map(formatReason),
   ];
   if (until !== null)
     lines.push(`The key before the last rotation is valid too, until ${until} or the first use of the current one.`);
   if (previous_key_reasons.length > 0)
-    lines.push('The key before the last rotation would be refused:', ...previous_key_reasons.map(toLine));
+    lines.push('The key before the last rotation would be refused:', ...previous_key_reasons.map(formatReason));
   const service = last_accepted_for === null ? '' : ` for ${last_accepted_for}`;
   lines.push(last_accepted_at === null ? 'It was never accepted.' : `Last accepted at ${last_accepted_at}${service}.`);
   return lines.join('\n');
-}
-
-function toLine({ code, detail, since, request_id }: Reason): string {
-  const when = since === null ? '' : ` since ${since}`;
-  const call = request_id === null ? '' : ` by request ${request_id}`;
-  return `  ${code}${when}${call}\n    ${detail}`;
 }

@@ -1,19 +1,18 @@
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile } from './config-file.js';
+import type { CredentialView } from './credential-list.js';
 import type { NodePair } from './config-format.js';
 import { encodeSegment } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
 import { CommandFailedError, say } from '../terminal.js';
 
-export interface NodeView {
+export interface NodeView extends CredentialView {
   readonly [field: string]: string | null;
   readonly node_id: string;
   readonly household_id: string;
   readonly room: string;
   readonly name: string;
-  readonly last_used_at: string | null;
-  readonly revoked_at: string | null;
   readonly previous_key_expires_at: string | null;
 }
 export type IssuedNode = NodeView & { readonly api_key: string };

@@ -1,13 +1,17 @@
 import { Command, Option } from 'commander';
 import { ConfigFile } from './config-file.js';
 import { CONFIG_FORMATS, setPair, type ConfigFormat } from './config-format.js';
+import { addFilters, applyFilters, toMomentColour, type ListFilters } from './credential-list.js';
 import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
 import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
-import { createClient, readOutput, describeRemote, parseUuid } from './remote-command.js';
-import { formatFields, print, formatTable } from '../terminal.js';
+import { parseExpiry, toExpiresAt } from './moments.js';
+import { createClient, readOutput, describeRemote, encodeSegment, parseUuid } from './remote-command.js';
+import { formatFields, formatTable } from '../table.js';
+import { print } from '../terminal.js';
 
-const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'revoked_at'] as const;
-const NODES = { group: 'nodes', name: 'Node', idField: 'node_id', path: '/nodes' };
+const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'expires_at', 'revoked_at'] as const;
+const DROP = ['household_id', 'expires_at', 'revoked_at', 'last_used_at'] as const;
+const NODES = { group: 'nodes', kind: 'node', name: 'Node', idField: 'node_id', path: '/nodes' } as const;
 
 interface RegisterOptions {
   readonly household: string;
@@ -16,6 +20,12 @@ interface RegisterOptions {
   readonly config?: string;
   readonly format?: ConfigFormat;
   readonly replace: boolean;
+}
+
+interface UpdateOptions {
+  readonly room?: string;
+  readonly name?: string;
+  readonly expires?: string;
 }
 
 interface RotateOptions {
@@ -31,17 +41,21 @@ export function createNodesCommand(): Command {
     .description('Register and manage edge devices.')
     .addHelpText('after', '\nExample:\n  platform-auth nodes list');
   addRegister(nodes);
-  describeRemote(
-    nodes.command('list'),
-    'List nodes, including revoked ones.',
-    'nodes list --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10',
+  addFilters(
+    describeRemote(
+      nodes.command('list'),
+      'List nodes, including revoked ones.',
+      'nodes list --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --live --unused-for 30d',
+    ),
   )
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
-    .action(async ({ household }: { household?: string }, command: Command) => {
-      const items = await createClient(command).list<NodeView>(NODES.path, { household_id: household });
-      print(readOutput(command), { items }, () => formatTable(COLUMNS, items));
+    .action(async ({ household, ...filters }: ListFilters & { household?: string }, command: Command) => {
+      const all = await createClient(command).list<NodeView>(NODES.path, { household_id: household });
+      const items = applyFilters(all, filters);
+      print(readOutput(command), { items }, () => formatTable(COLUMNS, items, { drop: DROP, colour: toMomentColour }));
     });
   addShow(nodes, NODES);
+  addUpdate(nodes);
   addRotate(nodes);
   addRevoke(nodes, NODES);
   return nodes;
@@ -76,6 +90,25 @@ function addRegister(nodes: Command): void {
       const { node_id } = await registerInto(client, file, registration);
       const text = `Node ${node_id} (${room}, ${name}) is registered; ${file.path} holds its node_id and api_key.`;
       print(readOutput(command), { node_id, ...registration, config: file.path }, () => text);
+    });
+}
+
+function addUpdate(nodes: Command): void {
+  describeRemote(
+    nodes.command('update <node_id>'),
+    'Change the room, the name or the expiry of a node.',
+    `nodes update ${EXAMPLE_ID} --room hall --expires never`,
+  )
+    .option('--room <room>', 'the new room')
+    .option('--name <name>', 'the new name')
+    .option('--expires <moment>', 'ISO 8601, in how long (24h, 90d), or "never"', parseExpiry)
+    .action(async (nodeId: string, options: UpdateOptions, command: Command) => {
+      const { room, name, expires } = options;
+      const change = { room, name, expires_at: toExpiresAt(expires) };
+      if (Object.values(change).every((value) => value === undefined))
+        command.error('error: nothing to change: give --room, --name or --expires');
+      const node = await createClient(command).patch<NodeView>(`${NODES.path}/${encodeSegment(nodeId)}`, change);
+      print(readOutput(command), node, formatFields);
     });
 }
 

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import { readVariables } from '../../config/environment.js';
+import { readVariables, type Variables } from '../../config/environment.js';
 import { readSecretFiles } from '../../config/secret-files.js';
 import { isId } from '../../common/ids.js';
 import { AdminClient } from './admin-client.js';
@@ -9,20 +9,31 @@ import type { Output } from '../terminal.js';
 type Options = Output & { readonly url?: string };
 
 /** Adds to a command what all commands that call the service share: --url and the help text. */
-export function describeRemote(command: Command, description: string, example: string): Command {
+export function describeRemote(
+  command: Command,
+  description: string,
+  example: string,
+  needs = 'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env.',
+): Command {
   return command
     .description(description)
     .option('--url <url>', 'address of the service (default: AUTH_URL, or http://127.0.0.1:7701)', parseUrl)
-    .addHelpText(
-      'after',
-      `\nNeeds ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env.\n\nExample:\n  platform-auth ${example}`,
-    );
+    .addHelpText('after', `\n${needs}\n\nExample:\n  platform-auth ${example}`);
 }
 
 /** @returns a client for the service that --url or AUTH_URL names */
 export function createClient(command: Command): AdminClient {
-  const variables = readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
-  return AdminClient.from(variables, command.optsWithGlobals<Options>().url);
+  return AdminClient.from(readRemoteVariables(), readUrl(command));
+}
+
+/** @returns the variables of this process, with the admin key */
+export function readRemoteVariables(): Variables {
+  return readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
+}
+
+/** @returns the value of --url */
+export function readUrl(command: Command): string | undefined {
+  return command.optsWithGlobals<Options>().url;
 }
 
 export function readOutput(command: Command): Output {

@@ -1,12 +1,17 @@
 import { Command } from 'commander';
+import { addYes, createConfirm } from '../confirm.js';
+import { readNewPassword } from '../secret-input.js';
+import { CommandFailedError, print } from '../terminal.js';
+import { formatFields, formatTable, type Cell } from '../table.js';
+import { withAdvice } from '../service-call.js';
 import type { AdminClient } from './admin-client.js';
 import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
-import { CommandFailedError, print, formatTable, type Cell } from '../terminal.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
+const EXAMPLE = 'alice@example.org';
 
-type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
+export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
 type SessionView = Readonly<Record<(typeof SESSION_COLUMNS)[number], Cell>>;
 
 /** `platform-auth users …`: accounts and their sessions. */
@@ -18,34 +23,61 @@ export function createUsersCommand(): Command {
     .option('--email <email>', 'only the user with this address')
     .action(async ({ email }: { email?: string }, command: Command) => {
       const items = await createClient(command).list<UserView>('/users', { email });
-      print(readOutput(command), { items }, () => formatTable(COLUMNS, items));
+      print(readOutput(command), { items }, () => formatTable(COLUMNS, items, { drop: ['created_at', 'is_active'] }));
     });
+  addCreate(users);
+  addShow(users);
   addActivation(users, 'disable', 'Refuse every login of a user and end all of their sessions.', false);
-  addActivation(users, 'enable', 'Let a user log in again.', true);
-  describeRemote(
-    users.command('sessions <user>'),
-    'List the sessions of a user, including ended ones.',
-    'users sessions alice@example.org',
-  ).action(async (user: string, _options, command: Command) => {
-    const client = createClient(command);
-    const items = await client.list<SessionView>(`/users/${encodeSegment(await findUserId(client, user))}/sessions`);
-    print(readOutput(command), { items }, () => formatTable(SESSION_COLUMNS, items));
-  });
-  describeRemote(
-    users.command('revoke-sessions <user>'),
-    'End every session of a user.',
-    'users revoke-sessions alice@example.org',
-  ).action(async (user: string, _options, command: Command) => {
-    const client = createClient(command);
-    const id = await findUserId(client, user);
-    await client.delete(`/users/${encodeSegment(id)}/sessions`);
-    print(readOutput(command), { id, sessions_revoked: true }, () => `Every session of ${user} has ended.`);
-  });
+  addActivation(users, 'enable', 'Allow a user to log in again.', true);
+  addDelete(users);
+  addSessions(users);
   return users;
 }
 
+function addCreate(users: Command): void {
+  describeRemote(
+    users.command('create <email>'),
+    'Create a user, also while registration is closed.',
+    `users create ${EXAMPLE}`,
+  )
+    .addHelpText(
+      'after',
+      `\nAsks for the password, without echo; without a terminal, reads the first line of standard input.`,
+    )
+    .action(async (email: string, _options, command: Command) => {
+      const client = createClient(command);
+      const password = await readNewPassword();
+      const created = await withAdvice(
+        client.post<UserView>('/users', { email, password }),
+        `Look with \`platform-auth users list --email ${email}\`. If it is not there, run this again.`,
+      );
+      print(readOutput(command), created, ({ id }) => `${email} is created. Its id is ${String(id)}.`);
+    });
+}
+
+function addShow(users: Command): void {
+  describeRemote(users.command('show <user>'), 'Show one user.', `users show ${EXAMPLE}`).action(
+    async (user: string, _options, command: Command) => {
+      print(readOutput(command), await findUser(createClient(command), user), formatFields);
+    },
+  );
+}
+
+function addDelete(users: Command): void {
+  const description = 'Delete a user and all of their sessions for ever.';
+  describeRemote(addYes(users.command('delete <user>')), description, `users delete ${EXAMPLE}`).action(
+    async (user: string, _options, command: Command) => {
+      const client = createClient(command);
+      const { id, email } = await findUser(client, user);
+      await createConfirm(command)(`This deletes the user ${String(email)} and all of their sessions for ever.`);
+      await client.delete(`/users/${encodeSegment(String(id))}`);
+      print(readOutput(command), { id, deleted: true }, () => `${String(email)} is deleted.`);
+    },
+  );
+}
+
 function addActivation(users: Command, name: string, description: string, isActive: boolean): void {
-  describeRemote(users.command(`${name} <user>`), description, `users ${name} alice@example.org`).action(
+  describeRemote(users.command(`${name} <user>`), description, `users ${name} ${EXAMPLE}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
       const path = `/users/${encodeSegment(await findUserId(client, user))}`;
@@ -55,10 +87,41 @@ function addActivation(users: Command, name: string, description: string, isActi
   );
 }
 
-/** @throws {CommandFailedError} when the address belongs to no account */
-async function findUserId(client: AdminClient, user: string): Promise<string> {
-  if (!user.includes('@')) return user;
+function addSessions(users: Command): void {
+  describeRemote(
+    users.command('sessions <user>'),
+    'List the sessions of a user, including ended ones.',
+    `users sessions ${EXAMPLE}`,
+  ).action(async (user: string, _options, command: Command) => {
+    const client = createClient(command);
+    const items = await client.list<SessionView>(`/users/${encodeSegment(await findUserId(client, user))}/sessions`);
+    print(readOutput(command), { items }, () => formatTable(SESSION_COLUMNS, items, { drop: ['id', 'created_at'] }));
+  });
+  describeRemote(
+    users.command('revoke-sessions <user>'),
+    'End every session of a user.',
+    `users revoke-sessions ${EXAMPLE}`,
+  ).action(async (user: string, _options, command: Command) => {
+    const client = createClient(command);
+    const id = await findUserId(client, user);
+    await client.delete(`/users/${encodeSegment(id)}/sessions`);
+    print(readOutput(command), { id, sessions_revoked: true }, () => `Every session of ${user} has ended.`);
+  });
+}
+
+/** @throws {CommandFailedError} when there is no such account */
+export async function findUser(client: AdminClient, user: string): Promise<UserView> {
+  if (!user.includes('@')) return client.get<UserView>(`/users/${encodeSegment(user)}`);
   const [found] = await client.list<UserView>('/users', { email: user }, 1);
-  if (!found) throw new CommandFailedError(`No account has the e-mail address ${user}.`);
-  return String(found.id);
+  if (!found)
+    throw new CommandFailedError(
+      `No account has the e-mail address ${user}. \`platform-auth users list\` shows every account.`,
+      'not_found',
+    );
+  return found;
+}
+
+/** @returns the id as given, without a call, when it is not an e-mail address */
+export async function findUserId(client: AdminClient, user: string): Promise<string> {
+  return user.includes('@') ? String((await findUser(client, user)).id) : user;
 }

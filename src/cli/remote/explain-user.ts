@@ -1,0 +1,99 @@
+import type { Command } from 'commander';
+import { print } from '../terminal.js';
+import type { AdminClient } from './admin-client.js';
+import type { AuditEvent } from './audit-events.js';
+import { formatReason, type Reason } from './reasons.js';
+import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
+import type { UserView } from './users.command.js';
+
+const DAY_MS = 86_400_000;
+const MAX_CHANGES = 100;
+const UNKNOWN: Reason = {
+  code: 'unknown',
+  detail: 'No account has this id or e-mail address. `platform-auth users list` shows every account.',
+  since: null,
+  request_id: null,
+};
+
+interface SessionView {
+  readonly ended_at: string | null;
+  readonly expires_at: string;
+  readonly absolute_expires_at: string;
+}
+
+interface UserExplanation {
+  /** Whether a login with the right password would be accepted, apart from throttling. */
+  readonly accepted_now: boolean;
+  readonly reasons: readonly Reason[];
+  readonly user_id: string | null;
+  readonly live_sessions: number;
+  readonly last_login_at: string | null;
+  /** In the last 24 hours: wrong passwords, and logins of a disabled account. */
+  readonly failed_logins: number;
+}
+
+/** `platform-auth explain user`: why a person cannot log in, which the login hides from callers (enumeration). */
+export function addExplainUser(explain: Command): void {
+  describeRemote(
+    explain.command('user <user>'),
+    'Why would this user be refused now? By id or e-mail address.',
+    'explain user alice@example.org',
+  ).action(async (user: string, _options, command: Command) => {
+    const explanation = await explainUser(createClient(command), user);
+    print(readOutput(command), explanation, (it) => formatUserExplanation(user, it));
+  });
+}
+
+async function explainUser(client: AdminClient, user: string): Promise<UserExplanation> {
+  const found = user.includes('@')
+    ? (await client.list<UserView>('/users', { email: user }, 1))[0]
+    : await client.find<UserView>(`/users/${encodeSegment(user)}`);
+  if (!found) {
+    const none = { user_id: null, live_sessions: 0, last_login_at: null, failed_logins: 0 };
+    return { accepted_now: false, reasons: [UNKNOWN], ...none };
+  }
+  const id = String(found.id);
+  const isDisabled = found.is_active !== true;
+  const now = new Date().toISOString();
+  const sessions = await client.list<SessionView>(`/users/${encodeSegment(id)}/sessions`);
+  const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionView): boolean =>
+    ended_at === null && expires_at > now && absolute_expires_at > now;
+  const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
+  const since = new Date(Date.now() - DAY_MS).toISOString();
+  const failed = await listEvents(client, id, 'user.login.failed', Infinity, since);
+  return {
+    accepted_now: !isDisabled,
+    reasons: isDisabled ? [await explainDisabled(client, id)] : [],
+    user_id: id,
+    live_sessions: sessions.filter(isLive).length,
+    last_login_at: login?.time ?? null,
+    failed_logins: failed.reduce((sum, { count }) => sum + count, 0),
+  };
+}
+
+async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
+  const changes = await listEvents(client, id, 'admin.user.updated', MAX_CHANGES);
+  const disabling = changes.find(
+    ({ details }) => (details.after as { is_active?: unknown } | undefined)?.is_active === false,
+  );
+  const detail = 'The account is disabled. `platform-auth users enable` allows logins again.';
+  return { code: 'disabled', detail, since: disabling?.time ?? null, request_id: disabling?.request_id ?? null };
+}
+
+async function listEvents(client: AdminClient, subject: string, event: string, max: number, since?: string) {
+  return client.list<AuditEvent>('/audit-events', { subject, event, since }, max);
+}
+
+function formatUserExplanation(user: string, explanation: UserExplanation): string {
+  const { accepted_now, reasons, user_id, live_sessions, last_login_at, failed_logins } = explanation;
+  const lines = [
+    accepted_now ? `${user} may log in now, with the right password.` : `${user} would be refused now:`,
+    ...reasons.map(formatReason),
+  ];
+  if (user_id === null) return lines.join('\n');
+  lines.push(last_login_at === null ? 'No login is on record.' : `Last login at ${last_login_at}.`);
+  lines.push(`Live sessions: ${live_sessions}. Failed logins in the last 24 hours: ${failed_logins}.`);
+  if (failed_logins > 0)
+    lines.push('After many failed logins, more are answered with 429 for a while, also with the right password.');
+  return lines.join('\n');
+}

@@ -1,0 +1,90 @@
+// The program's own words for errors of the operating system and of PostgreSQL, each with the next step.
+import { types } from 'node:util';
+
+/** An error for people, with a stable code for scripts. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
+
+const FILE_REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'you may not read or write it, or write in its folder',
+  EPERM: 'you may not replace it; run this as its owner',
+  ENOENT: 'it does not exist, or its folder does not',
+  ENOTDIR: 'its folder is not a folder',
+  EISDIR: 'it is a directory',
+  EEXIST: 'there is a file of that name already',
+  EROFS: 'its file system is read-only',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'your disk quota is used up',
+};
+
+interface DatabaseFailure {
+  readonly code: string;
+  readonly what: string;
+  /** What to do about it. */
+  readonly next: string;
+}
+
+const UNREACHABLE = 'database_unreachable';
+const FORBIDDEN = 'database_forbidden';
+const OUTDATED = 'schema_outdated';
+const CORRECT_URL = 'Correct DATABASE_URL.';
+const START = 'Start PostgreSQL, or correct DATABASE_URL.';
+const CHECK_NETWORK = 'Check the network, or correct DATABASE_URL.';
+const DATABASE_FAILURES: Readonly<Record<string, readonly [code: string, what: string, next: string]>> = {
+  ECONNREFUSED: [UNREACHABLE, 'The connection to the database was refused.', START],
+  ECONNRESET: [UNREACHABLE, 'The connection to the database was lost.', 'Run this again.'],
+  ENOENT: [UNREACHABLE, 'The socket of the database does not exist.', START],
+  ENOTFOUND: [UNREACHABLE, 'The host of the database has no address.', CORRECT_URL],
+  EAI_AGAIN: [UNREACHABLE, 'The address of the database could not be looked up.', CHECK_NETWORK],
+  EHOSTUNREACH: [UNREACHABLE, 'The host of the database cannot be reached.', CHECK_NETWORK],
+  ETIMEDOUT: [UNREACHABLE, 'The database did not answer in time.', CHECK_NETWORK],
+  '57P03': [UNREACHABLE, 'PostgreSQL is starting or stopping.', 'Run this again in a few seconds.'],
+  '53300': [UNREACHABLE, 'PostgreSQL has no free connection.', 'Close some, or raise max_connections.'],
+  '3D000': ['database_missing', 'The database does not exist.', 'Create it (createdb), or correct DATABASE_URL.'],
+  '28P01': [FORBIDDEN, 'PostgreSQL refuses the user or the password.', CORRECT_URL],
+  '28000': [FORBIDDEN, 'PostgreSQL refuses the connection of this user.', 'Correct DATABASE_URL, or pg_hba.conf.'],
+  '42501': [FORBIDDEN, 'The role in DATABASE_URL may not do this.', 'Use the role that owns the tables.'],
+  '42P01': [OUTDATED, 'The schema is missing, or older than this program.', 'Run: platform-auth migrate'],
+  '42703': [OUTDATED, 'The schema is older than this program.', 'Run: platform-auth migrate'],
+};
+/** The driver reports these without a code. */
+const TIMEOUT = /^(timeout expired|Connection terminated due to connection timeout|Query read timeout)/;
+
+/** @returns why a file cannot be used; undefined when the error is not one of a file */
+export function describeFileReason(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException | undefined)?.syscall === 'connect' ? undefined : FILE_REASONS[getCode(error)];
+}
+
+/** @returns undefined when the error is not a known one of PostgreSQL or of the connection to it */
+export function describeDatabaseFailure(error: unknown): DatabaseFailure | undefined {
+  const isTimeout = types.isNativeError(error) && TIMEOUT.test(error.message);
+  const [code, what, next] = DATABASE_FAILURES[isTimeout ? 'ETIMEDOUT' : getCode(error)] ?? [];
+  return code !== undefined && what !== undefined && next !== undefined ? { code, what, next } : undefined;
+}
+
+/** @returns the cause of a failure for the middle of a sentence, without the next step */
+export function describeCause(error: unknown): string {
+  const known = describeFileReason(error) ?? describeDatabaseFailure(error)?.what;
+  return (known ?? (types.isNativeError(error) ? error.message : String(error))).replace(/\.$/, '');
+}
+
+/** @returns undefined for an error that this program has no words for */
+export function describeSystemError(error: unknown): Failure | undefined {
+  const reason = describeFileReason(error);
+  if (reason !== undefined) {
+    const { path = 'A file' } = error as NodeJS.ErrnoException;
+    const next = 'Remove the cause, or name another place, and run this again.';
+    return { code: 'file_unusable', message: `${path} cannot be used: ${reason}. ${next}` };
+  }
+  const failure = describeDatabaseFailure(error);
+  return failure && { code: failure.code, message: `${failure.what} ${failure.next}` };
+}
+
+/** A host with several addresses fails with one error for each. */
+function getCode(error: unknown): string {
+  const { code, errors } = (error ?? {}) as { code?: unknown; errors?: unknown };
+  if (typeof code === 'string') return code;
+  return Array.isArray(errors) && errors.length > 0 ? getCode(errors[0]) : '';
+}

@@ -1,0 +1,126 @@
+import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { type InitRequest } from '../../src/cli/platform/init.js';
+import { migrate } from '../../src/database/migrate.js';
+import { withAppKeys } from '../../src/cli/platform/app-keys.js';
+import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+
+const NOT_CONFIRMED = new Error('not confirmed');
+const refuse = (asked: unknown[]) => (what: unknown) => {
+  asked.push(what);
+  return Promise.reject(NOT_CONFIRMED);
+};
+
+describe('platform-auth init on a platform in use', () => {
+  let platform: OwnPlatform;
+
+  beforeEach(async () => {
+    platform = await OwnPlatform.create();
+    await platform.init();
+  });
+
+  afterEach(async () => {
+    await platform.remove();
+  });
+
+  it.each([
+    ['a folder that does not exist', {}],
+    ['a folder that does not exist, with --dry-run', { dryRun: true }],
+    ['a folder that does not exist, with --prune', { prune: true }],
+  ] satisfies [string, Partial<InitRequest>][])('refuses %s, and changes nothing', async (_, options) => {
+    const [files, rows] = [platform.snapshot(), await platform.rows()];
+    const envDir = `${platform.envDir}-mistyped`;
+    await expect(platform.init({ ...options, envDir })).rejects.toMatchObject({
+      code: 'strange_env_dir',
+      message: expect.stringMatching(
+        /mistyped\/auth\.env does not exist.* 9 live app credentials.*Nothing was changed/,
+      ),
+    });
+    expect(existsSync(envDir)).toBe(false);
+    expect(platform.snapshot()).toEqual(files);
+    expect(await platform.rows()).toEqual(rows);
+  });
+
+  it('refuses a strange folder before it applies migrations', async () => {
+    const reverted = await platform.revertToFirstSchema();
+    rmSync(platform.path('auth'));
+    await expect(platform.init()).rejects.toMatchObject({ code: 'strange_env_dir' });
+    writeFileSync(platform.path('auth'), `SECRET_KEY=${platform.variables('recipes').SECRET_KEY!}\n`);
+    expect((await platform.init({ dryRun: true })).migrations).toEqual(reverted);
+  });
+
+  it('accepts a new folder once every credential is revoked', async () => {
+    await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
+    const envDir = `${platform.envDir}-new`;
+    expect(actions(await platform.init({ envDir }))).toEqual(['mint']);
+    expect(readdirSync(envDir)).toContain('auth.env');
+  });
+
+  it('asks before it rotates keys of several services, and changes nothing when that is not confirmed', async () => {
+    for (const name of ['ocr', 'recipes']) platform.edit(name, () => '');
+    const [files, rows, asked] = [platform.snapshot(), await platform.rows(), [] as string[]];
+    await expect(platform.init({ confirm: refuse(asked) })).rejects.toBe(NOT_CONFIRMED);
+    expect(asked).toEqual([expect.stringContaining('rotate the live keys of 2 services (ocr, recipes)')]);
+    expect(platform.snapshot()).toEqual(files);
+    expect(await platform.rows()).toEqual(rows);
+    expect(actions(await platform.init()).sort()).toEqual(['keep', 'rotate']);
+  });
+
+  it('asks before it makes a new SECRET_KEY', async () => {
+    const asked: string[] = [];
+    platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*\n/m, ''));
+    await expect(platform.init({ confirm: refuse(asked) })).rejects.toBe(NOT_CONFIRMED);
+    expect(asked).toEqual([expect.stringContaining('make a new SECRET_KEY')]);
+  });
+
+  it('asks before --prune revokes, and names the pairs', async () => {
+    platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
+    const asked: string[] = [];
+    await expect(platform.init({ prune: true, confirm: refuse(asked) })).rejects.toBe(NOT_CONFIRMED);
+    expect(asked).toEqual([expect.stringContaining('revoke for ever: recipes → ocr')]);
+    expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+  });
+
+  it('does not ask to repair one service, nor for a plan', async () => {
+    const asked: string[] = [];
+    platform.edit('ocr', () => '');
+    await platform.init({ confirm: refuse(asked) });
+    for (const name of ['ocr', 'recipes']) platform.edit(name, () => '');
+    await platform.init({ dryRun: true, confirm: refuse(asked) });
+    expect(asked).toEqual([]);
+  });
+
+  it('can be repeated after a first run that was interrupted at the first credential of this service', async () => {
+    const machine = await OwnPlatform.create();
+    machine.changeMap(({ services }) => (services.auth!.calls = ['logging']));
+    await migrate(machine.database.url);
+    const barrier = await machine.barrierAt('auth', 'logging');
+    const failed = expect(machine.init()).rejects.toThrow(/auth\.env could not be written/);
+    await barrier.reached();
+    machine.edit('auth', (text) => `${text}# edited meanwhile\n`);
+    await barrier.remove();
+    await failed;
+    expect(actions(await machine.init())).toEqual(['mint']);
+    await machine.remove();
+  });
+});
+
+describe('the application context of a command', () => {
+  it('opens no connection besides its pool, and none is left after it', async () => {
+    const platform = await OwnPlatform.create();
+    await platform.init();
+    const connections = async (): Promise<string[]> => {
+      const rows = await platform.database.query<{ name: string }>(
+        `SELECT application_name AS name FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'platform-auth%'`,
+      );
+      return rows.map(({ name }) => name);
+    };
+    const during = await withAppKeys({ DATABASE_URL: platform.database.url }, platform.clock, async (context) => {
+      await context.credentials.listLive();
+      return connections();
+    });
+    expect(new Set(during)).toEqual(new Set(['platform-auth']));
+    expect(await connections()).toEqual([]);
+    await platform.remove();
+  });
+});
