@@ -48,18 +48,11 @@ export function hostileValue(field: string): fc.Arbitrary<unknown> {
 export function validValue(field: string, schema: Schema, symbol: string | undefined): fc.Arbitrary<unknown> {
   // A cursor is opaque and cannot be invented.
   if (field === 'cursor') return fc.constant(symbol);
-<<<<<<< HEAD:fuzz/values.js
-  const madeUp = [schema.type].flat().includes('null')
-    ? fc.option(ofType(field, schema), { freq: 4 })
-    : ofType(field, schema);
-  return symbol ? fc.oneof({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp) : madeUp;
-=======
   const madeUp = typesOf(schema).includes('null')
     ? fc.option(ofType(field, schema), { freq: 4 })
     : ofType(field, schema);
   if (symbol === undefined) return madeUp;
   return fc.oneof<fc.MaybeWeightedArbitrary<unknown>[]>({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp);
->>>>>>> chaos-ts:fuzz/values.ts
 }
 
 function ofType(field: string, schema: Schema): fc.Arbitrary<unknown> {
