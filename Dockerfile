@@ -25,6 +25,8 @@ WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY package.json platform.yaml ./
+# On the PATH: docker exec <container> platform-auth audit verify
+RUN chmod 755 dist/src/cli/platform-auth.js && ln -s /app/dist/src/cli/platform-auth.js /usr/local/bin/platform-auth
 USER node
 EXPOSE 7701
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \

@@ -4,35 +4,46 @@ import type { Strategy } from 'passport';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import type { Problem } from '../problems/problem.js';
 import { problems } from '../problems/problems.js';
-import type { SecurityEvent } from '../common/security-event.js';
+import type { RefusalEventName, RefusalReason } from '../common/refusal-reasons.js';
 import type { Door, Principal } from './principals.js';
 
 interface DoorDescription {
   /** A request with any of these headers presents a credential for this door. */
   readonly headers: readonly string[];
   readonly problem: Problem;
-  readonly refusalEvent: SecurityEvent;
+  readonly refusalEvent: RefusalEventName;
 }
 
+const REFUSAL_EVENTS = {
+  user: 'user.token.refused',
+  app: 'app.validation.failed',
+  node: 'node.validation.failed',
+  admin: 'admin.key.refused',
+} as const satisfies Record<Door, RefusalEventName>;
+
+export type DoorReason<D extends Door> = RefusalReason<(typeof REFUSAL_EVENTS)[D]>;
+
 export const DOORS: Readonly<Record<Door, DoorDescription>> = {
-  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
+  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: REFUSAL_EVENTS.user },
   app: {
     headers: ['x-platform-app-id', 'x-platform-app-key'],
     problem: problems.invalidAppCredentials,
-    refusalEvent: 'app.validation.failed',
+    refusalEvent: REFUSAL_EVENTS.app,
   },
-  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
-  admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
+  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: REFUSAL_EVENTS.node },
+  admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: REFUSAL_EVENTS.admin },
 };
 
 /** Creates the refusal of a door. Its response is the same for every reason; only the log has the reason. */
-export function createRefusal(
-  door: Door,
-  reason: string,
+export function createRefusal<D extends Door>(
+  door: D,
+  reason: DoorReason<D>,
   fields: Readonly<Record<string, string | undefined>> = {},
 ): ProblemException {
   const { problem, refusalEvent } = DOORS[door];
-  return new ProblemException(problem, { refusal: { event: refusalEvent, reason, fields: { door, ...fields } } });
+  // The signature has checked that the reason is one of the event's; TypeScript does not relate the two in a union.
+  const refusal = { event: refusalEvent, reason, fields: { door, ...fields } } as RefusalEvent;
+  return new ProblemException(problem, { refusal });
 }
 
 /**
@@ -91,6 +102,6 @@ function createNotAcceptedProblem(door: Door, request: Request): ProblemExceptio
 
 /** RFC 6750 §3.1: when no token was sent, the challenge has no error code. */
 function createMissingTokenProblem(): ProblemException {
-  const refusal: RefusalEvent = { event: DOORS.user.refusalEvent, reason: 'no_credential', fields: { door: 'user' } };
+  const refusal: RefusalEvent = { event: REFUSAL_EVENTS.user, reason: 'no_credential', fields: { door: 'user' } };
   return new ProblemException(problems.missingAccessToken, { refusal });
 }

@@ -1,7 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal } from '../access/doors.js';
+import { Doors, createRefusal, type DoorReason } from '../access/doors.js';
 import { wantsFreshVerdict } from '../access/freshness.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
@@ -39,7 +39,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   }
 }
 
-function toRefusal(reason: string, appId: string, identity: AppIdentity | undefined): ProblemException {
+function toRefusal(reason: DoorReason<'app'>, appId: string, identity: AppIdentity | undefined): ProblemException {
   const { caller, target } = identity ?? {};
   return createRefusal('app', reason, identity && { app_id: appId, calling_service: caller, called_service: target });
 }

@@ -25,7 +25,11 @@ export function ensureSecrets(variables: Variables): Variables {
 
 /** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */
 export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
-  return EmbeddedPostgres.start({ folder: DATA_FOLDER, makePassword: () => generateSecret() });
+  return EmbeddedPostgres.start({
+    folder: DATA_FOLDER,
+    makePassword: () => generateSecret(),
+    onCreate: () => console.log('Creating a PostgreSQL database in .data/ (only the first time) …'),
+  });
 }
 
 /** @returns the text that a developer sees after a start: URLs, and commands to try */

@@ -6,6 +6,8 @@ import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
 import { describeStartFailure } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
+import type { OpenPorts } from './serve-app.js';
+import { reportToSystemd } from './systemd.js';
 import { watchStart } from './watch-start.js';
 
 /** Starts the service, or prints why it cannot start and exits. */
@@ -37,18 +39,23 @@ async function start(stopTracing?: StopTracing): Promise<void> {
     : undefined;
   if (embedded) environment = { ...environment, databaseUrl: embedded.url() };
   const afterClose = async (): Promise<void> => embedded?.stop();
+  let ports: OpenPorts;
   try {
     if (environment.workers === 1) {
       const { serveApp } = await import('./serve-app.js');
-      await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
+      ports = await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
     } else {
       const { servePrimary } = await import('./workers/primary.js');
       const variablesOfWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       const servers = internalPort === undefined ? 1 : 2;
-      await watch.limit(servePrimary(environment, { file, servers, variables: variablesOfWorkers }, watch, afterClose));
+      const program = { file, servers, variables: variablesOfWorkers };
+      ports = await watch.limit(servePrimary(environment, program, watch, afterClose));
     }
-    if (environment.nodeEnv === 'development') console.log(formatWelcome(environment, embedded?.folder));
+    if (variables.NOTIFY_SOCKET) reportToSystemd(environment);
+    if (environment.nodeEnv === 'development') {
+      console.log(formatWelcome({ ...environment, ...ports }, embedded?.folder));
+    }
   } catch (error) {
     await embedded?.stop();
     throw error;

@@ -6,6 +6,7 @@ import { createCompletionCommand } from './completion.command.js';
 import { createDoctorCommand } from './platform/doctor.command.js';
 import { createExplainCommand } from './remote/explain.command.js';
 import { createInitCommand } from './platform/init.command.js';
+import { createKeysCommand } from './platform/keys.command.js';
 import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
 import { createMapCommand } from './remote/map.command.js';
@@ -24,7 +25,7 @@ export function createProgram(version: string, output: Output): Command {
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
   // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
-  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand()];
+  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
   const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
   const overHttp = [
     createNodesCommand(),

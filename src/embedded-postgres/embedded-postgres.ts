@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { createId } from '../common/ids.js';
-import { locate, moveUnlessExists, type Location } from './location.js';
+import { getServerFolder, locate, moveUnlessExists, type Location } from './location.js';
 import { freePort } from './free-port.js';
 
 const USER = 'platform_auth';
@@ -20,6 +20,8 @@ export interface EmbeddedPostgresOptions {
   readonly folder: string;
   /** Creates the password of the superuser; called once for each cluster. */
   readonly makePassword: () => string;
+  /** Called before the cluster is created, which takes seconds. */
+  readonly onCreate?: () => void;
   /** Further settings of the server, for tests whose data may be lost. */
   readonly settings?: Readonly<Record<string, string>>;
 }
@@ -35,9 +37,13 @@ export class EmbeddedPostgres {
    * Starts the server of a folder, or joins a running one, which another process uses or left behind when it was
    * killed.
    */
-  static async start({ folder, makePassword, settings = {} }: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
-    const location = locate(resolve(folder));
-    if (!existsSync(join(location.folder, 'cluster', 'PG_VERSION'))) await initialise(location, makePassword());
+  static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+    const { makePassword, onCreate, settings = {} } = options;
+    const folder = resolve(options.folder);
+    const isNew = !existsSync(join(getServerFolder(folder), 'cluster', 'PG_VERSION'));
+    if (isNew) onCreate?.();
+    const location = locate(folder);
+    if (isNew) await initialise(location, makePassword());
     const running = readRunningPort(location);
     const server = new EmbeddedPostgres(location, running ?? (await freePort()));
     if (running !== undefined) return server.waitUntilReady();

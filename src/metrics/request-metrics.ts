@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
+import { REFUSAL_EVENT_NAMES, REFUSAL_REASONS } from '../common/refusal-reasons.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
 import type { CompletedRequest } from '../http/request-log.js';
 import { Log } from '../logging/log.js';
@@ -12,12 +13,14 @@ const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 const NO_DOOR = 'none';
 const VALID = 'valid';
+const FAILURES = ['500', '503'] as const;
 
 /** Counts requests and verdicts. Labels are words of this service, never text of a caller. */
 @Injectable()
 export class RequestMetrics {
   private readonly requests;
   private readonly durations;
+  private readonly failures;
   private readonly verdicts;
   private readonly flowRefusals;
   private readonly deliveryValidations;
@@ -43,14 +46,33 @@ export class RequestMetrics {
       buckets: BUCKETS,
       registers: [registry],
     });
+    this.failures = counter('http_failures_total', 'Requests that this service failed to answer.', 'status');
     this.verdicts = counter('verdicts_total', 'Verdicts of the doors.', 'door', 'reason');
-    this.flowRefusals = counter('flow_refusals_total', 'Refused logins and refreshes.', 'event', 'reason');
+    this.flowRefusals = counter(
+      'flow_refusals_total',
+      'Refused logins and refreshes, and throttled calls.',
+      'event',
+      'reason',
+    );
     this.deliveryValidations = counter(
       'log_delivery_validations_total',
       'Validations of our own deliveries, requested by the logging service: counted, never shipped.',
     );
-    // A series that starts at 0 shows its first rise as a rise.
-    for (const door of Object.keys(DOORS)) this.verdicts.inc({ door, reason: VALID }, 0);
+    this.startAtZero();
+  }
+
+  /** A series that is born as 1 has no increase: alerts would miss the first refusal of its kind. */
+  private startAtZero(): void {
+    for (const status of FAILURES) this.failures.inc({ status }, 0);
+    const doors = new Map(Object.entries(DOORS).map(([door, { refusalEvent }]) => [refusalEvent as string, door]));
+    for (const door of doors.values()) this.verdicts.inc({ door, reason: VALID }, 0);
+    for (const event of REFUSAL_EVENT_NAMES) {
+      const door = doors.get(event);
+      for (const reason of REFUSAL_REASONS[event]) {
+        if (door === undefined) this.flowRefusals.inc({ event, reason }, 0);
+        else this.verdicts.inc({ door, reason }, 0);
+      }
+    }
   }
 
   /** Synchronous: 0.8 µs for a validation (docs/decisions/0029). */
@@ -61,6 +83,7 @@ export class RequestMetrics {
     const refusedBy = refusal?.fields?.door;
     this.requests.inc({ route, method, status, door: refusedBy ?? principal?.door ?? NO_DOOR });
     this.durations.observe({ route, method }, durationMs / 1_000);
+    if (status >= 500) this.failures.inc({ status: String(status) });
     if (refusal) {
       const { event, reason } = refusal;
       if (refusedBy === undefined) this.flowRefusals.inc({ event, reason });

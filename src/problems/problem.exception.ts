@@ -1,14 +1,16 @@
 import type { FieldError, Problem } from './problem.js';
-import type { SecurityEvent } from '../common/security-event.js';
+import type { RefusalEventName, RefusalReason } from '../common/refusal-reasons.js';
 
-/** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
-export interface RefusalEvent {
-  readonly event: SecurityEvent;
-  readonly reason: string;
+interface RefusalOf<Event extends RefusalEventName> {
+  readonly event: Event;
+  readonly reason: RefusalReason<Event>;
   readonly fields?: Readonly<Record<string, string | undefined>>;
   /** Number of refusals that this event stands for, when not every one is logged. */
   readonly count?: number;
 }
+
+/** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
+export type RefusalEvent = { [Event in RefusalEventName]: RefusalOf<Event> }[RefusalEventName];
 
 /** Ends a request with a problem of the catalogue. The name follows Nest's exceptions. */
 export class ProblemException extends Error {

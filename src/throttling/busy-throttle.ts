@@ -3,9 +3,8 @@ import { LRUCache } from 'lru-cache';
 import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import type { SecurityEvent } from '../common/security-event.js';
 import { Environment } from '../config/environment.js';
-import { ThrottleKeys, type Budget } from './throttle-keys.js';
+import { ThrottleKeys, type Budget, type ThrottleEvent } from './throttle-keys.js';
 
 const MAX_NETWORKS = 10_000;
 
@@ -23,7 +22,7 @@ export class BusyThrottle {
   ) {}
 
   /** @throws {ProblemException} too_many_requests */
-  async refuseExhausted(event: SecurityEvent, address: string | undefined): Promise<void> {
+  async refuseExhausted(event: ThrottleEvent, address: string | undefined): Promise<void> {
     await this.keys.refuseExhausted(event, this.toBudgets(address));
   }
 

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
 import type { Networks } from '../common/network.js';
-import { ProblemException } from '../problems/problem.exception.js';
+import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import type { SecurityEvent } from '../common/security-event.js';
+import type { RefusalEventName, RefusalReason } from '../common/refusal-reasons.js';
 import { Environment } from '../config/environment.js';
 import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
@@ -18,10 +18,15 @@ const MAX_DELAYED = 1_000;
 /** Beyond this, only each power of two is logged. */
 const MAX_LOGGED_REFUSALS = 100;
 
+export type ThrottleEvent = Extract<RefusalEventName, `${string}.throttled`>;
+
+/** What is counted. A known network is remembered in the same way, and refuses nothing. */
+type BudgetName = RefusalReason<ThrottleEvent> | 'known-address';
+
 /** The tries of one kind for one account, for one network, or for both: what one row counts. */
 export interface Budget {
   /** Of the limit: in the header, in the log, and before the colon of the key. */
-  readonly name: string;
+  readonly name: BudgetName;
   readonly key: string;
   readonly limit: Limit;
 }
@@ -39,7 +44,12 @@ export class ThrottleKeys {
   }
 
   /** One for each network. Keys are HMACs, so that a dump reveals no account and no network (ASVS 14.2). */
-  toBudgets(name: string, limit: Limit, [network, ...sites]: Networks, ...account: string[]): [Budget, ...Budget[]] {
+  toBudgets(
+    name: BudgetName,
+    limit: Limit,
+    [network, ...sites]: Networks,
+    ...account: string[]
+  ): [Budget, ...Budget[]] {
     const toBudget = (each: string, points: number): Budget => {
       const digest = computeMac(this.digestKey, [...account, each].join('\n')).toString('base64url');
       return { name, key: `${name}:${digest}`, limit: { ...limit, points } };
@@ -57,7 +67,7 @@ export class ThrottleKeys {
   }
 
   /** @throws {ProblemException} too_many_requests when one of the budgets is known to be exhausted */
-  async refuseExhausted(event: SecurityEvent, budgets: readonly Budget[]): Promise<void> {
+  async refuseExhausted(event: ThrottleEvent, budgets: readonly Budget[]): Promise<void> {
     const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
     const [longest] = waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft);
     if (!longest) return;
@@ -70,7 +80,7 @@ export class ThrottleKeys {
       this.delayed -= 1;
     }
     throw new ProblemException(problems.tooManyRequests, {
-      refusal: { event, reason: budget.name, ...(count > MAX_LOGGED_REFUSALS && { count }) },
+      refusal: { event, reason: budget.name, ...(count > MAX_LOGGED_REFUSALS && { count }) } as RefusalEvent,
       isLogged: count <= MAX_LOGGED_REFUSALS || Number.isInteger(Math.log2(count)),
       headers: {
         'Retry-After': String(toSeconds(msLeft)),

@@ -46,6 +46,7 @@ describe.each([
       expect(made?.text).toMatch(/^ADMIN_API_KEY=\S{32,}$/m);
       expect(made?.text).toMatch(/^AUDIT_SEAL_KEY=\S{32,}$/m);
       expect(first.output).toContain(`${first.url}/docs`);
+      expect(first.output).toContain('Creating a PostgreSQL database');
       for (const secret of made!.text.match(/(?<==)\S{32,}/g)!) expect(first.output).not.toContain(secret);
       expect(await call(first, 'register')).toBe(201);
       const serverOfFirst = folder.serverPid!;
@@ -54,6 +55,7 @@ describe.each([
       const second = await start();
       expect(folder.environmentFile).toEqual(made);
       expect(await call(second, 'login')).toBe(200);
+      expect(second.output).not.toContain('Creating a PostgreSQL database');
       const serverOfSecond = folder.serverPid!;
       expect(await second.stop()).toBe(0);
       expectNothingLeft(serverOfSecond);

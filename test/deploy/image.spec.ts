@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { hostname, tmpdir, userInfo } from 'node:os';
 import { basename, join } from 'node:path';
 
@@ -32,6 +32,17 @@ describe('the container image', () => {
     const services = [...read('compose.yaml').matchAll(/^ +image: (\S+)/gm)].map(([, image = '']) => image);
     expect(services.length).toBeGreaterThan(0);
     for (const image of services) expect(image).toMatch(PINNED);
+  });
+
+  it('has the command line on its PATH', () => {
+    const [, file = '', link = ''] = /^RUN chmod 755 \S+ && ln -s \/app\/(\S+) (\S+)$/m.exec(read('Dockerfile')) ?? [];
+    expect(link).toBe('/usr/local/bin/platform-auth');
+    const folder = mkdtempSync(join(tmpdir(), 'platform-auth-path-'));
+    symlinkSync(join(root, file), join(folder, 'platform-auth'));
+    const output = execFileSync(process.execPath, [join(folder, 'platform-auth'), '--version'], { encoding: 'utf8' });
+    rmSync(folder, { recursive: true });
+    expect(output.trim()).toBe((JSON.parse(read('package.json')) as { version: string }).version);
+    expect(read(file)).toMatch(/^#!\/usr\/bin\/env node\n/);
   });
 
   it('contains the bill of materials', () => {

@@ -6,6 +6,7 @@ import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
+import { Readiness } from '../../src/health/readiness.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 
 const ON = { METRICS_PORT: '0' };
@@ -89,6 +90,22 @@ describe('/metrics', () => {
     expect(seen.value('nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
   });
 
+  it('counts 503 among the failures, which start at zero', async () => {
+    const replica = await app.startReplica({ variables: ON });
+    try {
+      const before = await scrape(replica);
+      expect(before.value('http_failures_total', { status: '500' })).toBe(0);
+      expect(before.value('http_failures_total', { status: '503' })).toBe(0);
+      replica.nest.get(Readiness).drain();
+      await replica.get('/health').expect(503);
+      await replica.get('/health/live').expect(200);
+      const seen = await once(replica, (now) => now.value('http_failures_total', { status: '503' }) === 1);
+      expect(seen.value('http_failures_total', { status: '500' })).toBe(0);
+    } finally {
+      await replica.stop();
+    }
+  });
+
   it('exports the number of running and waiting hashes', async () => {
     const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
     try {
@@ -126,6 +143,25 @@ describe('/metrics', () => {
       await once(other, (now) => now.value('http_requests_total', labels) === 1);
     } finally {
       await other.stop();
+    }
+  });
+});
+
+describe('database_up', () => {
+  it('follows the database without a request to /health', async () => {
+    const database = await createTestDatabase();
+    const proxy = await TcpProxy.before(database.url);
+    const app = await TestApp.start({ variables: ON, database: { ...database, url: proxy.url } });
+    try {
+      expect((await scrape(app)).value('database_up')).toBe(1);
+      await proxy.close();
+      await once(app, (now) => now.value('database_up') === 0);
+      await proxy.open();
+      await once(app, (now) => now.value('database_up') === 1);
+    } finally {
+      await app.stop();
+      await proxy.close();
+      await database.drop();
     }
   });
 });

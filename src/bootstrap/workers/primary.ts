@@ -6,6 +6,7 @@ import type { Environment } from '../../config/environment.js';
 import { migrate, retryUntilReachable } from '../../database/migrate.js';
 import { Log } from '../../logging/log.js';
 import { MetricsEndpoint } from '../../metrics/metrics-endpoint.js';
+import type { OpenPorts } from '../serve-app.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
@@ -22,7 +23,7 @@ export async function servePrimary(
   program: WorkerProgram,
   watch: StartWatch,
   afterStop: () => Promise<void>,
-): Promise<void> {
+): Promise<OpenPorts> {
   const log = new Log(environment);
   await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
   const fleet = new WorkerFleet(program, environment.workers, log);
@@ -38,7 +39,14 @@ export async function servePrimary(
     process.exit(isClean ? 0 : 1);
   };
   for (const signal of SIGNALS) process.on(signal, () => void stop());
-  await watch.during('the workers', () => fleet.start());
+  const ports = await watch.during('the workers', () => fleet.start());
+  return toOpenPorts(ports, metrics);
+}
+
+/** A worker opens the internal port first (serve-app.ts). */
+function toOpenPorts(ports: readonly number[], metrics: MetricsEndpoint | undefined): OpenPorts {
+  const [port = 0, internalPort] = ports.toReversed();
+  return { port, internalPort, metricsPort: metrics?.port };
 }
 
 async function openMetrics(

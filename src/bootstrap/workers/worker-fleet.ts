@@ -31,8 +31,8 @@ interface WorkerSlot {
   readonly worker: Worker;
   readonly startedAt: number;
   readonly exit: Promise<WorkerExit>;
-  /** Resolves when all servers of the worker listen. */
-  readonly listening: Promise<void>;
+  /** Resolves with the ports, in the order in which they opened, when all servers of the worker listen. */
+  readonly listening: Promise<readonly number[]>;
   isListening: boolean;
 }
 
@@ -67,13 +67,15 @@ export class WorkerFleet {
 
   /**
    * Resolves when every worker listens. The first one starts alone, so that a common cause of failure is printed once.
+   * @returns the ports that all workers share, in the order in which a worker opens them
    * @throws {WorkerStartError} after the other workers were killed
    */
-  async start(): Promise<void> {
+  async start(): Promise<readonly number[]> {
     try {
       const first = await this.startSlot();
       const others = await Promise.all(Array.from({ length: this.size - 1 }, () => this.startSlot()));
       for (const slot of [first, ...others]) void this.keep(slot);
+      return await first.listening;
     } catch (error) {
       // A signal during the start is a stop, not a failure: `stop` ends the process.
       if (this.isStopping()) return new Promise(() => undefined);
@@ -130,7 +132,7 @@ export class WorkerFleet {
   private async startSlot(): Promise<WorkerSlot> {
     const slot = this.open();
     await new Promise<void>((resolve, reject) => {
-      void slot.listening.then(resolve);
+      void slot.listening.then(() => resolve());
       void slot.exit.then(() => reject(new WorkerStartError('A worker could not start: its reason is printed above.')));
     });
     return slot;
@@ -152,12 +154,12 @@ export class WorkerFleet {
 }
 
 /** Resolves when a worker listens with this number of servers. */
-async function waitForListening(worker: Worker, servers: number): Promise<void> {
-  await new Promise<void>((resolve) => {
-    let pending = servers;
-    worker.on('listening', () => {
-      pending -= 1;
-      if (pending === 0) resolve();
+async function waitForListening(worker: Worker, servers: number): Promise<readonly number[]> {
+  const ports: number[] = [];
+  return new Promise((resolve) => {
+    worker.on('listening', ({ port }) => {
+      ports.push(port);
+      if (ports.length === servers) resolve(ports);
     });
   });
 }

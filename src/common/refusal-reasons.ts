@@ -1,0 +1,40 @@
+import type { SecurityEvent } from './security-event.js';
+
+const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
+/** Of a request that a gateway asks about. */
+const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
+
+/**
+ * Every reason of every refusal, by the name of its security event. Metrics start a series at 0 for each: a counter that
+ * is born as 1 has no increase, and an alert on its first refusal stays silent.
+ */
+export const REFUSAL_REASONS = {
+  'user.token.refused': [
+    'no_credential',
+    'not_accepted',
+    'incomplete_claims',
+    'expired',
+    'impossible_times',
+    'session_ended',
+    'foreign_token',
+    ...GATEWAY_REASONS,
+  ],
+  'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
+  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
+  'admin.key.refused': ['not_accepted', 'door_closed', 'wrong_key'],
+  'user.login.failed': ['unknown', 'wrong_password', 'disabled'],
+  'session.refresh.refused': ['malformed', 'unknown', 'forged'],
+  'session.refresh.reused': ['reused'],
+  // The reason of a throttled call is the name of the exhausted budget.
+  'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
+  'user.registration.throttled': ['registration'],
+  'session.refresh.throttled': ['refresh'],
+  'admin.key.throttled': ['admin-key'],
+} as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
+
+/** A security event that refuses a request. */
+export type RefusalEventName = keyof typeof REFUSAL_REASONS;
+
+export type RefusalReason<Event extends RefusalEventName> = (typeof REFUSAL_REASONS)[Event][number];
+
+export const REFUSAL_EVENT_NAMES = Object.keys(REFUSAL_REASONS) as RefusalEventName[];

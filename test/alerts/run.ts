@@ -1,0 +1,140 @@
+// Proves the alerts of deploy/prometheus with the series that the built service really exposes, and sends every query of
+// the dashboard to a real Prometheus. Needs `promtool` and `prometheus` (Debian: prometheus). The last line counts.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cleanup } from '../../tools/cleanup.js';
+import { PANEL_QUERIES, Prometheus, type PanelQuery } from './dashboard.js';
+import { scrape, type Exposition } from './exposition.js';
+import { constant, expectAlerts, promtool, RULES, RULES_FILE } from './rules.js';
+import { computedScenarios, recordedScenarios, type History, type Scenario } from './scenarios.js';
+import { startWatchedService, stealRefreshToken, validateNode, type WatchedService } from './service.js';
+
+const TIMEOUT_MS = 30_000;
+const POLL_INTERVAL_MS = 250;
+const WELL_MINUTES = [1, 10, 30];
+const count = { passed: 0, failed: 0 };
+
+async function check(name: string, test: () => unknown): Promise<void> {
+  try {
+    await test();
+    count.passed += 1;
+    console.log(`✓ ${name}`);
+  } catch (error) {
+    count.failed += 1;
+    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** Scrapes until the exposition is as expected: a request is counted just after its response is sent. */
+async function scrapeUntil({ metricsUrl }: WatchedService, series: string, value: string): Promise<Exposition> {
+  for (const end = performance.now() + TIMEOUT_MS; ;) {
+    const { samples } = await scrape(metricsUrl);
+    const seen = samples.get(series)?.value;
+    if (seen === value) return samples;
+    if (performance.now() > end) throw new Error(`${series} is ${seen ?? 'missing'} instead of ${value}`);
+    await sleep(POLL_INTERVAL_MS);
+  }
+}
+
+async function record(service: WatchedService): Promise<History> {
+  await validateNode(service, 401);
+  const refused = 'platform_auth_verdicts_total{door="node",reason="unknown"}';
+  const idle = await scrapeUntil(service, refused, '1');
+  await stealRefreshToken(service);
+  const reused = 'platform_auth_flow_refusals_total{event="session.refresh.reused",reason="reused"}';
+  const afterTheft = await scrapeUntil(service, reused, '1');
+  await service.query('ALTER TABLE nodes RENAME TO gone');
+  await validateNode(service, 500);
+  await service.query('ALTER TABLE gone RENAME TO nodes');
+  const afterFailure = await scrapeUntil(service, 'platform_auth_http_failures_total{status="500"}', '1');
+  await service.cutDatabase();
+  const inOutage = await scrapeUntil(service, 'platform_auth_database_up{}', '0');
+  return { idle, afterTheft, afterFailure, inOutage };
+}
+
+async function checkRules(folder: string, history: History): Promise<void> {
+  await check('promtool accepts the rules', () => promtool('check', 'rules', RULES_FILE));
+  await check('while all is well, all alerts are silent', () =>
+    expectAlerts(
+      folder,
+      constant(history.idle),
+      RULES.flatMap(({ alert }) => WELL_MINUTES.map((minute) => ({ alert, minute, labels: undefined }))),
+    ),
+  );
+  const scenarios: Scenario[] = [...recordedScenarios(history), ...computedScenarios(history.idle)];
+  for (const { name, values, expectations } of scenarios) {
+    await check(name, () => expectAlerts(folder, values, expectations));
+  }
+  const fired = new Set(
+    scenarios.flatMap(({ expectations }) => expectations.filter(({ labels }) => labels)).map(({ alert }) => alert),
+  );
+  const unproven = RULES.filter(({ alert }) => !fired.has(alert)).map(({ alert }) => alert);
+  await check('every alert has a scenario in which it fires', () => {
+    if (unproven.length > 0) throw new Error(unproven.join(', '));
+  });
+}
+
+/** A panel shows a number: not nothing, and not NaN. */
+async function checkPanels(prometheus: Prometheus, queries: readonly PanelQuery[], when: string): Promise<void> {
+  for (const { panel, expr } of queries) {
+    await check(`${when}, the panel "${panel}" shows numbers`, async () => {
+      const values = await prometheus.query(expr);
+      if (values.length === 0 || values.some(Number.isNaN)) throw new Error(`${expr}\n  is [${values.join(', ')}]`);
+    });
+  }
+}
+
+async function checkDashboard(cleanup: Cleanup, folder: string, service: WatchedService): Promise<void> {
+  const prometheus = await Prometheus.start(cleanup, folder, service.metricsUrl);
+  const scrapes = `count_over_time(platform_auth_database_up[5m])`;
+  for (const end = performance.now() + TIMEOUT_MS; ((await prometheus.query(scrapes))[0] ?? 0) < 5;) {
+    if (performance.now() > end) throw new Error('Prometheus did not scrape the service');
+    await sleep(POLL_INTERVAL_MS);
+  }
+  await checkPanels(
+    prometheus,
+    PANEL_QUERIES.filter(({ needsTraffic }) => !needsTraffic),
+    'without requests',
+  );
+  for (let i = 0; i < 20; i += 1) {
+    await fetch(`${service.url}/health`).then((response) => response.text());
+    await sleep(POLL_INTERVAL_MS);
+  }
+  await checkPanels(
+    prometheus,
+    PANEL_QUERIES.filter(({ needsTraffic }) => needsTraffic),
+    'with health checks',
+  );
+  await check('in a real Prometheus, all alerts are silent', async () => {
+    const alerts = await prometheus.alerts();
+    if (alerts.length > 0) throw new Error(alerts.join(', '));
+  });
+}
+
+async function checkExposition({ metricsUrl }: WatchedService, name: string): Promise<void> {
+  const { text } = await scrape(metricsUrl);
+  await check(`promtool accepts the metrics of ${name}`, () => {
+    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
+    if (status !== 0 || `${stdout}${stderr}`.trim() !== '') throw new Error(`${stdout}${stderr}`);
+  });
+}
+
+await Cleanup.around(async (cleanup) => {
+  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-alerts-'));
+  cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
+  try {
+    await checkExposition(await startWatchedService(cleanup, 2), 'a fleet of two workers');
+    const service = await startWatchedService(cleanup);
+    await checkExposition(service, 'one process');
+    await checkDashboard(cleanup, folder, service);
+    await checkRules(folder, await record(service));
+  } catch (error) {
+    console.error(error);
+    count.failed += 1;
+  }
+});
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exitCode = count.failed === 0 ? 0 : 1;

@@ -1,0 +1,110 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { ApiClient, type TokenPair } from '../../tools/api-client.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { startPostgres, withClient } from '../../tools/postgres.js';
+import { isHealthy, ServerProcess } from '../../tools/server-process.js';
+import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+
+const DATABASE = 'alerts';
+/** Each takes up to five seconds. */
+const MAX_ATTEMPTS = 6;
+
+export interface WatchedService {
+  readonly url: string;
+  readonly metricsUrl: string;
+  readonly client: ApiClient;
+  /** Runs a statement in the service's database. */
+  readonly query: (sql: string) => Promise<void>;
+  /** Ends every connection of the service, and refuses new ones. */
+  readonly cutDatabase: () => Promise<void>;
+}
+
+/** The built service with metrics and log delivery, on a PostgreSQL of its own. */
+export async function startWatchedService(cleanup: Cleanup, workers = 1): Promise<WatchedService> {
+  const postgres = await startPostgres({ cleanup, purpose: 'alerts' });
+  const run = (database: string, sql: string): Promise<void> =>
+    withClient(postgres.url(database), async (client) => {
+      await client.query(sql);
+    });
+  await run('postgres', `CREATE DATABASE ${DATABASE}`);
+  const metricsPort = await freePort();
+  const secrets = makeSecrets();
+  const variables = {
+    ...productionVariables(postgres.url(DATABASE), secrets),
+    METRICS_PORT: String(metricsPort),
+    LOGGING_SERVICE_URL: await startLogSink(cleanup),
+    BCRYPT_COST: '4',
+    // A superseded refresh token is a reused one at once.
+    REFRESH_GRACE_SECONDS: '0',
+    WORKERS: String(workers),
+  };
+  const server = new ServerProcess(await freePort(), {
+    cleanup,
+    script: SERVICE_SCRIPT,
+    variables,
+    isReady: isHealthy,
+  });
+  const { url } = await server.start();
+  const metricsUrl = `http://127.0.0.1:${metricsPort}/metrics`;
+  await waitForMetrics(metricsUrl);
+  return {
+    url,
+    metricsUrl,
+    client: new ApiClient(url, secrets.ADMIN_API_KEY),
+    query: (sql) => run(DATABASE, sql),
+    cutDatabase: async () => {
+      await run('postgres', `ALTER DATABASE ${DATABASE} ALLOW_CONNECTIONS false`);
+      await run('postgres', `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${DATABASE}'`);
+    },
+  };
+}
+
+/** While a worker starts, the metrics of all cannot be read. */
+async function waitForMetrics(url: string): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    const response = await fetch(url);
+    await response.body?.cancel();
+    if (response.ok) return;
+    if (attempt === MAX_ATTEMPTS) throw new Error(`${url} answered ${response.status}`);
+  }
+}
+
+/** A service that was reached by a thief: one refresh token is used twice. */
+export async function stealRefreshToken({ url, client }: WatchedService): Promise<void> {
+  const person = { email: 'alice@example.org', password: 'correct horse battery' };
+  await client.register(person);
+  const { refresh_token }: TokenPair = await client.logIn(person);
+  for (const expected of [200, 401]) await expectStatus(expected, `${url}/api/v0/auth/refresh`, { refresh_token });
+}
+
+export async function validateNode({ url }: WatchedService, expected: number): Promise<void> {
+  await expectStatus(expected, `${url}/internal/validate-node`, undefined, {
+    'X-API-Key': '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10:not-a-key',
+  });
+}
+
+async function expectStatus(expected: number, url: string, body?: object, headers = {}): Promise<void> {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  await response.body?.cancel();
+  if (response.status !== expected) throw new Error(`${url} answered ${response.status} instead of ${expected}`);
+}
+
+/** A logging service that takes every line. */
+async function startLogSink(cleanup: Cleanup): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume().once('end', () => response.writeHead(204).end());
+  });
+  cleanup.defer(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/logs`;
+}

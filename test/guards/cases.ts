@@ -1,0 +1,204 @@
+import { isDeepStrictEqual } from 'node:util';
+import * as standIn from './stand-in.js';
+import type { StandIn } from './stand-in.js';
+
+export type HeadersOfDoor = Readonly<Record<string, string>>;
+
+/** Credentials that the service under test is asked with, all of one platform-auth. */
+export interface Credentials {
+  readonly user: HeadersOfDoor;
+  readonly endedSession: HeadersOfDoor;
+  /** For the guarded service, `recipes`, and for another one. */
+  readonly app: HeadersOfDoor;
+  readonly foreignApp: HeadersOfDoor;
+  readonly node: HeadersOfDoor;
+}
+
+export interface Expected {
+  readonly status: number;
+  readonly code?: string;
+}
+
+interface Case {
+  readonly name: string;
+  readonly expected: Expected;
+}
+
+export interface VerdictCase extends Case {
+  readonly path: '/user' | '/app' | '/node';
+  readonly headers: (credentials: Credentials) => HeadersOfDoor;
+}
+
+export interface AnswerCase extends Case {
+  readonly answers: Parameters<StandIn['answerWith']>;
+  /** How often platform-auth is asked. */
+  readonly requests: number;
+}
+
+const OK = { status: 200 };
+const UNAVAILABLE = { status: 503, code: 'unavailable' };
+const INVALID_NODE = { status: 401, code: 'invalid_node_credentials' };
+const INVALID_APP = { status: 401, code: 'invalid_app_credentials' };
+const INVALID_TOKEN = { status: 401, code: 'invalid_access_token' };
+
+/** Asked of the real service. */
+export const VERDICT_CASES: readonly VerdictCase[] = [
+  { name: 'admits a user', path: '/user', headers: ({ user }) => user, expected: OK },
+  { name: 'admits a service', path: '/app', headers: ({ app }) => app, expected: OK },
+  { name: 'admits a node', path: '/node', headers: ({ node }) => node, expected: OK },
+  {
+    name: 'asks for an access token',
+    path: '/user',
+    headers: () => ({}),
+    expected: { status: 401, code: 'missing_access_token' },
+  },
+  {
+    name: 'refuses a token that is none',
+    path: '/user',
+    headers: () => ({ Authorization: 'Bearer x' }),
+    expected: INVALID_TOKEN,
+  },
+  {
+    name: 'refuses the token of a session that has ended',
+    path: '/user',
+    headers: ({ endedSession }) => endedSession,
+    expected: INVALID_TOKEN,
+  },
+  { name: 'refuses a request without an app key', path: '/app', headers: () => ({}), expected: INVALID_APP },
+  {
+    name: 'refuses an app key for another service',
+    path: '/app',
+    headers: ({ foreignApp }) => foreignApp,
+    expected: INVALID_APP,
+  },
+  {
+    name: 'ignores a target that the caller sends',
+    path: '/app',
+    headers: ({ foreignApp }) => ({ ...foreignApp, 'X-Platform-Target': 'speech' }),
+    expected: INVALID_APP,
+  },
+  { name: 'refuses a request without a node key', path: '/node', headers: () => ({}), expected: INVALID_NODE },
+  { name: 'refuses a wrong node key', path: '/node', headers: () => ({ 'X-API-Key': 'a:b' }), expected: INVALID_NODE },
+  {
+    name: 'refuses a node key with other characters than ASCII',
+    path: '/node',
+    headers: () => ({ 'X-API-Key': 'kü:çhe' }),
+    expected: INVALID_NODE,
+  },
+  {
+    name: 'refuses a node key of 15,000 characters',
+    path: '/node',
+    headers: () => ({ 'X-API-Key': 'x'.repeat(15_000) }),
+    expected: INVALID_NODE,
+  },
+];
+
+/** Asked of a stand-in, at /node. */
+export const ANSWER_CASES: readonly AnswerCase[] = [
+  {
+    name: 'passes a verdict on',
+    answers: [standIn.problem(401, 'invalid_node_credentials')],
+    requests: 1,
+    expected: INVALID_NODE,
+  },
+  {
+    name: 'asks again after a 503',
+    answers: [standIn.problem(503, 'unavailable'), standIn.valid],
+    requests: 2,
+    expected: OK,
+  },
+  {
+    name: 'asks again after a broken connection',
+    answers: [standIn.breakConnection, standIn.valid],
+    requests: 2,
+    expected: OK,
+  },
+  { name: 'asks twice at most', answers: [standIn.problem(503, 'unavailable')], requests: 2, expected: UNAVAILABLE },
+  {
+    name: 'answers 503 when connections break',
+    answers: [standIn.breakConnection],
+    requests: 2,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'never asks again after a time-out',
+    answers: [standIn.hang, standIn.valid],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'takes a 401 on its own app key for no verdict',
+    answers: [standIn.problem(401, 'invalid_app_credentials')],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'takes a 401 of another server for no verdict',
+    answers: [standIn.page(401)],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'takes a 200 of another server for no verdict',
+    answers: [standIn.page(200)],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'takes a 200 with another body for no verdict',
+    answers: [standIn.invalidBody],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  { name: 'follows no redirect', answers: [standIn.redirect, standIn.valid], requests: 1, expected: UNAVAILABLE },
+  {
+    name: 'answers 503 when its own request is not valid',
+    answers: [standIn.problem(400, 'validation_failed')],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'answers 503 when the path does not exist',
+    answers: [standIn.problem(404, 'not_found')],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'answers 503 at a 429',
+    answers: [standIn.problem(429, 'too_many_requests')],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'answers 503 at a 500',
+    answers: [standIn.problem(500, 'internal_error')],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  {
+    name: 'passes a 400 about the credential on',
+    answers: [standIn.problem(400, 'duplicate_header')],
+    requests: 1,
+    expected: { status: 400, code: 'duplicate_header' },
+  },
+  {
+    name: 'passes a 431 about the credential on',
+    answers: [standIn.problem(431, 'headers_too_large')],
+    requests: 1,
+    expected: { status: 431, code: 'headers_too_large' },
+  },
+];
+
+/** Sends a request to the guarded service. @throws when the answer is another, or not a correct problem document */
+export async function expectAnswer(url: string, headers: HeadersOfDoor, expected: Expected): Promise<unknown> {
+  const response = await fetch(url, { headers });
+  const body = (await response.json()) as { readonly code?: string; readonly valid?: boolean };
+  const seen = { status: response.status, ...(response.status !== 200 && { code: body.code }) };
+  if (!isDeepStrictEqual(seen, expected)) throw new Error(`${url} answered ${JSON.stringify({ ...seen, body })}`);
+  if (response.status === 200) return body;
+  const required = { 401: 'www-authenticate', 503: 'retry-after' }[response.status] ?? 'content-type';
+  if (!response.headers.has(required)) throw new Error(`${url} answered ${response.status} without ${required}`);
+  const type = response.headers.get('content-type');
+  if (!/^application\/problem\+json\b/.test(type ?? '')) throw new Error(`${url} answered ${type ?? 'without a type'}`);
+  return body;
+}

@@ -1,0 +1,95 @@
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import express from 'express';
+import { createGuard } from '../../examples/guards/express.js';
+import { useApp } from '../support/use-app.js';
+import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
+import { StandIn } from './stand-in.js';
+
+/** A service with a route for each door. */
+async function startGuarded(authUrl: string): Promise<{ url: string; server: Server }> {
+  const guarded = express();
+  for (const door of ['user', 'app', 'node'] as const) {
+    guarded.get(`/${door}`, createGuard(door, { authUrl, serviceName: 'recipes' }), (_request, response) => {
+      response.json(response.locals.caller);
+    });
+  }
+  const server = guarded.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
+}
+
+const close = (server: Server): void => {
+  server.closeAllConnections();
+  server.close();
+};
+
+describe('the guard for Express, with the service', () => {
+  const app = useApp();
+  let guarded: Awaited<ReturnType<typeof startGuarded>>;
+  let credentials: Credentials;
+
+  beforeAll(async () => {
+    guarded = await startGuarded(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}`);
+    const user = await app.user();
+    const [{ access_token }, ended] = [await user.logsIn(), await user.logsIn()];
+    await app.logout(ended.refresh_token).expect(204);
+    credentials = {
+      user: { Authorization: `Bearer ${access_token}` },
+      endedSession: { Authorization: `Bearer ${ended.access_token}` },
+      app: (await app.service('ocr', 'recipes')).headers,
+      foreignApp: (await app.service('ocr', 'speech')).headers,
+      node: { 'X-API-Key': (await app.node()).header },
+    };
+  });
+  afterAll(() => close(guarded.server));
+
+  it.each(VERDICT_CASES)('$name', async ({ path, headers, expected }) => {
+    await expectAnswer(guarded.url + path, headers(credentials), expected);
+  });
+
+  it('tells the route who calls', async () => {
+    expect(await expectAnswer(`${guarded.url}/app`, credentials.app, { status: 200 })).toMatchObject({
+      caller: 'ocr',
+      target: 'recipes',
+    });
+  });
+});
+
+describe('the guard for Express, with an answer of any kind', () => {
+  let standIn: StandIn;
+  let guarded: Awaited<ReturnType<typeof startGuarded>>;
+
+  beforeAll(async () => {
+    standIn = await StandIn.start();
+    guarded = await startGuarded(standIn.url);
+  });
+  afterAll(() => {
+    close(guarded.server);
+    standIn.stop();
+  });
+
+  it.each(ANSWER_CASES)('$name', async ({ answers, requests, expected }) => {
+    standIn.answerWith(...answers);
+    await expectAnswer(`${guarded.url}/node`, { 'X-API-Key': 'a:b' }, expected);
+    expect(standIn.requests).toBe(requests);
+  });
+
+  it('answers 503 when connections are refused', async () => {
+    const gone = await StandIn.start();
+    const alone = await startGuarded(gone.url);
+    gone.stop();
+    await expectAnswer(`${alone.url}/node`, { 'X-API-Key': 'a:b' }, { status: 503, code: 'unavailable' });
+    close(alone.server);
+  });
+});
+
+describe('docs/integrate.md', () => {
+  it.each(['express.ts', 'fastapi_guard.py'])('shows the guard %s as it is', (name) => {
+    const read = (path: string): string => readFileSync(join(import.meta.dirname, '../..', path), 'utf8');
+    expect(read('docs/integrate.md')).toContain(read(`examples/guards/${name}`));
+  });
+});

@@ -1,0 +1,122 @@
+// Runs the guard for FastAPI against the built service, and against a stand-in that answers in every other way. Needs
+// Debian's python3-fastapi, python3-uvicorn and python3-httpx; PYTHON names another interpreter. The last line counts.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { delimiter, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { ApiClient } from '../../tools/api-client.js';
+import { Cleanup } from '../../tools/cleanup.js';
+import { answers } from '../../tools/server-process.js';
+import { startFirstRun } from '../browser/service.js';
+import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
+import { StandIn } from './stand-in.js';
+
+const PYTHON = process.env.PYTHON ?? '/usr/bin/python3';
+const START_TIMEOUT_MS = 30_000;
+const POLL_INTERVAL_MS = 100;
+const count = { passed: 0, failed: 0 };
+
+async function check(name: string, test: () => Promise<unknown>): Promise<void> {
+  try {
+    await test();
+    count.passed += 1;
+    console.log(`✓ ${name}`);
+  } catch (error) {
+    count.failed += 1;
+    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** The service of guarded.py, which asks the platform-auth at this address. @returns its own address */
+async function startGuarded(cleanup: Cleanup, authUrl: string): Promise<string> {
+  const port = await freePort();
+  const words = [
+    '-m',
+    'uvicorn',
+    'guarded:app',
+    '--host',
+    '127.0.0.1',
+    '--port',
+    String(port),
+    '--log-level',
+    'warning',
+  ];
+  const PYTHONPATH = ['test/guards', 'examples/guards'].map((folder) => resolve(folder)).join(delimiter);
+  const env = { PATH: process.env.PATH, PYTHONPATH, PYTHONDONTWRITEBYTECODE: '1', AUTH_URL: authUrl };
+  const child = spawn(PYTHON, words, { env, stdio: ['ignore', 'inherit', 'inherit'] });
+  cleanup.defer(async () => {
+    if (child.exitCode !== null) return;
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  });
+  const url = `http://127.0.0.1:${port}`;
+  for (const end = performance.now() + START_TIMEOUT_MS; !(await answers(url));) {
+    if (child.exitCode !== null || performance.now() > end) throw new Error('The guarded service did not start');
+    await sleep(POLL_INTERVAL_MS);
+  }
+  return url;
+}
+
+async function makeCredentials(url: string, adminKey: string): Promise<Credentials> {
+  const client = new ApiClient(url, adminKey);
+  const person = { email: 'alice@example.org', password: 'correct horse battery' };
+  await client.register(person);
+  const [{ access_token }, ended] = [await client.logIn(person), await client.logIn(person)];
+  await fetch(`${url}/api/v0/auth/logout`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ refresh_token: ended.refresh_token }),
+  });
+  const mint = async (target: string): Promise<Record<string, string>> => {
+    const { app_id, app_key } = await client.mintAppCredential({ caller: 'ocr', target });
+    return { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };
+  };
+  const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+  const { node_id, api_key } = await client.registerNode({ household_id, room: 'hall', name: 'lamp' });
+  return {
+    user: { Authorization: `Bearer ${access_token}` },
+    endedSession: { Authorization: `Bearer ${ended.access_token}` },
+    app: await mint('recipes'),
+    foreignApp: await mint('speech'),
+    node: { 'X-API-Key': `${node_id}:${api_key}` },
+  };
+}
+
+async function checkVerdicts(cleanup: Cleanup): Promise<void> {
+  const { server, adminKey } = await startFirstRun(cleanup);
+  const credentials = await makeCredentials(server.url, adminKey);
+  const url = await startGuarded(cleanup, server.url);
+  for (const { name, path, headers, expected } of VERDICT_CASES) {
+    await check(name, () => expectAnswer(url + path, headers(credentials), expected));
+  }
+}
+
+async function checkAnswers(cleanup: Cleanup): Promise<void> {
+  const standIn = await StandIn.start();
+  cleanup.defer(() => standIn.stop());
+  const url = `${await startGuarded(cleanup, standIn.url)}/node`;
+  for (const { name, answers: told, requests, expected } of ANSWER_CASES) {
+    await check(name, async () => {
+      standIn.answerWith(...told);
+      await expectAnswer(url, { 'X-API-Key': 'a:b' }, expected);
+      if (standIn.requests !== requests) throw new Error(`It asked ${standIn.requests} times instead of ${requests}`);
+    });
+  }
+  standIn.stop();
+  await check('answers 503 when connections are refused', () =>
+    expectAnswer(url, { 'X-API-Key': 'a:b' }, { status: 503, code: 'unavailable' }),
+  );
+}
+
+await Cleanup.around(async (cleanup) => {
+  try {
+    await checkVerdicts(cleanup);
+    await checkAnswers(cleanup);
+  } catch (error) {
+    console.error(error);
+    count.failed += 1;
+  }
+});
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exitCode = count.failed === 0 ? 0 : 1;
