@@ -43,7 +43,9 @@ export function hostileValue(field) {
 export function validValue(field, schema, symbol) {
   // A cursor is opaque and cannot be invented.
   if (field === 'cursor') return fc.constant(symbol);
-  const madeUp = [schema.type].flat().includes('null') ? fc.option(ofType(field, schema), { freq: 4 }) : ofType(field, schema);
+  const madeUp = [schema.type].flat().includes('null')
+    ? fc.option(ofType(field, schema), { freq: 4 })
+    : ofType(field, schema);
   return symbol ? fc.oneof({ weight: 4, arbitrary: fc.constant(symbol) }, madeUp) : madeUp;
 }
 

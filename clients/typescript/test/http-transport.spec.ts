@@ -31,7 +31,7 @@ describe('the transport over HTTP', () => {
   it('sends method, headers and body, and reads status, headers and body', async () => {
     const { url } = await serve((request, response) => {
       void request.toArray().then((chunks: Buffer[]) => {
-        const seen = `${request.method} ${request.url} ${request.headers['x-a']} ${Buffer.concat(chunks).toString()}`;
+        const seen = `${request.method} ${request.url} ${String(request.headers['x-a'])} ${Buffer.concat(chunks).toString()}`;
         response.writeHead(201, { 'X-Seen': 'yes' }).end(seen);
       });
     });

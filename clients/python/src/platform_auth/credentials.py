@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from platform_auth.errors import DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS, RefusedError
@@ -82,7 +82,9 @@ def read_token(headers: Headers) -> PresentedToken:
 
 def read_tracing(headers: Headers) -> dict[str, str]:
     """The headers that connect the question to the request in logs and traces."""
-    found = {name: values[0] for name, values in _read(headers, _TRACING).items()}
+    found: dict[str, str] = {}
+    for name, value in _find(headers, _TRACING):
+        found.setdefault(name, value)
     request_id = found.get("x-request-id", "")
     trace = found.get("traceparent", "")
     tracing = {}
@@ -102,18 +104,23 @@ def _compute_digest(secret: str) -> bytes:
 
 
 def _read_once(headers: Headers, names: Mapping[Text, str]) -> dict[str, str]:
-    found = _read(headers, names)
-    if any(len(values) > 1 for values in found.values()):
-        raise RefusedError(DUPLICATE_HEADER)
-    return {name: values[0] for name, values in found.items()}
+    found: dict[str, str] = {}
+    for name, value in _find(headers, names):
+        if name in found:
+            raise RefusedError(DUPLICATE_HEADER)
+        found[name] = value
+    return found
 
 
-def _read(headers: Headers, names: Mapping[Text, str]) -> dict[str, list[str]]:
+def _find(headers: Headers, names: Mapping[Text, str]) -> Iterator[tuple[str, str]]:
     """Headers are bytes in ASGI; latin-1 decodes all of them, and what is not ASCII is refused afterwards."""
-    found: dict[str, list[str]] = {}
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    pairs: Iterable[tuple[Text, Text]]
+    # A list, as ASGI has it, needs no look at its abstract classes, which takes as long as the rest.
+    if isinstance(headers, list) or not isinstance(headers, Mapping):
+        pairs = headers
+    else:
+        pairs = headers.items()
     for spelling, value in pairs:
         name = names.get(spelling) or names.get(spelling.lower())
         if name is not None:
-            found.setdefault(name, []).append(value.decode("latin-1") if isinstance(value, bytes) else value)
-    return found
+            yield name, value.decode("latin-1") if isinstance(value, bytes) else value
