@@ -13,6 +13,7 @@ import { VARIABLES } from '../support/settings.js';
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'open',
   'GET health/live': 'open',
+  'GET .well-known/jwks.json': 'open',
   'POST api/v0/auth/register': 'open',
   'POST api/v0/auth/login': 'open',
   'POST api/v0/auth/refresh': 'open',
@@ -36,7 +37,6 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/nodes/:node_id/explain': 'admin',
   'GET api/v0/admin/app-credentials/:app_id/explain': 'admin',
   'POST api/v0/admin/app-credentials': 'admin',
-  'GET .well-known/jwks.json': 'open',
   'GET api/v0/admin/app-credentials': 'admin',
   'GET api/v0/admin/app-credentials/:app_id': 'admin',
   'DELETE api/v0/admin/app-credentials/:app_id': 'admin',

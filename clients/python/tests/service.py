@@ -33,7 +33,8 @@ _VARIABLES = {
 class Replica:
     """`npm run test:python` builds it, and starts the database."""
 
-    def __init__(self) -> None:
+    def __init__(self, **variables: str) -> None:
+        self._variables = variables
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -43,7 +44,7 @@ class Replica:
     def start(self) -> None:
         # The whole environment: nothing else is inherited.
         inherited = {name: os.environ[name] for name in ("PATH", "DATABASE_URL")}
-        environment = {**inherited, **_VARIABLES, "PORT": str(self._port)}
+        environment = {**inherited, **_VARIABLES, **self._variables, "PORT": str(self._port)}
         self._process = subprocess.Popen(["node", "dist/src/main.js"], cwd=ROOT, env=environment)
 
     def await_ready(self) -> None:

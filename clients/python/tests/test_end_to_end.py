@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 from fastapi import Depends, FastAPI
 
@@ -32,6 +33,15 @@ def replicas() -> Iterator[tuple[Replica, Replica]]:
 @pytest.fixture(scope="module")
 def own_key(replicas: tuple[Replica, Replica]) -> dict[str, str]:
     return replicas[0].create_app("recipes", "auth")
+
+
+@pytest.fixture
+def es256(replicas: tuple[Replica, Replica]) -> Iterator[Replica]:
+    """A replica on the same database that signs with ES256."""
+    replica = Replica(ACCESS_TOKEN_ALGORITHM="ES256")
+    replica.await_ready()
+    yield replica
+    replica.stop()
 
 
 @pytest.fixture
@@ -129,6 +139,29 @@ def test_refuses_a_token_when_the_call_that_ended_its_session_or_disabled_its_us
     later = asyncio.run(present_until(auth.verify_user, other, disable))
     assert "accepted" not in later
     asyncio.run(eventually(auth.verify_user, other, "refused"))
+
+
+def test_verifies_es256_with_the_published_keys_and_refuses_the_token_of_a_session_that_ended(
+    es256: Replica, own_key: dict[str, str]
+) -> None:
+    auth = Verifier(
+        url=es256.url,
+        jwks_url=f"{es256.url}/.well-known/jwks.json",
+        app_id=own_key["X-Platform-App-Id"],
+        app_key=own_key["X-Platform-App-Key"],
+        service_name="recipes",
+    )
+    user_id = es256.create_user("bob@example.org")
+    headers = es256.log_in("bob@example.org")
+    token = headers["Authorization"].removeprefix("Bearer ")
+    assert jwt.get_unverified_header(token)["alg"] == "ES256"
+    asyncio.run(eventually(auth.verify_user, headers, "accepted"))
+    assert asyncio.run(auth.verify_user(headers)).user_id == user_id
+    path = f"/api/v0/admin/users/{user_id}/sessions"
+    later = asyncio.run(present_until(auth.verify_user, headers, lambda: es256.call("DELETE", path)))
+    assert "accepted" not in later
+    asyncio.run(eventually(auth.verify_user, headers, "refused"))
+    auth.close()
 
 
 def test_accepts_nothing_revoked_even_when_it_is_cut_off(replicas: tuple[Replica, Replica], auth: Verifier) -> None:

@@ -1,4 +1,4 @@
-import { eventually } from '../../../test/support/eventually.js';
+import { eventually } from '../../../tools/eventually.js';
 import { SECRET_KEY } from '../../../test/support/settings.js';
 import { TcpProxy } from '../../../test/support/tcp-proxy.js';
 import { TestApp } from '../../../test/support/test-app.js';

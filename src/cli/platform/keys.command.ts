@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { addYes, createConfirm } from '../confirm.js';
 import { formatTable } from '../table.js';
-import { print, type Output } from '../terminal.js';
+import { announceIfSlow, print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
 
 const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
@@ -13,6 +13,7 @@ type KeyWork = (keys: typeof import('./keys.js')) => Promise<KeyReport[]>;
 export function createKeysCommand(): Command {
   return new Command('keys')
     .description('Manage the keys that sign access tokens under ES256.')
+    .addHelpText('after', '\nExample:\n  platform-auth keys list')
     .addCommand(
       create('list', 'List the signing keys.').action((_options: object, command: Command) =>
         run(command, (keys) => keys.listKeys()),
@@ -37,18 +38,19 @@ export function createKeysCommand(): Command {
       )
         .argument('<kid>', KID)
         .action(async (kid: string, _options: object, command: Command) => {
-          await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
+          await createConfirm(command)(`This refuses all access tokens of the key ${kid}, for ever.`);
           await run(command, (keys) => keys.revokeKey(kid));
         }),
     );
 }
 
 function create(name: string, description: string): Command {
-  return new Command(name).description(description).addHelpText('after', NEEDS);
+  const example = `\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth keys ${name}${name === 'list' || name === 'rotate' ? '' : ' <kid>'}`;
+  return new Command(name).description(description).addHelpText('after', NEEDS + example);
 }
 
 async function run(command: Command, work: KeyWork): Promise<void> {
-  const keys = await work(await import('./keys.js'));
+  const keys = await announceIfSlow('Changing the signing keys', import('./keys.js').then(work));
   print(command.optsWithGlobals<Output>(), { keys }, toText);
 }
 
