@@ -42,6 +42,12 @@ export class KeyView {
     return this.rows.some((row) => row.kid === kid && row.state !== 'revoked') && !this.pairs.has(kid);
   }
 
+  /** @param since keys that were retired before it are left out */
+  list(since: Date): KeyPair[] {
+    const shown = this.rows.filter(({ retired_at: retiredAt }) => retiredAt === null || retiredAt > since);
+    return shown.flatMap(({ kid }) => this.pairs.get(kid ?? '') ?? []);
+  }
+
   /** Whether a token that was signed with the algorithm since that moment may exist, or soon will. */
   isInUseSince(algorithm: Algorithm, since: Date): boolean {
     const times = this.rows

@@ -124,7 +124,7 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
     const view = this.recall() ?? (await this.read().catch((error: unknown) => this.fallBack(error)));
     const { accessTokenAlgorithm } = this.environment;
     const isShown = accessTokenAlgorithm === 'ES256' || view.isInUseSince('ES256', this.oldestIssue);
-    return isShown ? [...view.pairs.values()] : [];
+    return isShown ? view.list(this.oldestIssue) : [];
   }
 
   private get oldestIssue(): Date {

@@ -34,8 +34,9 @@ describe('a rotation of SECRET_KEY', () => {
       const before = await TestApp.start({ database, variables: ES256 });
       const kids = await listKids(before);
       await before.stop();
-      const start = TestApp.start({ database, variables: { ...ES256, SECRET_KEY: NEW_SECRET_KEY } });
-      await expect(start).rejects.toThrow(/Set SECRET_KEY_PREVIOUS to the former value/);
+      const broken = new TestApp({ database, variables: { ...ES256, SECRET_KEY: NEW_SECRET_KEY } });
+      await expect(broken.start()).rejects.toThrow(/Set SECRET_KEY_PREVIOUS to the former value/);
+      await broken.stop();
       const again = await TestApp.start({ database, variables: ES256 });
       expect(await listKids(again)).toEqual(kids);
       await again.stop();
