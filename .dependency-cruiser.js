@@ -12,6 +12,7 @@ const FLOORS = [
     'keys',
     'logging',
     'metrics',
+    'signing-keys',
     'throttling',
   ],
   ['users', 'tokens', 'app-credentials', 'nodes', 'health'],

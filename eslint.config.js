@@ -3,7 +3,7 @@ import globals from 'globals';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist', 'coverage', '.data', 'test/clients/src', 'test/clients/generated'] },
+  { ignores: ['**/dist', 'coverage', '.data', 'test/clients/src', 'test/clients/generated'] },
   eslint.configs.recommended,
   tseslint.configs.strictTypeChecked,
   {
@@ -20,7 +20,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**'],
+    files: ['test/**', 'clients/typescript/test/**'],
     // What runs outside of Jest is held to the rules of src/.
     ignores: [
       ...['test/browser/**', 'test/clients/**', 'test/alerts/**', 'test/guards/**', 'test/ha/**'],

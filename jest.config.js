@@ -1,7 +1,7 @@
 /** @type {import('jest').Config} */
 export default {
   rootDir: import.meta.dirname,
-  roots: ['<rootDir>/test'],
+  roots: ['<rootDir>/test', '<rootDir>/clients/typescript/test'],
   testMatch: ['**/*.spec.ts'],
   // `npm run test:process` runs these.
   testPathIgnorePatterns: ['/node_modules/', '\\.process\\.spec\\.ts$'],

@@ -11,6 +11,7 @@ import { LoggingModule } from './logging/logging.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
+import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
 import { VerifiersModule } from './verifiers/verifiers.module.js';
@@ -29,6 +30,7 @@ export class AppModule {
         MetricsModule,
         // The data, and the doors that are checked against it
         UsersModule,
+        SigningKeysModule,
         TokensModule,
         AppCredentialsModule,
         NodesModule,

@@ -10,6 +10,8 @@ export const AUDIT_EVENT_NAMES = [
   'session.refresh.reused',
   'session.refresh.repeated_elsewhere',
   'session.ended',
+  'signing_key.retired',
+  'signing_key.revoked',
   'app.first_used',
   'node.first_used',
   'admin.key.refused',
@@ -32,7 +34,7 @@ export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
   readonly time: Date;
-  /** The id of the user, node or app credential that it is about. */
+  /** The id of the user, node, app credential or signing key that it is about. */
   readonly subject: string;
   /** For people: what was before, what is after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;

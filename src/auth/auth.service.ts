@@ -96,7 +96,7 @@ export class AuthService {
    */
   async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
     if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
-    const claims = bearer === undefined ? undefined : this.accessTokens.verifyIgnoringExpiry(bearer);
+    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
     if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
@@ -104,9 +104,9 @@ export class AuthService {
     await this.propagation.awaitPropagation();
   }
 
-  private toTokenPair(grant: Grant): TokenPairResponse {
+  private async toTokenPair(grant: Grant): Promise<TokenPairResponse> {
     return {
-      access_token: this.accessTokens.sign(grant),
+      access_token: await this.accessTokens.sign(grant),
       refresh_token: grant.refreshToken,
       token_type: 'Bearer',
       expires_in: this.accessTokens.ttlSeconds,

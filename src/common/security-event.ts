@@ -12,6 +12,8 @@ export type SecurityEvent =
   | 'session.refresh.reused'
   | 'session.refresh.repeated_elsewhere'
   | 'session.ended'
+  | 'signing_key.retired'
+  | 'signing_key.revoked'
   | 'app.validation.failed'
   | 'app.first_used'
   | 'node.validation.failed'

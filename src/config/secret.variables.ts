@@ -19,6 +19,14 @@ export const secretSection = {
         'tokens on their own need the same value. At least 32 bytes; short values and placeholders are refused.\n' +
         `${GENERATE}\nRequired in production. ${FIRST_START}`,
     },
+    SECRET_KEY_PREVIOUS: {
+      type: secret.optional(),
+      mayBeFile: true,
+      meaning: 'the former `SECRET_KEY`, during [its rotation](operations/keys.md#rotate-secret_key)',
+      explanation:
+        'The former SECRET_KEY, during its rotation (docs/operations/keys.md): access tokens are verified with it too, and ' +
+        'signing keys decrypted. Unset otherwise.',
+    },
     ADMIN_API_KEY: {
       type: headerSecret.optional(),
       mayBeFile: true,

@@ -1,4 +1,4 @@
-import { wholeNumber, word } from './variable-kinds.js';
+import { oneOf, wholeNumber, word } from './variable-kinds.js';
 import type { Section } from './variable.js';
 
 export const tokenSection = {
@@ -15,6 +15,21 @@ export const tokenSection = {
       explanation:
         'The "aud" claim, written and demanded when set. Unset: no "aud" at all, because verifiers that expect none ' +
         'refuse one.',
+    },
+    ACCESS_TOKEN_ALGORITHM: {
+      type: oneOf('HS256', 'ES256').default('HS256'),
+      meaning:
+        'signs access tokens with `SECRET_KEY`, or with [signing keys](decisions/0046-signing-keys.md) that others verify ' +
+        'by the JWKS',
+      explanation:
+        'HS256: access tokens are signed with SECRET_KEY, which the services that verify them need too. ES256: they are ' +
+        'signed with keys that this service makes and rotates, and verified with /.well-known/jwks.json. After a change ' +
+        'both are accepted for one token life (docs/operations/keys.md).',
+    },
+    SIGNING_KEY_DAYS: {
+      type: wholeNumber(1, 3_650).default(90),
+      meaning: 'age at which a signing key is replaced',
+      explanation: 'Age at which a signing key of ES256 is replaced, {bounds} days.',
     },
     ACCESS_TOKEN_EXPIRE_MINUTES: {
       type: wholeNumber(1, 525_600).default(15),

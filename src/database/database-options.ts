@@ -16,6 +16,7 @@ import { SealAuditEvents1763684000000 } from './migrations/1763684000000-seal-au
 import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-audit-definers.js';
 import { RecordSessionChanges1763684200000 } from './migrations/1763684200000-record-session-changes.js';
 import { CreateIdempotencyKeys1763684250000 } from './migrations/1763684250000-create-idempotency-keys.js';
+import { CreateSigningKeys1763684300000 } from './migrations/1763684300000-create-signing-keys.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -42,6 +43,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       AddAuditDefiners1763684050000,
       RecordSessionChanges1763684200000,
       CreateIdempotencyKeys1763684250000,
+      CreateSigningKeys1763684300000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -5,4 +5,5 @@ export const LOCKS = {
   init: 7_701_003,
   auditPartitions: 7_701_004,
   auditSeals: 7_701_005,
+  signingKeys: 7_701_006,
 } as const;

@@ -4,11 +4,12 @@
 import { Module } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
 import { DatabaseUpGauge } from './database-up.gauge.js';
+import { MetricsModule } from '../metrics/metrics.module.js';
 import { HealthController } from './health.controller.js';
 import { Readiness } from './readiness.js';
 
 @Module({
-  imports: [TerminusModule.forRoot({ logger: false })],
+  imports: [TerminusModule.forRoot({ logger: false }), MetricsModule],
   controllers: [HealthController],
   providers: [Readiness, DatabaseUpGauge],
   exports: [Readiness],

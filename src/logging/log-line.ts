@@ -30,6 +30,7 @@ export interface LogFields {
   readonly signal?: string | undefined;
   readonly delay_ms?: number | undefined;
   readonly skew_seconds?: number | undefined;
+  readonly kid?: string | undefined;
   readonly month?: string | undefined;
   readonly waiting_for?: string | undefined;
   readonly waited_seconds?: number | undefined;

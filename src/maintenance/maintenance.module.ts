@@ -4,6 +4,7 @@ import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { AuditJob } from './audit.job.js';
@@ -11,10 +12,20 @@ import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
 import { RetentionClock } from './retention-clock.js';
 import { SealJob } from './seal.job.js';
+import { SigningKeysJob } from './signing-keys.job.js';
 
 @Module({
-  imports: [MetricsModule, AuditModule, KeysModule, TokensModule, NodesModule, AppCredentialsModule, ThrottlingModule],
-  providers: [Maintenance, PurgeJob, AuditJob, SealJob, RetentionClock],
-  exports: [PurgeJob, AuditJob, SealJob],
+  imports: [
+    MetricsModule,
+    AuditModule,
+    KeysModule,
+    TokensModule,
+    SigningKeysModule,
+    NodesModule,
+    AppCredentialsModule,
+    ThrottlingModule,
+  ],
+  providers: [Maintenance, PurgeJob, AuditJob, SealJob, SigningKeysJob, RetentionClock],
+  exports: [PurgeJob, AuditJob, SealJob, SigningKeysJob],
 })
 export class MaintenanceModule {}

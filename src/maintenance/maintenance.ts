@@ -2,11 +2,12 @@ import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nest
 import { Environment } from '../config/environment.js';
 import { AuditJob } from './audit.job.js';
 import { PurgeJob } from './purge.job.js';
+import { SigningKeysJob } from './signing-keys.job.js';
 
 const MS_PER_MINUTE = 60_000;
 
 /**
- * Runs the purge job and the audit job every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own. Every replica
+ * Runs the jobs of purge, audit log and signing keys every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own. Every replica
  * runs them; advisory locks let one at a time work. A failed job logs a warning, and the next run retries. Deletions go by
  * the clock of PostgreSQL (retention-clock.ts).
  */
@@ -17,6 +18,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   constructor(
     private readonly purge: PurgeJob,
     private readonly audit: AuditJob,
+    private readonly signingKeys: SigningKeysJob,
     private readonly environment: Environment,
   ) {}
 
@@ -24,6 +26,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
     this.timer = setInterval(() => {
       void this.purge.run();
       void this.audit.run();
+      void this.signingKeys.run();
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 

@@ -4,6 +4,7 @@ import { Clock } from '../common/clock.js';
 import { isId, createRandomId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { Grant } from './sessions.service.js';
+import { TokenKeys } from './token-keys.js';
 
 /** The claims of an access token (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
@@ -17,17 +18,8 @@ export interface AccessTokenClaims {
   readonly email: string;
 }
 
-/** `{"alg":"HS256","typ":"JWT"}`: the header of every token that this service signs. It rules out `kid`, `jwk`, `jku` and `crit`. */
-const HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
 const CLOCK_TOLERANCE_SECONDS = 60;
-/** `{"`: the payload is a JSON object. */
-const PAYLOAD_START = 'eyJ';
-
-/** Whether a token begins as every token that this service signs does. Cheap: rejects most foreign tokens before the HMAC. */
-export function hasOurHeader(token: string): boolean {
-  return token.startsWith(HEADER + PAYLOAD_START);
-}
 
 /**
  * Whether a payload has the claims that this service relies on, in the form in which it signs them.
@@ -61,13 +53,16 @@ export class AccessTokens {
 
   constructor(
     private readonly jwt: JwtService,
+    private readonly keys: TokenKeys,
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
   }
 
-  sign({ userId, sessionId, email }: Omit<Grant, 'refreshToken'>): string {
+  /** @throws {ProblemException} unavailable */
+  async sign({ userId, sessionId, email }: Omit<Grant, 'refreshToken'>): Promise<string> {
+    const options = await this.keys.getSigningOptions();
     const { jwtIssuer, jwtAudience } = this.environment;
     const iat = Math.floor(this.clock.now().getTime() / 1_000);
     const exp = iat + this.ttlSeconds;
@@ -80,17 +75,21 @@ export class AccessTokens {
       exp,
       email,
     };
-    return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) });
+    return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) }, toJwtOptions(options));
   }
 
   /**
    * Verifies a token that may have expired: an expired one may still end its session.
    * @returns undefined for a token that this service did not sign, or could not have signed by now
+   * @throws {ProblemException} unavailable
    */
-  verifyIgnoringExpiry(token: string): AccessTokenClaims | undefined {
-    if (!hasOurHeader(token)) return undefined;
+  async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
+    const found = await this.keys.find(token);
+    if (!found) return undefined;
+    const { key, algorithm } = found;
     try {
-      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, { ignoreExpiration: true });
+      const options = toJwtOptions({ secret: key, algorithms: [algorithm], ignoreExpiration: true });
+      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, options);
       const { jwtAudience, accessTokenExpireMinutes } = this.environment;
       if (!isComplete(claims, jwtAudience)) return undefined;
       return hasPossibleTimes(claims, this.clock.now(), accessTokenExpireMinutes) ? claims : undefined;
@@ -98,4 +97,11 @@ export class AccessTokens {
       return undefined;
     }
   }
+}
+
+/** jsonwebtoken takes a `KeyObject`, imported once and not at every signature; the types of @nestjs/jwt say text. */
+function toJwtOptions<Options extends { secret: unknown }>(
+  options: Options,
+): Omit<Options, 'secret'> & { secret: string } {
+  return options as Omit<Options, 'secret'> & { secret: string };
 }

@@ -6,27 +6,34 @@ import { Doors, createRefusal } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { createSigningKey } from '../crypto/secret.js';
-import { hasOurHeader, hasPossibleTimes, isComplete, type AccessTokenClaims } from './access-tokens.js';
+import { hasPossibleTimes, isComplete, type AccessTokenClaims } from './access-tokens.js';
 import { SessionsService } from './sessions.service.js';
+import { TokenKeys, type VerificationKey } from './token-keys.js';
+
+type SecretCallback = (error: Error | null, secret?: string) => void;
 
 /** The user door: a bearer token that this service signed (RFC 6750, RFC 8725), of a live session of an active user. */
 @Injectable()
 export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
     doors: Doors,
+    keys: TokenKeys,
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
     private readonly clock: Clock,
   ) {
-    const key = createSigningKey(environment.secretKey);
     super({
       jwtFromRequest: readBearer,
-      secretOrKeyProvider: (_request, token: string, done) => {
-        if (hasOurHeader(token)) done(null, key as unknown as string);
-        else done(new Error('not the header of a token of this service'));
+      // Passport calls it on the strategy: an error here is a 503, while one that is passed to `done` is a refusal.
+      secretOrKeyProvider: function (this: Strategy, _request: unknown, token: string, done: SecretCallback) {
+        const use = (found: VerificationKey | undefined): void => {
+          if (found) done(null, found.key as unknown as string);
+          else done(new Error('not the header of a token of this service'));
+        };
+        keys.find(token).then(use, (error: unknown) => this.error(error as Error));
       },
-      algorithms: ['HS256'],
+      // The key decides which of them: jsonwebtoken refuses a public key for HS256, and a secret one for ES256.
+      algorithms: ['HS256', 'ES256'],
       issuer: environment.jwtIssuer,
       ...(environment.jwtAudience !== undefined && { audience: environment.jwtAudience }),
       // `validate` checks it, against the injected clock.

@@ -30,7 +30,7 @@ export class ChangesBody {
 }
 
 class ChangeResponse {
-  @ApiProperty({ enum: ['node', 'app', 'session', 'user'] })
+  @ApiProperty({ enum: ['node', 'app', 'session', 'user', 'signing_key'] })
   kind!: string;
 
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })

@@ -49,7 +49,7 @@ describe('platform-auth users', () => {
     expect(await cli.ok('users', 'list', '--email', 'carol@example.org')).toBe('none\n');
   });
 
-  it('deletes a user only with --yes when there is no terminal', async () => {
+  it('deletes a user only with --yes when it cannot ask', async () => {
     const dave = await app.user();
     const said = await cli.withInput('y\n').fails('users', 'delete', dave.email);
     expect(said).toBe(

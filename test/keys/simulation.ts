@@ -59,7 +59,7 @@ interface Logged extends Change {
 }
 
 /** PostgreSQL as the protocol sees it: transactions, snapshots and the table of changes. */
-class Database {
+export class Database {
   private nextXid = 100n;
   private latestCompleted = 99n;
   private latestCommitted = 99n;
@@ -76,8 +76,8 @@ class Database {
 
   constructor(private readonly mistake: Mistake) {}
 
-  begin(id: string): Logged {
-    const transaction = { xid: this.nextXid++, kind: 'node', id } as const;
+  begin(id: string, kind: Logged['kind'] = 'node'): Logged {
+    const transaction = { xid: this.nextXid++, kind, id };
     this.open.add(transaction);
     return transaction;
   }

@@ -5,8 +5,8 @@ import { isPurged, parseCursor, shortenSnapshot } from './cursor.js';
 export const MAX_CHANGES = 1_000;
 
 export type CredentialKind = 'node' | 'app';
-/** What a change is about. `user`: disabled, renamed or deleted; `session`: ended. */
-export type ChangedKind = CredentialKind | 'session' | 'user';
+/** What a change is about. `user`: disabled, renamed or deleted; `session`: ended; `signing_key`: made, active, retired or revoked. */
+export type ChangedKind = CredentialKind | 'session' | 'user' | 'signing_key';
 
 export interface Change {
   readonly kind: ChangedKind;

@@ -7,10 +7,13 @@ interface VerifiedKey<Identity> {
   readonly digest: SecretDigest;
   readonly identity: Identity;
   readonly expiresAt: Date | null;
+  /** Counted from the ticket, by the monotonic clock. Default: no limit but the lease's. */
+  readonly maxAgeMs?: number;
 }
 
 interface Entry<Identity> extends VerifiedKey<Identity> {
   readonly takenAtMs: number;
+  readonly maxAgeMs: number;
 }
 
 /** The valid keys of one table. Refusals are never cached, and entries are used only while the lease is held. */
@@ -32,6 +35,7 @@ export class KeyCache<Identity extends object> implements EvictionListener {
     if (!this.lease.isHeld) return undefined;
     const entry = this.entries.get(id);
     if (!entry || this.lease.isStale(entry.takenAtMs) || !isSameDigest(entry.digest, presented)) return undefined;
+    if (this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs)) return undefined;
     if (entry.expiresAt && entry.expiresAt <= now) return undefined;
     return entry.identity;
   }
@@ -42,9 +46,10 @@ export class KeyCache<Identity extends object> implements EvictionListener {
   }
 
   /** Ignores a row when the feed has reported any change since its ticket (TOCTOU). */
-  remember(id: string, { digest, identity, expiresAt }: VerifiedKey<Identity>, ticket: Ticket): void {
+  remember(id: string, key: VerifiedKey<Identity>, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
-    this.entries.set(id, { digest, identity, expiresAt, takenAtMs: ticket.takenAtMs });
+    const { digest, identity, expiresAt, maxAgeMs = Infinity } = key;
+    this.entries.set(id, { digest, identity, expiresAt, maxAgeMs, takenAtMs: ticket.takenAtMs });
   }
 
   evict(id: string): void {

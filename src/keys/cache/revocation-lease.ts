@@ -1,11 +1,11 @@
-import type { Answer, ChangedKind, CredentialKind } from './change-feed.js';
+import type { Answer, ChangedKind } from './change-feed.js';
 
 /** Bounds what a disabled trigger can hide: a cached key is read again after a minute. */
 const MAX_KEY_AGE_MS = 60_000;
 
 /** A cache of rows that the feed keeps true. */
 export interface EvictionListener {
-  readonly kind: CredentialKind;
+  readonly kind: ChangedKind;
   evict(id: string): void;
   evictAll(): void;
 }
@@ -15,6 +15,17 @@ export interface LeaseTerms {
   readonly leaseMs: number;
   /** How much longer the cache may be used while the database is away (OUTAGE_GRACE_SECONDS). */
   readonly outageGraceMs: number;
+  /**
+   * Entries stay when the lease lapses, and may be used when it is held again: the cursor misses no change. For entries
+   * that end by both clocks (verifiers). Otherwise a lapse evicts everything.
+   */
+  readonly keepsLapsedEntries?: boolean;
+}
+
+/** The answer to a poll, as a lease takes it over. */
+export interface Renewal extends Answer {
+  /** How long the lease is held, from the moment the poll was sent. Default: the lease of the terms. */
+  readonly freshForMs?: number;
 }
 
 /** In milliseconds. */
@@ -86,20 +97,25 @@ export class RevocationLease {
     return takenAtMs < this.minTakenAtMs;
   }
 
+  /** By the monotonic clock. */
+  isOlderThan(takenAtMs: number, ageMs: number): boolean {
+    return this.clocks.monotonic() >= takenAtMs + ageMs;
+  }
+
   /**
    * Polls the feed once. The new term starts when the poll is sent, not when the answer arrives.
    * @param poll takes the cursor of the last answer; undefined the first time
    */
-  async renew(poll: (cursor: string | undefined) => Promise<Answer>): Promise<void> {
-    const { leaseMs, outageGraceMs } = this.terms;
+  async renew(poll: (cursor: string | undefined) => Promise<Renewal>): Promise<void> {
+    const { leaseMs, outageGraceMs, keepsLapsedEntries = false } = this.terms;
     const polledAtMs = this.clocks.monotonic();
-    const untilWallMs = this.clocks.wall() + leaseMs + outageGraceMs;
-    const { cursor, reset, changes } = await poll(this.cursor);
-    if (reset || !this.isHeld) this.evictAll();
+    const polledAtWallMs = this.clocks.wall();
+    const { cursor, reset, changes, freshForMs = leaseMs } = await poll(this.cursor);
+    if (reset || (!keepsLapsedEntries && !this.isHeld)) this.evictAll();
     else for (const { kind, id } of changes) this.evict(kind, id);
     this.cursor = cursor;
-    this.heldUntilMs = polledAtMs + leaseMs + outageGraceMs;
-    this.heldUntilWallMs = untilWallMs;
+    this.heldUntilMs = polledAtMs + freshForMs + outageGraceMs;
+    this.heldUntilWallMs = polledAtWallMs + freshForMs + outageGraceMs;
     this.minTakenAtMs = polledAtMs + leaseMs - MAX_KEY_AGE_MS;
   }
 

@@ -1,0 +1,85 @@
+// Writes credentials.json: `node clients/conformance/mint.js`. Only when a token has to be added: each run makes a new ES256 key.
+import { createHmac, createPublicKey, generateKeyPairSync, hash, sign } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const START_SECONDS = 1_767_225_600;
+const SECRET_KEY = 'conformance-suite-secret-key-of-48-characters-xx';
+const id = (suffix) => `01985f4e-7c3a-7b52-9d1e-${suffix.padStart(12, '0')}`;
+const names = {
+  secret_key: SECRET_KEY,
+  own_app_id: id('c01'),
+  own_app_key: 'pa_app_OWNownOWNownOWNownOWNownOWNownOWNownOWNowno1',
+  app_id: id('a01'),
+  app_key: 'pa_app_AAAaaaAAAaaaAAAaaaAAAaaaAAAaaaAAAaaaAAAaaa1',
+  other_app_key: 'pa_app_BBBbbbBBBbbbBBBbbbBBBbbbBBBbbbBBBbbbBBBbbb1',
+  other_app_id: id('a02'),
+  node_id: id('b01'),
+  node_key: 'pa_node_NNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnnNNNnnn1',
+  household_id: id('d01'),
+  alice_id: id('e01'),
+  alice_session: id('f01'),
+  alice_other_session: id('f02'),
+  bob_id: id('e02'),
+  bob_session: id('f03'),
+};
+
+const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const { kty, crv, x, y } = createPublicKey(pair.privateKey).export({ format: 'jwk' });
+const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
+const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+function claims(user, session, changes = {}) {
+  const standard = { iss: 'platform-auth', sub: user, sid: session, jti: id('9'), iat: START_SECONDS - 60 };
+  return { ...standard, exp: START_SECONDS + 840, email: 'alice@example.org', ...changes };
+}
+
+function mint(header, payload, signer) {
+  const input = `${encode({ ...header, typ: 'JWT' })}.${encode(payload)}`;
+  return `${input}.${signer(input)}`;
+}
+
+const hs256 = (payload, secret = SECRET_KEY) =>
+  mint({ alg: 'HS256' }, payload, (input) => createHmac('sha256', secret).update(input).digest('base64url'));
+const es256 = (payload, header = {}, { privateKey } = pair) =>
+  mint({ alg: 'ES256', kid, ...header }, payload, (input) =>
+    sign('sha256', Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' }).toString('base64url'),
+  );
+
+const alice = claims(names.alice_id, names.alice_session);
+const bearer = (token) => ({ door: 'user', headers: [['Authorization', `Bearer ${token}`]], secrets: [token] });
+const app = (appId, key) => ({
+  door: 'app',
+  headers: [
+    ['X-Platform-App-Id', appId],
+    ['X-Platform-App-Key', key],
+  ],
+  secrets: [key],
+});
+const node = (header) => ({ door: 'node', headers: [['X-API-Key', header]], secrets: [names.node_key] });
+
+const credentials = {
+  app: app(names.app_id, names.app_key),
+  'app, id in capitals': app(names.app_id.toUpperCase(), names.app_key),
+  'app, other key': app(names.app_id, names.other_app_key),
+  'other app': app(names.other_app_id, names.other_app_key),
+  node: node(`${names.node_id}:${names.node_key}`),
+  'node, id in capitals': node(`${names.node_id.toUpperCase()}:${names.node_key}`),
+  alice: bearer(hs256(alice)),
+  'alice, other session': bearer(hs256(claims(names.alice_id, names.alice_other_session))),
+  bob: bearer(hs256(claims(names.bob_id, names.bob_session, { email: 'bob@example.org' }))),
+  'alice, signed with another secret': bearer(hs256(alice, 'another-secret-key-of-more-than-32-characters')),
+  'alice, not signed': bearer(mint({ alg: 'none' }, alice, () => '')),
+  'alice, expired two minutes ago': bearer(hs256({ ...alice, exp: START_SECONDS - 120 })),
+  'alice, without an expiry': bearer(hs256({ ...alice, exp: undefined })),
+  'alice, another issuer': bearer(hs256({ ...alice, iss: 'another' })),
+  'alice, an audience': bearer(hs256({ ...alice, aud: 'another' })),
+  'alice, ES256': bearer(es256(alice)),
+  'alice, ES256 of another key': bearer(es256(alice, {}, stranger)),
+  'alice, ES256 of an unknown kid': bearer(es256(alice, { kid: 'unknown' }, stranger)),
+};
+
+const jwks = { keys: [{ kty, crv, x, y, kid, use: 'sig', alg: 'ES256' }] };
+const text = JSON.stringify({ names, credentials, jwks }, null, 2);
+writeFileSync(join(import.meta.dirname, 'credentials.json'), `${text}\n`);

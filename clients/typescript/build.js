@@ -1,0 +1,54 @@
+// Builds dist/: the verifier with the code that it shares with the service, bundled, and its types. Needs the development
+// packages of the root of the project.
+import { execFileSync } from 'node:child_process';
+import { cpSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+
+const PACKAGE = import.meta.dirname;
+const DIST = join(PACKAGE, 'dist');
+const TYPES = join(PACKAGE, 'dist/.types');
+const require = createRequire(import.meta.url);
+
+rmSync(DIST, { recursive: true, force: true });
+const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8'));
+
+// With splitting, the adapters share the classes of the main entry: one RefusedError, one Verifier.
+await build({
+  entryPoints: ['index', 'express', 'fastify', 'nest'].map((name) => join(PACKAGE, `src/${name}.ts`)),
+  outdir: DIST,
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20.19',
+  external: Object.keys({ ...dependencies, ...peerDependencies }),
+  tsconfig: join(PACKAGE, 'tsconfig.json'),
+});
+
+const tsc = join(require.resolve('typescript/package.json'), '../bin/tsc');
+const flags = ['--declaration', '--emitDeclarationOnly', '--outDir', TYPES];
+execFileSync(process.execPath, [tsc, '-p', join(PACKAGE, 'tsconfig.build.json'), ...flags], { stdio: 'inherit' });
+// Declarations of the service are left behind: none of the verifier's public types refers to them.
+copyReachable('index', 'express', 'fastify', 'nest');
+rmSync(TYPES, { recursive: true });
+
+/** Copies the declarations that the entries import, and refuses an import of anything else of the project. */
+function copyReachable(...entries) {
+  const from = join(TYPES, 'clients/typescript/src');
+  const known = new Set(readdirSync(from));
+  const pending = entries.map((name) => `${name}.d.ts`);
+  const copied = new Set();
+  for (let name = pending.pop(); name; name = pending.pop()) {
+    if (copied.has(name)) continue;
+    copied.add(name);
+    const text = readFileSync(join(from, name), 'utf8');
+    for (const [, path] of text.matchAll(/from '(\.[^']+)\.js'/g)) {
+      const imported = `${path.replace(/^\.\//, '')}.d.ts`;
+      if (!known.has(imported)) throw new Error(`${name} shows a type of ${path}, which is not part of the package`);
+      pending.push(imported);
+    }
+    cpSync(join(from, name), join(DIST, name));
+  }
+}

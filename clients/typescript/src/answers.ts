@@ -1,0 +1,98 @@
+import type { ChangedKind } from '../../../src/keys/cache/change-feed.js';
+import type { Renewal } from '../../../src/keys/cache/revocation-lease.js';
+import type { ServiceAnswer } from './transport.js';
+import type { Door } from './principals.js';
+
+const KINDS: ReadonlySet<string> = new Set<ChangedKind>(['node', 'app', 'session', 'user', 'signing_key']);
+/** The 401s that are verdicts at each door. Every other one is about this verifier, or from another program. */
+const VERDICTS: Readonly<Record<Door, readonly string[]>> = {
+  app: ['invalid_app_credentials'],
+  node: ['invalid_node_credentials'],
+  user: ['invalid_access_token', 'missing_access_token'],
+};
+/** 400s about what was presented. */
+const UNREADABLE_CREDENTIAL = ['malformed_request', 'duplicate_header'];
+const MAX_REMEMBER_MS = 60_000;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** `unknown`: the service could not look. `misconfigured`: it did not understand, or it is another program. */
+export type Judgement =
+  | { readonly verdict: 'yes'; readonly body: Fields; readonly freshForMs: number; readonly rememberForMs: number }
+  | { readonly verdict: 'no' }
+  | { readonly verdict: 'unknown' }
+  | { readonly verdict: 'misconfigured'; readonly detail: string };
+
+export function judge(door: Door, answer: ServiceAnswer): Judgement {
+  const { status } = answer;
+  const body = parseObject(answer.body);
+  const code = toText(body?.code);
+  if (status === 401 && VERDICTS[door].includes(code)) return { verdict: 'no' };
+  if (status === 431 || (status === 400 && UNREADABLE_CREDENTIAL.includes(code))) return { verdict: 'no' };
+  if (status === 429 || status >= 500) return { verdict: 'unknown' };
+  if (status !== 200) return misconfigured(answer, code);
+  const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
+  if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
+  if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
+  return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer) };
+}
+
+/** @returns 0 when the yes must not be remembered */
+function readRememberForMs({ headers }: ServiceAnswer): number {
+  if (headers['x-platform-remember'] !== 'yes') return 0;
+  return Math.min(MAX_REMEMBER_MS, (toWholeNumber(headers['x-platform-expires-in']) ?? 0) * 1_000);
+}
+
+/** The answer to a poll. */
+export type PollAnswer =
+  | { readonly kind: 'renewal'; readonly renewal: Renewal & { readonly freshForMs: number }; readonly leaseMs: number }
+  | { readonly kind: 'unknown' }
+  | { readonly kind: 'misconfigured'; readonly detail: string };
+
+export function readPollAnswer(answer: ServiceAnswer): PollAnswer {
+  const body = parseObject(answer.body);
+  if (answer.status === 429 || answer.status >= 500) return { kind: 'unknown' };
+  if (answer.status !== 200) return { kind: 'misconfigured', detail: describe(answer, toText(body?.code)) };
+  const { cursor, reset, lease_ms: leaseMs, fresh_for_ms: freshForMs, changes } = body ?? {};
+  const isReadable = typeof cursor === 'string' && typeof reset === 'boolean' && Array.isArray(changes);
+  if (!isReadable || !isDuration(leaseMs) || !isDuration(freshForMs) || !changes.every(isChange)) {
+    return { kind: 'misconfigured', detail: describe(answer, 'not an answer to a poll') };
+  }
+  const known = changes.filter(({ kind }) => KINDS.has(kind)) as unknown as Renewal['changes'];
+  return { kind: 'renewal', renewal: { cursor, reset, freshForMs, changes: known }, leaseMs };
+}
+
+export function parseObject(text: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function misconfigured(answer: ServiceAnswer, detail: string): Judgement {
+  return { verdict: 'misconfigured', detail: describe(answer, detail) };
+}
+
+/** Names the status and a code of the service's catalogue: nothing else of an answer is safe to log. */
+function describe({ status }: ServiceAnswer, detail: string): string {
+  return /^[a-zA-Z _-]{1,60}$/.test(detail) ? `${status}: ${detail}` : `${status}: not a known problem`;
+}
+
+function isChange(value: unknown): value is { kind: string; id: string } {
+  if (typeof value !== 'object' || value === null || !('kind' in value) || !('id' in value)) return false;
+  return typeof value.kind === 'string' && typeof value.id === 'string';
+}
+
+function isDuration(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+}
+
+function toText(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function toWholeNumber(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;
+}

@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto';
+import { toProblemBody } from '../../../src/problems/problem-body.js';
+import type { Problem } from '../../../src/problems/problem.js';
+import { UNAVAILABLE } from './refusals.js';
+
+/** The response to a request that was not accepted (RFC 9457). */
+export interface ProblemResponse {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** A request was not accepted. Holds nothing of the credential. */
+export abstract class VerificationError extends Error {
+  readonly status: number;
+  /** Stable identifier to branch on. */
+  readonly code: string;
+  readonly #problem: Problem;
+
+  /** @internal */
+  constructor(problem: Problem) {
+    super(problem.title);
+    this.#problem = problem;
+    this.status = problem.status;
+    this.code = problem.code;
+  }
+
+  /** The problem document that the authentication service would answer with, and its headers. */
+  toResponse(requestId: string = randomUUID()): ProblemResponse {
+    const problem = this.#problem;
+    const headers: Record<string, string> = {
+      'Content-Type': 'application/problem+json',
+      'Cache-Control': 'no-store',
+      ...(problem.challenge !== undefined && { 'WWW-Authenticate': problem.challenge }),
+      ...(problem.retryAfterSeconds !== undefined && { 'Retry-After': String(problem.retryAfterSeconds) }),
+    };
+    return { status: problem.status, headers, body: toProblemBody(problem, requestId) };
+  }
+}
+
+/** A verdict: the credential is missing, malformed or not valid. Status 401, or 400 when a header arrived twice. */
+export class RefusedError extends VerificationError {
+  override readonly name = 'RefusedError';
+}
+
+/** Not a verdict: the authentication service could not be asked. Status 503. */
+export class UnavailableError extends VerificationError {
+  override readonly name = 'UnavailableError';
+
+  constructor() {
+    super(UNAVAILABLE);
+  }
+}
+
+/** The configuration cannot be used. Names variables, never their values. */
+export class VerifierConfigurationError extends Error {
+  override readonly name = 'VerifierConfigurationError';
+}
+
+/** Never a 500: what is not a verdict could not be verified. */
+export function toVerificationError(error: unknown): VerificationError {
+  return error instanceof VerificationError ? error : new UnavailableError();
+}

@@ -1,0 +1,35 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { guard } from './guard.js';
+import type { Door, RequestAuth } from './principals.js';
+import type { VerifierCore } from './verifier-core.js';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The caller: the fields of the door that the route requires. */
+    auth: RequestAuth;
+  }
+}
+
+/** For `onRequest`: before the body is read. */
+export type GuardHook = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+
+/** Admits requests with a valid key of another service, for this one; sets `request.auth`. */
+export const requireApp = (verifier: VerifierCore): GuardHook => createHook(verifier, 'app');
+
+/** Admits requests with a valid key of a node; sets `request.auth`. */
+export const requireNode = (verifier: VerifierCore): GuardHook => createHook(verifier, 'node');
+
+/** Admits requests with a valid access token of a user; sets `request.auth`. */
+export const requireUser = (verifier: VerifierCore): GuardHook => createHook(verifier, 'user');
+
+function createHook(verifier: VerifierCore, door: Door): GuardHook {
+  return async (request, reply) => {
+    const outcome = await guard(verifier, door, request.raw);
+    if ('auth' in outcome) {
+      request.auth = outcome.auth;
+      return;
+    }
+    const { status, headers, body } = outcome.refusal;
+    await reply.code(status).headers(headers).send(JSON.stringify(body));
+  };
+}

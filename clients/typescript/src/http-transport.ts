@@ -1,0 +1,95 @@
+import http, { type ClientRequest, type IncomingMessage } from 'node:http';
+import https from 'node:https';
+import { ConnectionError, TimeoutError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
+
+const CONNECT_TIMEOUT_MS = 500;
+/** A list of 1,000 changes has 100 KB. */
+const MAX_ANSWER_BYTES = 1_000_000;
+const MAX_CONNECTIONS = 64;
+
+/** HTTP over kept-alive connections: one for polls, several for questions. Follows no redirect. */
+export class HttpTransport implements Transport {
+  private readonly agents = new Map<string, http.Agent>();
+
+  send(request: ServiceRequest, signal: AbortSignal): Promise<ServiceAnswer> {
+    const { promise, resolve, reject } = createDeferred<ServiceAnswer>();
+    const isSecure = request.url.startsWith('https:');
+    const { method, headers, body = '' } = request;
+    const outgoing = (isSecure ? https : http).request(
+      request.url,
+      {
+        method,
+        agent: this.getAgent(isSecure, request.isPoll ?? false),
+        signal,
+        headers: { ...headers, ...(method === 'POST' && { 'Content-Length': String(Buffer.byteLength(body)) }) },
+      },
+      (response) => void receive(response).then(resolve, reject),
+    );
+    outgoing.on('error', (error) =>
+      reject(error instanceof TimeoutError ? error : new ConnectionError('The connection was refused or broken')),
+    );
+    limitConnecting(outgoing);
+    outgoing.end(body);
+    return promise;
+  }
+
+  close(): void {
+    for (const agent of this.agents.values()) agent.destroy();
+  }
+
+  private getAgent(isSecure: boolean, isPoll: boolean): http.Agent {
+    const name = `${isSecure} ${isPoll}`;
+    let agent = this.agents.get(name);
+    if (!agent) {
+      const options = { keepAlive: true, maxSockets: isPoll ? 1 : MAX_CONNECTIONS };
+      agent = isSecure ? new https.Agent(options) : new http.Agent(options);
+      this.agents.set(name, agent);
+    }
+    return agent;
+  }
+}
+
+function limitConnecting(outgoing: ClientRequest): void {
+  outgoing.on('socket', (socket) => {
+    if (!socket.connecting) return;
+    const timer = setTimeout(
+      () => outgoing.destroy(new TimeoutError('No connection within 500 ms')),
+      CONNECT_TIMEOUT_MS,
+    );
+    const stop = (): void => clearTimeout(timer);
+    socket.once('connect', stop).once('close', stop);
+  });
+}
+
+async function receive(response: IncomingMessage): Promise<ServiceAnswer> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      length += chunk.length;
+      if (length > MAX_ANSWER_BYTES) break;
+      chunks.push(chunk);
+    }
+  } catch {
+    throw new ConnectionError('The connection broke before the answer was complete');
+  }
+  const body = length > MAX_ANSWER_BYTES ? '' : Buffer.concat(chunks).toString('utf8');
+  return { status: response.statusCode ?? 0, headers: joinHeaders(response.headers), body };
+}
+
+function joinHeaders(headers: http.IncomingHttpHeaders): Record<string, string | undefined> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : value]),
+  );
+}
+
+/** Promise.withResolvers, which Node.js 20 does not have. */
+function createDeferred<Value>() {
+  let resolve!: (value: Value) => void;
+  let reject!: (error: Error) => void;
+  const promise = new Promise<Value>((onValue, onError) => {
+    resolve = onValue;
+    reject = onError;
+  });
+  return { promise, resolve, reject };
+}

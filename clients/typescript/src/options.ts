@@ -1,0 +1,111 @@
+import { VerifierConfigurationError } from './errors.js';
+
+/** Where the verifier writes. Never receives a credential. */
+export interface VerifierLogger {
+  warn(event: string, fields: Readonly<Record<string, unknown>>): void;
+}
+
+export interface VerifierOptions {
+  /** Address of the authentication service. */
+  readonly url: string;
+  /** This service's own key for the authentication service. */
+  readonly appId: string;
+  readonly appKey: string;
+  /** The name of this service on the map of the platform: only keys for this target are accepted. */
+  readonly serviceName: string;
+  /** Verifies HS256 access tokens. */
+  readonly secretKey?: string | undefined;
+  /** Verifies ES256 access tokens. With neither, the authentication service judges each token at first sight. */
+  readonly jwksUrl?: string | undefined;
+  readonly issuer?: string | undefined;
+  /** Without one, tokens with an audience are refused. */
+  readonly audience?: string | undefined;
+  /**
+   * How much longer memory may be used while the authentication service is unreachable. During it, a revoked credential
+   * may be accepted. At most 60, because nothing is remembered for longer.
+   */
+  readonly outageGraceSeconds?: number | undefined;
+  /** Remembered credentials of each kind; the least recently used is evicted. */
+  readonly maxEntries?: number | undefined;
+  /** Questions in flight; beyond it the answer is 503. */
+  readonly maxQuestions?: number | undefined;
+  readonly logger?: VerifierLogger | undefined;
+}
+
+type Optional = 'secretKey' | 'jwksUrl' | 'audience';
+
+/** The options with every default filled in. */
+export type Settings = {
+  readonly [Name in Exclude<keyof VerifierOptions, Optional>]-?: NonNullable<VerifierOptions[Name]>;
+} & Pick<VerifierOptions, Optional>;
+
+const DEFAULT_ISSUER = 'platform-auth';
+const DEFAULT_MAX_ENTRIES = 100_000;
+const DEFAULT_MAX_QUESTIONS = 256;
+const MAX_OUTAGE_GRACE_SECONDS = 60;
+const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
+
+const CONSOLE: VerifierLogger = {
+  warn: (event, fields) => console.warn(JSON.stringify({ level: 'warn', event, ...fields })),
+};
+
+/** @throws {VerifierConfigurationError} naming every setting that is missing or not valid */
+export function toSettings(options: VerifierOptions): Settings {
+  const settings: Settings = {
+    ...options,
+    url: options.url.replace(/\/+$/, ''),
+    issuer: options.issuer ?? DEFAULT_ISSUER,
+    outageGraceSeconds: options.outageGraceSeconds ?? 0,
+    maxEntries: options.maxEntries ?? DEFAULT_MAX_ENTRIES,
+    maxQuestions: options.maxQuestions ?? DEFAULT_MAX_QUESTIONS,
+    logger: options.logger ?? CONSOLE,
+  };
+  const { outageGraceSeconds } = settings;
+  const checks: readonly (readonly [string, boolean, string])[] = [
+    ['url (AUTH_URL)', isHttpUrl(settings.url), 'must be an http or https URL'],
+    ['appId (AUTH_APP_ID)', HEADER_VALUE.test(settings.appId), 'must be the id of this service’s key for auth'],
+    ['appKey (AUTH_APP_KEY)', HEADER_VALUE.test(settings.appKey), 'must be this service’s key for auth'],
+    ['serviceName (SERVICE_NAME)', SERVICE_NAME.test(settings.serviceName), 'must be the name of this service'],
+    ['jwksUrl (AUTH_JWKS_URL)', isHttpUrl(settings.jwksUrl ?? settings.url), 'must be an http or https URL'],
+    ['secretKey (SECRET_KEY)', (settings.secretKey?.length ?? 32) >= 32, 'must have at least 32 characters'],
+    [
+      'outageGraceSeconds',
+      outageGraceSeconds >= 0 && outageGraceSeconds <= MAX_OUTAGE_GRACE_SECONDS,
+      'must be 0 to 60: nothing is remembered for longer',
+    ],
+    ['maxEntries', isPositive(settings.maxEntries), 'must be a positive integer'],
+    ['maxQuestions', isPositive(settings.maxQuestions), 'must be a positive integer'],
+  ];
+  const mistakes = checks.filter(([, isValid]) => !isValid).map(([name, , demand]) => `${name} ${demand}`);
+  if (mistakes.length > 0) throw new VerifierConfigurationError(mistakes.join('; '));
+  return settings;
+}
+
+/** The variables that `platform-auth init` writes. An empty one counts as unset. */
+export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
+  const get = (name: string): string | undefined => variables[name]?.trim() || undefined;
+  const missing = ['AUTH_URL', 'AUTH_APP_ID', 'AUTH_APP_KEY', 'SERVICE_NAME'].filter((name) => !get(name));
+  if (missing.length > 0) throw new VerifierConfigurationError(`Not set: ${missing.join(', ')}`);
+  return {
+    url: get('AUTH_URL') ?? '',
+    appId: get('AUTH_APP_ID') ?? '',
+    appKey: get('AUTH_APP_KEY') ?? '',
+    serviceName: get('SERVICE_NAME') ?? '',
+    secretKey: get('SECRET_KEY'),
+    jwksUrl: get('AUTH_JWKS_URL'),
+    issuer: get('JWT_ISSUER'),
+    audience: get('JWT_AUDIENCE'),
+  };
+}
+
+/** Without a user name and password, which would be logged. */
+function isHttpUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password } = new URL(text);
+  return /^https?:$/.test(protocol) && username === '' && password === '';
+}
+
+function isPositive(value: number): boolean {
+  return Number.isSafeInteger(value) && value > 0;
+}

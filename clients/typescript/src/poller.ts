@@ -1,0 +1,90 @@
+import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
+import { readPollAnswer } from './answers.js';
+import type { Misconfigurations } from './misconfigurations.js';
+import type { Settings } from './options.js';
+import type { Runtime } from './runtime.js';
+import type { ServiceClient } from './service-client.js';
+import type { Uses } from './uses.js';
+
+const POLLS_PER_LEASE = 3;
+/** Until the first answer. */
+const DEFAULT_LEASE_MS = 500;
+const MAX_FAILURE_PAUSE_MS = 1_000;
+/** Verifiers that start together spread their polls. */
+const JITTER = 0.2;
+const PATH = '/internal/changes';
+
+/** Keeps the lease: polls for changes, one poll at a time. */
+export class Poller {
+  private leaseMs = DEFAULT_LEASE_MS;
+  private failures = 0;
+  private isPolling = false;
+  private isClosed = false;
+  private cancelNext = (): void => undefined;
+
+  constructor(
+    private readonly settings: Settings,
+    private readonly runtime: Runtime,
+    private readonly client: ServiceClient,
+    private readonly lease: RevocationLease,
+    private readonly uses: Uses,
+    private readonly misconfigurations: Misconfigurations,
+  ) {}
+
+  /** Also starts again after the service had no lease to hand on (REVOCATION_LEASE_MS=0). */
+  start(): void {
+    if (this.isPolling || this.isClosed) return;
+    this.isPolling = true;
+    void this.poll();
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.cancelNext();
+  }
+
+  private async poll(): Promise<void> {
+    const sentAtMs = this.runtime.clocks.monotonic();
+    const { uses, putBack } = this.uses.take(sentAtMs);
+    try {
+      await this.lease.renew((cursor) => this.ask({ cursor, ...(uses.length > 0 && { used: uses }) }));
+      if (this.failures > 0) this.settings.logger.warn('verifier_polls_answered_again', { failures: this.failures });
+      this.failures = 0;
+      this.misconfigurations.clear(PATH);
+    } catch {
+      putBack();
+      if (this.failures === 0) this.settings.logger.warn('verifier_polls_not_answered', { url: this.settings.url });
+      this.failures += 1;
+    }
+    if (this.isClosed) return;
+    this.isPolling = this.leaseMs > 0;
+    if (!this.isPolling) return;
+    const next = (): void => void this.poll();
+    this.cancelNext = this.runtime.schedule(next, this.computeDelayMs(sentAtMs), true);
+  }
+
+  private async ask(body: object) {
+    const { url, appId, appKey } = this.settings;
+    const { answer } = await this.client.attempt({
+      method: 'POST',
+      url: url + PATH,
+      headers: { 'Content-Type': 'application/json', 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },
+      body: JSON.stringify(body),
+      isPoll: true,
+    });
+    const read = readPollAnswer(answer);
+    if (read.kind === 'misconfigured') this.misconfigurations.report(PATH, read.detail);
+    if (read.kind !== 'renewal') throw new Error('The poll was not answered');
+    this.leaseMs = read.leaseMs;
+    // Without a lease nothing is held, whatever the grace.
+    return read.leaseMs > 0 ? read.renewal : { ...read.renewal, freshForMs: -Infinity };
+  }
+
+  private computeDelayMs(sentAtMs: number): number {
+    const intervalMs = this.leaseMs / POLLS_PER_LEASE;
+    const backoffMs = Math.min(MAX_FAILURE_PAUSE_MS, intervalMs * 2 ** Math.min(this.failures - 1, 10));
+    const jitter = 1 - JITTER * this.runtime.random();
+    if (this.failures > 0) return backoffMs * jitter;
+    return Math.max(0, sentAtMs + intervalMs * jitter - this.runtime.clocks.monotonic());
+  }
+}

@@ -1,0 +1,116 @@
+import type { RevocationLease, Ticket } from '../../../src/keys/cache/revocation-lease.js';
+import { judge, type Judgement } from './answers.js';
+import { toFingerprint, type Credential } from './credentials.js';
+import { RefusedError, UnavailableError } from './errors.js';
+import type { Misconfigurations } from './misconfigurations.js';
+import type { Principal } from './principals.js';
+import { REFUSALS } from './refusals.js';
+import type { Runtime } from './runtime.js';
+import type { ServiceClient, TimedAnswer } from './service-client.js';
+import type { Term } from './token-cache.js';
+import type { TokenVerdict } from './token-check.js';
+import type { ServiceRequest } from './transport.js';
+
+const VERDICT_TIMEOUT_MS = 3_000;
+
+/** A question to the service about one credential. */
+export interface Question<Identity extends Principal> {
+  readonly credential: Credential;
+  /** Names the cause of a configuration error. */
+  readonly path: string;
+  readonly request: ServiceRequest;
+  /** Decides before the service is asked, if it can. */
+  readonly check?: (deadlineMs: number) => Promise<TokenVerdict>;
+  /** @returns undefined when the answer is about something else */
+  readonly read: (body: Readonly<Record<string, unknown>>) => Identity | undefined;
+  readonly remember: (identity: Identity, term: Term, ticket: Ticket) => void;
+}
+
+/** As everything that waited for the answer gets it. */
+type Outcome =
+  | {
+      readonly kind: 'yes';
+      readonly identity: Principal;
+      readonly usableUntilMs: number;
+      readonly usableUntilWallMs: number;
+    }
+  | { readonly kind: 'no' }
+  | { readonly kind: 'unknown' };
+
+const UNKNOWN: Outcome = { kind: 'unknown' };
+
+/** Asks the service: single flight for each credential, and a bound on all questions. */
+export class Questions {
+  private readonly inFlight = new Map<string, Promise<Outcome>>();
+
+  /** @param onRemember called when the service lets a yes be remembered */
+  constructor(
+    private readonly maxQuestions: number,
+    private readonly runtime: Runtime,
+    private readonly client: ServiceClient,
+    private readonly lease: RevocationLease,
+    private readonly misconfigurations: Misconfigurations,
+    private readonly onRemember: () => void,
+  ) {}
+
+  /** @throws {RefusedError} {UnavailableError} also at once, beyond the bound */
+  async ask<Identity extends Principal>(question: Question<Identity>): Promise<Identity> {
+    const fingerprint = toFingerprint(question.credential);
+    const outcome = await (this.inFlight.get(fingerprint) ?? this.start(fingerprint, question));
+    if (outcome.kind === 'no') throw new RefusedError(REFUSALS[question.credential.door]);
+    // At the decision of each request that waited: the process may have been paused since the answer arrived.
+    if (outcome.kind === 'unknown' || !this.isUsable(outcome)) throw new UnavailableError();
+    return outcome.identity as Identity;
+  }
+
+  private start<Identity extends Principal>(fingerprint: string, question: Question<Identity>): Promise<Outcome> {
+    if (this.inFlight.size >= this.maxQuestions) return Promise.resolve(UNKNOWN);
+    const answered = this.decide(question)
+      .catch(() => UNKNOWN)
+      .finally(() => this.inFlight.delete(fingerprint));
+    this.inFlight.set(fingerprint, answered);
+    return answered;
+  }
+
+  private async decide<Identity extends Principal>(question: Question<Identity>): Promise<Outcome> {
+    const deadlineMs = this.runtime.clocks.monotonic() + VERDICT_TIMEOUT_MS;
+    if ((await question.check?.(deadlineMs)) === 'bad') return { kind: 'no' };
+    let ticket = this.lease.takeTicket();
+    const takeTicket = (): void => void (ticket = this.lease.takeTicket());
+    const timed = await this.client.attemptTwice(question.request, deadlineMs, takeTicket);
+    const judgement = judge(question.credential.door, timed.answer);
+    if (judgement.verdict === 'yes') return this.accept(question, judgement, timed, ticket);
+    if (judgement.verdict === 'misconfigured') this.misconfigurations.report(question.path, judgement.detail);
+    if (judgement.verdict === 'no') this.misconfigurations.clear(question.path);
+    return judgement.verdict === 'no' ? { kind: 'no' } : UNKNOWN;
+  }
+
+  /** Synchronous: no answer to a poll comes between the look at the ticket and remembering. */
+  private accept<Identity extends Principal>(
+    question: Question<Identity>,
+    { body, freshForMs, rememberForMs }: Extract<Judgement, { verdict: 'yes' }>,
+    { sentAtMs, sentAtWallMs }: TimedAnswer,
+    ticket: Ticket,
+  ): Outcome {
+    const identity = question.read(body);
+    if (!identity) {
+      this.misconfigurations.report(question.path, 'the answer is about something else');
+      return UNKNOWN;
+    }
+    this.misconfigurations.clear(question.path);
+    const usableUntilMs = sentAtMs + freshForMs;
+    const usableUntilWallMs = sentAtWallMs + freshForMs;
+    const outcome = { kind: 'yes', identity, usableUntilMs, usableUntilWallMs } as const;
+    if (!this.isUsable(outcome)) return UNKNOWN;
+    if (rememberForMs > 0) {
+      question.remember(identity, { maxAgeMs: rememberForMs, endsAtWallMs: sentAtWallMs + rememberForMs }, ticket);
+      this.onRemember();
+    }
+    return outcome;
+  }
+
+  private isUsable({ usableUntilMs, usableUntilWallMs }: Extract<Outcome, { kind: 'yes' }>): boolean {
+    const { clocks } = this.runtime;
+    return clocks.monotonic() < usableUntilMs && clocks.wall() < usableUntilWallMs;
+  }
+}

@@ -1,0 +1,65 @@
+import { ConnectionError, TimeoutError, type ServiceAnswer, type ServiceRequest } from './transport.js';
+import { pause, type Runtime } from './runtime.js';
+
+const ATTEMPT_TIMEOUT_MS = 1_000;
+const MIN_RETRY_PAUSE_MS = 20;
+const RETRY_PAUSE_JITTER_MS = 80;
+
+/** An answer, and the moment from which its lease counts: its own attempt was sent then. */
+export interface TimedAnswer {
+  readonly answer: ServiceAnswer;
+  readonly sentAtMs: number;
+  readonly sentAtWallMs: number;
+}
+
+/** Sends requests to the authentication service, within bounds of time. */
+export class ServiceClient {
+  constructor(private readonly runtime: Runtime) {}
+
+  /** @throws {ConnectionError} {TimeoutError} */
+  async attempt(request: ServiceRequest, deadlineMs = Infinity): Promise<TimedAnswer> {
+    const { clocks, transport } = this.runtime;
+    const sentAtMs = clocks.monotonic();
+    const sentAtWallMs = clocks.wall();
+    const timeoutMs = Math.min(ATTEMPT_TIMEOUT_MS, deadlineMs - sentAtMs);
+    if (timeoutMs <= 0) throw new TimeoutError('No answer in time');
+    const controller = new AbortController();
+    let cancel = (): void => undefined;
+    const timeout = new Promise<never>((_resolve, reject) => {
+      cancel = this.runtime.schedule(
+        () => {
+          reject(new TimeoutError('No answer in time'));
+          controller.abort();
+        },
+        timeoutMs,
+        request.isPoll ?? false,
+      );
+    });
+    try {
+      const answer = await Promise.race([transport.send(request, controller.signal), timeout]);
+      return { answer, sentAtMs, sentAtWallMs };
+    } finally {
+      cancel();
+    }
+  }
+
+  /**
+   * Repeats the request once, after a refused or broken connection or a 503: never after a time-out.
+   * @param beforeAttempt called right before each attempt is sent
+   */
+  async attemptTwice(
+    request: ServiceRequest,
+    deadlineMs: number,
+    beforeAttempt: () => void = () => undefined,
+  ): Promise<TimedAnswer> {
+    beforeAttempt();
+    const first = await this.attempt(request, deadlineMs).catch((error: unknown) => {
+      if (error instanceof ConnectionError) return undefined;
+      throw error;
+    });
+    if (first && first.answer.status !== 503) return first;
+    await pause(this.runtime, MIN_RETRY_PAUSE_MS + this.runtime.random() * RETRY_PAUSE_JITTER_MS);
+    beforeAttempt();
+    return this.attempt(request, deadlineMs);
+  }
+}

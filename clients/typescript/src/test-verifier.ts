@@ -1,0 +1,134 @@
+import { randomUUID } from 'node:crypto';
+import { computeDigest, generateSecret, isSameDigest, type SecretDigest } from '../../../src/crypto/secret.js';
+import { toSettings } from './options.js';
+import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+import { createSystemRuntime } from './runtime.js';
+import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
+import { VerifierCore } from './verifier-core.js';
+
+export interface TestVerifierOptions {
+  /** The name of the service under test. */
+  readonly serviceName?: string;
+}
+
+/** A credential of the test: the headers that present it, and whom it stands for. */
+export interface TestCredential<Identity> {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly principal: Identity;
+}
+
+interface Issued {
+  readonly digest: SecretDigest;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+/** A verifier with an authentication service in memory: the real verdicts, without a network, and without remembering. */
+export class TestVerifier extends VerifierCore {
+  private readonly service: MemoryService;
+  private readonly serviceName: string;
+
+  /** @internal */
+  constructor({ serviceName = 'service-under-test' }: TestVerifierOptions) {
+    const service = new MemoryService();
+    const options = { url: 'http://auth.test', appId: 'test', appKey: 'test', serviceName };
+    super(toSettings({ ...options, logger: { warn: () => undefined } }), {
+      ...createSystemRuntime(),
+      transport: service,
+    });
+    this.service = service;
+    this.serviceName = serviceName;
+  }
+
+  /** Mints a key of a calling service for the service under test. */
+  mintApp({ caller = 'caller', target = this.serviceName } = {}): TestCredential<AppPrincipal> {
+    const appId = randomUUID();
+    const key = generateSecret('test_app_');
+    this.service.issue(`app ${appId}`, key, { app_id: appId, caller, target });
+    const headers = { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': key };
+    return { headers, principal: { door: 'app', appId, caller, target } };
+  }
+
+  /** Mints a key of a node. */
+  mintNode({ householdId = randomUUID() }: { householdId?: string } = {}): TestCredential<NodePrincipal> {
+    const nodeId = randomUUID();
+    const key = generateSecret('test_node_');
+    this.service.issue(`node ${nodeId}`, key, { node_id: nodeId, household_id: householdId });
+    return { headers: { 'X-API-Key': `${nodeId}:${key}` }, principal: { door: 'node', nodeId, householdId } };
+  }
+
+  /** Mints an access token of a user, for a session of its own. */
+  mintUser({
+    userId = randomUUID(),
+    email = 'user@example.org',
+  }: { userId?: string; email?: string } = {}): TestCredential<UserPrincipal> {
+    const sessionId = randomUUID();
+    const claims = { sub: userId, sid: sessionId, email };
+    const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;
+    this.service.issue(`user ${sessionId}`, token, { user_id: userId, session_id: sessionId, email });
+    return { headers: { Authorization: `Bearer ${token}` }, principal: { door: 'user', userId, sessionId, email } };
+  }
+
+  /** Revokes a key, or ends the session of a token: refused from now on. */
+  revoke({ principal }: TestCredential<AppPrincipal | NodePrincipal | UserPrincipal>): void {
+    if (principal.door === 'app') this.service.revoke(`app ${principal.appId}`);
+    else if (principal.door === 'node') this.service.revoke(`node ${principal.nodeId}`);
+    else this.service.revoke(`user ${principal.sessionId}`);
+  }
+
+  /** From now on every verification fails with 503, until it is made available again. */
+  setAvailable(isAvailable: boolean): void {
+    this.service.isAvailable = isAvailable;
+  }
+}
+
+/** The routes that a verifier asks, over credentials in memory. Grants no lease, so nothing is remembered. */
+class MemoryService implements Transport {
+  isAvailable = true;
+  private readonly issued = new Map<string, Issued>();
+
+  issue(name: string, secret: string, body: Issued['body']): void {
+    this.issued.set(name, { digest: computeDigest(secret), body });
+  }
+
+  revoke(name: string): void {
+    this.issued.delete(name);
+  }
+
+  close(): void {
+    this.isAvailable = false;
+  }
+
+  send({ url, headers, body = '{}' }: ServiceRequest): Promise<ServiceAnswer> {
+    if (!this.isAvailable) return Promise.reject(new ConnectionError('The service under test is cut off'));
+    const { pathname } = new URL(url);
+    if (pathname === '/internal/validate-app') {
+      const { target } = JSON.parse(body) as { target: string };
+      const found = this.find(`app ${headers['X-Platform-App-Id']}`, headers['X-Platform-App-Key']);
+      return answer(found?.body.target === target ? found : undefined, 'invalid_app_credentials');
+    }
+    if (pathname === '/internal/validate-node') {
+      const [id, key] = (headers['X-API-Key'] ?? '').split(':');
+      return answer(this.find(`node ${id}`, key), 'invalid_node_credentials');
+    }
+    if (pathname === '/internal/validate-user') {
+      const token = (headers.Authorization ?? '').slice('Bearer '.length);
+      const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sid: string };
+      return answer(this.find(`user ${claims.sid}`, token), 'invalid_access_token');
+    }
+    const changes = { cursor: 'test', reset: true, lease_ms: 0, fresh_for_ms: 0, changes: [] };
+    return Promise.resolve({ status: 200, headers: {}, body: JSON.stringify(changes) });
+  }
+
+  private find(name: string, secret = ''): Issued | undefined {
+    const issued = this.issued.get(name);
+    return issued && isSameDigest(issued.digest, computeDigest(secret)) ? issued : undefined;
+  }
+}
+
+function answer(issued: Issued | undefined, refusal: string): Promise<ServiceAnswer> {
+  if (!issued) return Promise.resolve({ status: 401, headers: {}, body: JSON.stringify({ code: refusal }) });
+  const headers = { 'x-platform-remember': 'no', 'x-platform-fresh-for-ms': '60000' };
+  return Promise.resolve({ status: 200, headers, body: JSON.stringify({ valid: true, ...issued.body }) });
+}

@@ -1,0 +1,34 @@
+import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** @returns undefined when the answer is not about this credential and this service */
+export function toAppPrincipal(body: Body, id: string, serviceName: string): AppPrincipal | undefined {
+  const appId = toId(body.app_id);
+  const { caller, target } = body;
+  if (appId !== id || typeof caller !== 'string' || target !== serviceName) return undefined;
+  return Object.freeze({ door: 'app', appId, caller, target: serviceName });
+}
+
+export function toNodePrincipal(body: Body, id: string): NodePrincipal | undefined {
+  const nodeId = toId(body.node_id);
+  const householdId = toId(body.household_id);
+  if (nodeId !== id || householdId === undefined) return undefined;
+  return Object.freeze({ door: 'node', nodeId, householdId });
+}
+
+/** @param claimed of the token itself */
+export function toUserPrincipal(
+  body: Body,
+  claimed: Pick<UserPrincipal, 'userId' | 'sessionId'>,
+): UserPrincipal | undefined {
+  const userId = toId(body.user_id);
+  const sessionId = toId(body.session_id);
+  const { email } = body;
+  if (userId !== claimed.userId || sessionId !== claimed.sessionId || typeof email !== 'string') return undefined;
+  return Object.freeze({ door: 'user', userId, sessionId, email });
+}
+
+function toId(value: unknown): string | undefined {
+  return typeof value === 'string' ? value.toLowerCase() : undefined;
+}

@@ -1,0 +1,181 @@
+/**
+ * Verdicts on credentials from memory, under the lease that the authentication service hands on. Terms: question (a request to
+ * `/internal/validate-*`), poll (one to `/internal/changes`), lease, ticket. Invariants: memory is used only while the lease
+ * is held, counted from the moment a poll was sent; a yes is used directly only until its own lease ends, counted from the
+ * moment the question was sent; only the service refuses, except what is malformed or forged; what is not a verdict is 503.
+ */
+import { inspect } from 'node:util';
+import type { SecretDigest } from '../../../src/crypto/secret.js';
+import { KeyCache } from '../../../src/keys/cache/key-cache.js';
+import { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
+import { readApp, readNode, readToken, readTracing, type Credential } from './credentials.js';
+import { RefusedError } from './errors.js';
+import { Misconfigurations } from './misconfigurations.js';
+import type { Settings } from './options.js';
+import { Poller } from './poller.js';
+import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
+import type { PresentedRequest } from './presented-request.js';
+import { Questions } from './questions.js';
+import { REFUSALS } from './refusals.js';
+import type { Runtime } from './runtime.js';
+import { ServiceClient } from './service-client.js';
+import { toAppPrincipal, toNodePrincipal, toUserPrincipal } from './to-principal.js';
+import { TokenCache, type Term } from './token-cache.js';
+import { TokenCheck } from './token-check.js';
+import type { ServiceRequest } from './transport.js';
+import { Uses } from './uses.js';
+
+const MS_PER_SECOND = 1_000;
+
+export class VerifierCore {
+  private readonly lease: RevocationLease;
+  private readonly apps: KeyCache<AppPrincipal>;
+  private readonly nodes: KeyCache<NodePrincipal>;
+  private readonly tokens: TokenCache;
+  private readonly uses = new Uses();
+  private readonly questions: Questions;
+  private readonly tokenCheck: TokenCheck;
+  private readonly poller: Poller;
+
+  /**
+   * Polls at once.
+   * @internal
+   */
+  constructor(
+    private readonly settings: Settings,
+    private readonly runtime: Runtime,
+  ) {
+    const { maxEntries, maxQuestions, outageGraceSeconds, logger } = settings;
+    const outageGraceMs = outageGraceSeconds * MS_PER_SECOND;
+    this.lease = new RevocationLease({ leaseMs: 0, outageGraceMs, keepsLapsedEntries: true }, runtime.clocks);
+    this.apps = new KeyCache('app', this.lease, maxEntries);
+    this.nodes = new KeyCache('node', this.lease, maxEntries);
+    this.tokens = new TokenCache(this.lease, maxEntries);
+    const client = new ServiceClient(runtime);
+    this.tokenCheck = new TokenCheck(settings, runtime, client, this.lease);
+    const misconfigurations = new Misconfigurations(logger);
+    this.poller = new Poller(settings, runtime, client, this.lease, this.uses, misconfigurations);
+    const onRemember = (): void => this.poller.start();
+    this.questions = new Questions(maxQuestions, runtime, client, this.lease, misconfigurations, onRemember);
+    if (outageGraceMs > 0) {
+      const detail = `While the authentication service is unreachable, a revoked credential may be accepted for up to ${outageGraceSeconds} s.`;
+      logger.warn('verifier_outage_grace', { detail });
+    }
+    this.poller.start();
+  }
+
+  /**
+   * Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`.
+   * @throws {RefusedError} {UnavailableError}
+   */
+  async verifyApp(request: PresentedRequest): Promise<AppPrincipal> {
+    const credential = readApp(request);
+    const { id, digest } = credential;
+    const remembered = this.apps.recall(id, digest, this.now());
+    if (remembered) {
+      this.uses.add('app', id, this.runtime.clocks.monotonic());
+      return remembered;
+    }
+    const { serviceName } = this.settings;
+    const path = '/internal/validate-app';
+    return this.questions.ask({
+      credential,
+      path,
+      request: this.createRequest(path, request, credential.headers, { target: serviceName }),
+      read: (body) => toAppPrincipal(body, id, serviceName),
+      remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(digest, identity, term), ticket),
+    });
+  }
+
+  /**
+   * Verifies the key of a node: `X-API-Key: node_id:api_key`.
+   * @throws {RefusedError} {UnavailableError}
+   */
+  async verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
+    const credential = readNode(request);
+    const { id, digest } = credential;
+    const remembered = this.nodes.recall(id, digest, this.now());
+    if (remembered) {
+      this.uses.add('node', id, this.runtime.clocks.monotonic());
+      return remembered;
+    }
+    const path = '/internal/validate-node';
+    return this.questions.ask({
+      credential,
+      path,
+      request: this.createRequest(path, request, this.withOwnKey(credential)),
+      read: (body) => toNodePrincipal(body, id),
+      remember: (identity, term, ticket) => this.nodes.remember(id, toVerifiedKey(digest, identity, term), ticket),
+    });
+  }
+
+  /**
+   * Verifies the access token of a user: `Authorization: Bearer`.
+   * @throws {RefusedError} {UnavailableError}
+   */
+  async verifyUser(request: PresentedRequest): Promise<UserPrincipal> {
+    const credential = readToken(request);
+    const { digest, token } = credential;
+    const remembered = this.tokens.recall(digest, this.runtime.clocks.wall());
+    if (remembered) return remembered;
+    const claimed = this.tokenCheck.readClaims(token);
+    if (!claimed) throw new RefusedError(REFUSALS.user);
+    const path = '/internal/validate-user';
+    return this.questions.ask({
+      credential,
+      path,
+      request: this.createRequest(path, request, this.withOwnKey(credential)),
+      check: (deadlineMs) => this.tokenCheck.check(token, deadlineMs),
+      read: (body) => toUserPrincipal(body, claimed),
+      remember: (identity, term, ticket) => this.tokens.remember(digest, identity, term, ticket),
+    });
+  }
+
+  /** Stops polling and closes the connections. */
+  close(): void {
+    this.poller.close();
+    this.runtime.transport.close();
+  }
+
+  /** Without the credentials. */
+  toJSON(): object {
+    const { url, serviceName } = this.settings;
+    return { url, serviceName };
+  }
+
+  [inspect.custom](): string {
+    return `Verifier ${JSON.stringify(this.toJSON())}`;
+  }
+
+  private now(): Date {
+    return new Date(this.runtime.clocks.wall());
+  }
+
+  private withOwnKey({ headers }: Credential): Record<string, string> {
+    const { appId, appKey } = this.settings;
+    return { ...headers, 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey };
+  }
+
+  private createRequest(
+    path: string,
+    request: PresentedRequest,
+    headers: Readonly<Record<string, string>>,
+    body?: object,
+  ): ServiceRequest {
+    return {
+      method: 'POST',
+      url: this.settings.url + path,
+      headers: {
+        ...readTracing(request),
+        ...headers,
+        'Cache-Control': 'no-cache',
+        ...(body && { 'Content-Type': 'application/json' }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
+    };
+  }
+}
+
+function toVerifiedKey<Identity>(digest: SecretDigest, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {
+  return { digest, identity, maxAgeMs, expiresAt: new Date(endsAtWallMs) };
+}

@@ -1,0 +1,29 @@
+import { readEnvironment, toSettings, type VerifierOptions } from './options.js';
+import { createSystemRuntime } from './runtime.js';
+import { TestVerifier, type TestVerifierOptions } from './test-verifier.js';
+import { VerifierCore } from './verifier-core.js';
+
+/** Verifies the credentials of requests to this service. One for the process. */
+export class Verifier extends VerifierCore {
+  /** @throws {VerifierConfigurationError} */
+  constructor(options: VerifierOptions) {
+    super(toSettings(options), createSystemRuntime());
+  }
+
+  /**
+   * From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init` writes.
+   * Also JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them.
+   * @throws {VerifierConfigurationError}
+   */
+  static fromEnvironment(
+    options: Pick<VerifierOptions, 'outageGraceSeconds' | 'maxEntries' | 'maxQuestions' | 'logger'> = {},
+    variables: NodeJS.ProcessEnv = process.env,
+  ): Verifier {
+    return new Verifier({ ...readEnvironment(variables), ...options });
+  }
+
+  /** A verifier that mints and accepts credentials in memory, for the tests of a service. */
+  static forTests(options: TestVerifierOptions = {}): TestVerifier {
+    return new TestVerifier(options);
+  }
+}

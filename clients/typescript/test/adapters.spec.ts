@@ -1,0 +1,168 @@
+import { Controller, Get, Module, type INestApplication } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import express from 'express';
+import { fastify } from 'fastify';
+import { request as httpRequest, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import * as expressGuards from '../src/express.js';
+import * as fastifyGuards from '../src/fastify.js';
+import type { VerifierCore } from '../src/verifier-core.js';
+import { PlatformAuthModule, Principal, RequireApp, RequireNode, RequireUser } from '../src/nest.js';
+import type { AppPrincipal, NodePrincipal, UserPrincipal } from '../src/principals.js';
+import { Verifier } from '../src/verifier.js';
+
+interface Started {
+  readonly url: string;
+  stop(): Promise<unknown>;
+}
+
+type Start = (verifier: VerifierCore) => Promise<Started>;
+
+function toUrl(server: Server): string {
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const startExpress: Start = async (verifier) => {
+  const app = express();
+  const { requireApp, requireNode, requireUser } = expressGuards;
+  app.get('/app', requireApp(verifier), (request, response) => void response.json(request.auth));
+  app.get('/node', requireNode(verifier), (request, response) => void response.json(request.auth));
+  app.get('/user', requireUser(verifier), (request, response) => void response.json(request.auth));
+  const server = await new Promise<Server>((resolve) => {
+    const started = app.listen(0, '127.0.0.1', () => resolve(started));
+  });
+  return { url: toUrl(server), stop: () => new Promise((resolve) => server.close(resolve)) };
+};
+
+const startFastify: Start = async (verifier) => {
+  const app = fastify();
+  const { requireApp, requireNode, requireUser } = fastifyGuards;
+  app.get('/app', { onRequest: requireApp(verifier) }, (request, reply) => reply.send(request.auth));
+  app.get('/node', { onRequest: requireNode(verifier) }, (request, reply) => reply.send(request.auth));
+  app.get('/user', { onRequest: requireUser(verifier) }, (request, reply) => reply.send(request.auth));
+  return { url: await app.listen({ port: 0, host: '127.0.0.1' }), stop: () => app.close() };
+};
+
+@Controller()
+class CallersController {
+  @Get('app')
+  @RequireApp()
+  getApp(@Principal() caller: AppPrincipal): AppPrincipal {
+    return caller;
+  }
+
+  @Get('node')
+  @RequireNode()
+  getNode(@Principal() node: NodePrincipal): NodePrincipal {
+    return node;
+  }
+
+  @Get('user')
+  @RequireUser()
+  getUser(@Principal() user: UserPrincipal): UserPrincipal {
+    return user;
+  }
+}
+
+const startNest: Start = async (verifier) => {
+  @Module({ imports: [PlatformAuthModule.forRoot(verifier)], controllers: [CallersController] })
+  class AppModule {}
+  const app: INestApplication = await NestFactory.create(AppModule, { logger: false });
+  await app.listen(0, '127.0.0.1');
+  return { url: toUrl(app.getHttpServer() as Server), stop: () => app.close() };
+};
+
+/** Sends headers as they are: `fetch` would join those that occur twice, and refuse others. */
+function get(url: string, headers: readonly string[]) {
+  return new Promise<{ status: number; headers: NodeJS.Dict<string | string[]>; body: Record<string, unknown> }>(
+    (resolve, reject) => {
+      const call = httpRequest(url, { headers: ['Host', 'service.test', ...headers] }, (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, headers: response.headers, body: JSON.parse(text || '{}') }),
+        );
+      });
+      call.on('error', reject).end();
+    },
+  );
+}
+
+describe.each<[string, Start]>([
+  ['Express', startExpress],
+  ['Fastify', startFastify],
+  ['NestJS', startNest],
+])('the guards of %s', (_name, start) => {
+  const auth = Verifier.forTests({ serviceName: 'recipes' });
+  const minted = { app: auth.mintApp({ caller: 'meals' }), node: auth.mintNode(), user: auth.mintUser() };
+  let service: Started;
+
+  beforeAll(async () => {
+    service = await start(auth);
+  });
+
+  afterAll(async () => {
+    await service.stop();
+    auth.close();
+  });
+
+  const doors = ['app', 'node', 'user'] as const;
+  const ask = (door: string, headers: Readonly<Record<string, string>>) =>
+    get(`${service.url}/${door}`, Object.entries(headers).flat());
+
+  it.each(doors)('hand the principal of the %s door to the route', async (door) => {
+    const { status, body } = await ask(door, minted[door].headers);
+    expect([status, body]).toEqual([200, minted[door].principal]);
+  });
+
+  it.each([
+    ['app', 'invalid_app_credentials', 'PlatformApp'],
+    ['node', 'invalid_node_credentials', 'NodeKey'],
+    ['user', 'missing_access_token', 'Bearer'],
+  ])('answer 401 as a problem without a credential: %s', async (door, code, scheme) => {
+    const { status, headers, body } = await ask(door, {});
+    expect([status, body.code, body.status]).toEqual([401, code, 401]);
+    expect(headers['content-type']).toContain('application/problem+json');
+    expect(headers['www-authenticate']).toContain(scheme);
+  });
+
+  it('answer 401 to a revoked credential', async () => {
+    const node = auth.mintNode();
+    expect((await ask('node', node.headers)).status).toBe(200);
+    auth.revoke(node);
+    expect((await ask('node', node.headers)).body.code).toBe('invalid_node_credentials');
+  });
+
+  it('answer 401 to a key for another target', async () => {
+    const { headers } = auth.mintApp({ target: 'ocr' });
+    expect((await ask('app', headers)).body.code).toBe('invalid_app_credentials');
+  });
+
+  it('answer 400 to a credential header that arrives twice', async () => {
+    const { status, body } = await get(`${service.url}/node`, ['X-API-Key', 'a:b', 'x-api-key', 'c:d']);
+    expect([status, body.code]).toEqual([400, 'duplicate_header']);
+  });
+
+  it.each([
+    ['an empty header', ''],
+    ['another scheme', 'Basic YTpi'],
+    ['no token', 'Bearer'],
+    ['bytes that are not ASCII', 'Bearer \xff\xfe'],
+    ['10 KB', `Bearer ${'a'.repeat(10_000)}`],
+    ['dots', 'Bearer ..'],
+    ['a JSON Web Encryption', 'Bearer a.b.c.d.e'],
+    ['a null header', `Bearer ${Buffer.from('null').toString('base64url')}.e30.x`],
+    ['a null payload', 'Bearer eyJhbGciOiJIUzI1NiJ9.bnVsbA.x'],
+  ])('answer 401, never 500, to an Authorization header with %s', async (_what, value) => {
+    expect((await ask('user', { Authorization: value })).status).toBe(401);
+  });
+
+  it('answer 503 with Retry-After while the authentication service cannot be asked', async () => {
+    auth.setAvailable(false);
+    const { status, headers, body } = await ask('app', minted.app.headers);
+    auth.setAvailable(true);
+    expect([status, body.code]).toEqual([503, 'unavailable']);
+    expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+    expect((await ask('app', minted.app.headers)).status).toBe(200);
+  });
+});

@@ -1,0 +1,65 @@
+import { VerifierConfigurationError } from '../src/errors.js';
+import { readEnvironment, toSettings } from '../src/options.js';
+import { Verifier } from '../src/verifier.js';
+
+const SECRET = 'a-secret-that-must-not-be-shown-in-an-error';
+const VARIABLES = {
+  AUTH_URL: 'http://127.0.0.1:7701/',
+  AUTH_APP_ID: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
+  AUTH_APP_KEY: 'pa_app_key',
+  SERVICE_NAME: 'recipes',
+  SECRET_KEY: SECRET,
+};
+
+function messageOf(act: () => unknown): string {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof VerifierConfigurationError) return error.message;
+    throw error;
+  }
+  return 'no error';
+}
+
+describe('a verifier from the environment', () => {
+  it('takes what platform-auth init writes', () => {
+    const variables = { ...VARIABLES, AUTH_JWKS_URL: 'http://127.0.0.1:7701/.well-known/jwks.json' };
+    expect(toSettings(readEnvironment(variables))).toMatchObject({
+      url: 'http://127.0.0.1:7701',
+      appId: VARIABLES.AUTH_APP_ID,
+      appKey: 'pa_app_key',
+      serviceName: 'recipes',
+      secretKey: SECRET,
+      jwksUrl: 'http://127.0.0.1:7701/.well-known/jwks.json',
+      issuer: 'platform-auth',
+      outageGraceSeconds: 0,
+    });
+  });
+
+  it('names every variable that is missing; an empty one counts as missing', () => {
+    const message = messageOf(() => Verifier.fromEnvironment({}, { AUTH_URL: VARIABLES.AUTH_URL, AUTH_APP_ID: ' ' }));
+    expect(message).toBe('Not set: AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME');
+  });
+
+  it.each([
+    ['AUTH_URL', 'auth:7701'],
+    ['AUTH_URL', 'http://name:password@auth:7701'],
+    ['AUTH_APP_KEY', 'kéy'],
+    ['SERVICE_NAME', 'a name'],
+    ['AUTH_JWKS_URL', 'file:///etc/passwd'],
+    ['SECRET_KEY', 'short'],
+  ])('names %s when it is not valid, without its value', (name, value) => {
+    const message = messageOf(() => Verifier.fromEnvironment({}, { ...VARIABLES, [name]: value }));
+    expect(message).toContain(name);
+    expect(message).not.toContain(value);
+  });
+
+  it.each([
+    ['outageGraceSeconds', 61],
+    ['outageGraceSeconds', Number.NaN],
+    ['maxEntries', 0],
+    ['maxQuestions', 1.5],
+  ])('refuses %s %d', (name, value) => {
+    expect(messageOf(() => Verifier.fromEnvironment({ [name]: value }, VARIABLES))).toContain(name);
+  });
+});

@@ -1,0 +1,121 @@
+import { Ajv, type ValidateFunction } from 'ajv';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Door } from '../src/principals.js';
+
+const FOLDER = join(import.meta.dirname, '../../conformance');
+
+export type Path = 'changes' | 'validate-app' | 'validate-node' | 'validate-user' | 'jwks';
+export type Pairs = readonly (readonly [string, string])[];
+export type Verdict = 'accepted' | 'refused' | 'unavailable';
+export type Count = number | readonly [number, number];
+
+export interface Answer {
+  readonly like?: string;
+  readonly after_ms?: number;
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string | null>>;
+  readonly body?: unknown;
+  readonly replace_body?: unknown;
+  readonly text?: string;
+  readonly fail?: 'refused' | 'broken' | 'connect_timeout' | 'silence';
+}
+
+export interface Credential {
+  readonly door: Door;
+  readonly headers: Pairs;
+  readonly secrets?: readonly string[];
+}
+
+export interface Expectation {
+  readonly verdict: Verdict;
+  readonly status?: number;
+  readonly code?: string;
+  readonly principal?: Readonly<Record<string, string>>;
+  readonly not_before?: number;
+  readonly by?: number;
+}
+
+type Service = Partial<Record<Path, readonly (string | Answer)[]>>;
+
+export interface Step {
+  readonly at: number;
+  readonly present?: string | Credential;
+  readonly with?: Pairs;
+  readonly expect?: Verdict | Expectation;
+  readonly service?: Service;
+  readonly wall_jump_ms?: number;
+  readonly pause_ms?: number;
+  readonly suspend_ms?: number;
+  readonly asked?: Partial<Record<Path, Count>>;
+  readonly last?: {
+    readonly path: Path;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly without_headers?: readonly string[];
+    readonly body?: Readonly<Record<string, unknown>>;
+    readonly without_body_fields?: readonly string[];
+    readonly used?: readonly { readonly kind: string; readonly id: string; readonly ago_ms: Count }[];
+  };
+  readonly reported?: { readonly kind: string; readonly id: string; readonly times: number };
+  readonly logged?: Readonly<Record<string, number>>;
+}
+
+export interface Scenario {
+  readonly name: string;
+  readonly verifier?: {
+    readonly secret_key?: string | null;
+    readonly jwks_url?: string | null;
+    readonly outage_grace_seconds?: number;
+    readonly max_questions?: number;
+  };
+  readonly service?: Service;
+  readonly steps: readonly Step[];
+}
+
+interface Credentials {
+  readonly names: Readonly<Record<string, string>>;
+  readonly credentials: Readonly<Record<string, Credential>>;
+  readonly jwks: unknown;
+}
+
+const read = (path: string): unknown => JSON.parse(readFileSync(join(FOLDER, path), 'utf8'));
+
+const data = read('credentials.json') as Credentials;
+export const names = data.names;
+export const credentials = data.credentials;
+export const answers = fill(read('answers.json') as Record<string, Answer>);
+
+/** Every secret that must not be printed. */
+export const secrets = [
+  ...Object.values(credentials).flatMap((credential) => credential.secrets ?? []),
+  names.own_app_key!,
+  names.secret_key!,
+];
+
+export function readScenarios(): { readonly rule: string; readonly scenarios: readonly Scenario[] }[] {
+  const validate: ValidateFunction = new Ajv({ allowUnionTypes: true }).compile(read('schema.json') as object);
+  return readdirSync(join(FOLDER, 'scenarios')).map((file) => {
+    const content = read(`scenarios/${file}`) as { rule: string; scenarios: Scenario[] };
+    if (!validate(content)) throw new Error(`${file}: ${JSON.stringify(validate.errors)}`);
+    return fill(content);
+  });
+}
+
+/** Replaces `${name}` and `a*5000` in every string. */
+function fill<Value>(value: Value): Value {
+  if (typeof value === 'string') return fillText(value) as Value;
+  if (Array.isArray(value)) return value.map(fill) as Value;
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, fill(field)])) as Value;
+}
+
+function fillText(text: string): unknown {
+  if (text === '${jwks}') return data.jwks;
+  return text
+    .replace(/\$\{(\w+)\}/g, (_match, name: string) => {
+      const value = names[name];
+      if (value === undefined) throw new Error(`There is no name ${name}`);
+      return value;
+    })
+    .replace('a*5000', 'a'.repeat(5_000));
+}

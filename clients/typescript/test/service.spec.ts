@@ -1,0 +1,164 @@
+import { eventually } from '../../../test/support/eventually.js';
+import { SECRET_KEY } from '../../../test/support/settings.js';
+import { TcpProxy } from '../../../test/support/tcp-proxy.js';
+import { TestApp } from '../../../test/support/test-app.js';
+import { toSettings } from '../src/options.js';
+import { createSystemRuntime } from '../src/runtime.js';
+import { VerifierCore } from '../src/verifier-core.js';
+
+/** Long enough that a slow machine does not lose the lease between two requests. */
+const LEASE = { REVOCATION_LEASE_MS: '1000' };
+const EMPTY = { headers: {} };
+
+describe('a verifier before the service', () => {
+  let app: TestApp;
+  let proxy: TcpProxy;
+  let verifier: VerifierCore;
+  let asked = 0;
+  const logged: string[] = [];
+
+  beforeAll(async () => {
+    app = await TestApp.start({ variables: LEASE });
+    const { port } = app.server.address() as { port: number };
+    proxy = await TcpProxy.before(`http://127.0.0.1:${port}`);
+    const own = await app.service('recipes', 'auth');
+    const settings = toSettings({
+      url: proxy.url,
+      appId: own.appId,
+      appKey: own.appKey,
+      serviceName: 'recipes',
+      secretKey: SECRET_KEY,
+      logger: { warn: (event) => void logged.push(event) },
+    });
+    const runtime = createSystemRuntime();
+    const { transport } = runtime;
+    verifier = new VerifierCore(settings, {
+      ...runtime,
+      transport: {
+        send: (request, signal) => {
+          if (!request.isPoll) asked += 1;
+          return transport.send(request, signal);
+        },
+        close: () => transport.close(),
+      },
+    });
+  });
+
+  afterAll(async () => {
+    verifier.close();
+    await proxy.close();
+    await app.stop();
+  });
+
+  const verifyNode = (header: string) => verifier.verifyNode({ headers: { 'x-api-key': header } });
+  const verifyUser = (token: string) => verifier.verifyUser({ headers: { authorization: `Bearer ${token}` } });
+  const verifyApp = (headers: Record<string, string>) =>
+    verifier.verifyApp({
+      headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
+    });
+
+  const codeOf = (verdict: Promise<unknown>): Promise<unknown> =>
+    verdict.then(
+      () => 'accepted',
+      (error: unknown) => (error as { code: unknown }).code,
+    );
+
+  /** The first verdict: a machine under load may be too slow for the verifier, which then answers 503. */
+  async function verdictOf(verify: () => Promise<unknown>): Promise<unknown> {
+    let code: unknown;
+    await eventually('there is a verdict', async () => (code = await codeOf(verify())) !== 'unavailable');
+    return code;
+  }
+
+  /** Verifies until the service need not be asked. */
+  async function untilRemembered(verify: () => Promise<unknown>): Promise<void> {
+    await eventually('it is remembered', async () => {
+      const before = asked;
+      return (await codeOf(verify())) === 'accepted' && asked === before;
+    });
+  }
+
+  it('has the principals that the service has', async () => {
+    const caller = await app.service('meals', 'recipes');
+    const node = await app.node();
+    const user = await app.user();
+    const { access_token: token } = await user.logsIn();
+    for (const verify of [() => verifyApp(caller.headers), () => verifyNode(node.header), () => verifyUser(token)]) {
+      await untilRemembered(verify);
+    }
+    expect(await verifyApp(caller.headers)).toEqual({
+      door: 'app',
+      appId: caller.appId,
+      caller: 'meals',
+      target: 'recipes',
+    });
+    expect(await verifyNode(node.header)).toEqual({ door: 'node', nodeId: node.nodeId, householdId: node.householdId });
+    expect(await verifyUser(token)).toMatchObject({ door: 'user', userId: user.id, email: user.email });
+  });
+
+  it('refuses what the service refuses', async () => {
+    const other = await app.service('meals', 'ocr');
+    const { nodeId } = await app.node();
+    expect(await verdictOf(() => verifyApp(other.headers))).toBe('invalid_app_credentials');
+    expect(await verdictOf(() => verifyNode(`${nodeId}:wrong`))).toBe('invalid_node_credentials');
+    expect(await verdictOf(() => verifyUser('eyJhbGciOiJIUzI1NiJ9.e30.x'))).toBe('invalid_access_token');
+    expect(await verdictOf(() => verifier.verifyUser(EMPTY))).toBe('missing_access_token');
+  });
+
+  it('refuses a remembered node as soon as the call that revoked it has answered', async () => {
+    const node = await app.node();
+    await untilRemembered(() => verifyNode(node.header));
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    expect(await verdictOf(() => verifyNode(node.header))).toBe('invalid_node_credentials');
+  });
+
+  it('refuses a remembered app as soon as the call that revoked it has answered', async () => {
+    const caller = await app.service();
+    await untilRemembered(() => verifyApp(caller.headers));
+    await app.admin.delete(`/app-credentials/${caller.appId}`).expect(204);
+    expect(await verdictOf(() => verifyApp(caller.headers))).toBe('invalid_app_credentials');
+  });
+
+  it('refuses a remembered token as soon as the logout has answered', async () => {
+    const { access_token: token, refresh_token: refreshToken } = await (await app.user()).logsIn();
+    await untilRemembered(() => verifyUser(token));
+    await app.logout(refreshToken).expect(204);
+    expect(await verdictOf(() => verifyUser(token))).toBe('invalid_access_token');
+  });
+
+  it('refuses every token of a user who was disabled', async () => {
+    const user = await app.user();
+    const tokens = [await user.logsIn(), await user.logsIn()].map((tokens) => tokens.access_token);
+    for (const token of tokens) await untilRemembered(() => verifyUser(token));
+    await app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200);
+    for (const token of tokens) expect(await verdictOf(() => verifyUser(token))).toBe('invalid_access_token');
+  });
+
+  it('does not remember a key during the overlap of its rotation', async () => {
+    const node = await app.node();
+    const { body } = await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect((answer) => answer.ok);
+    for (let use = 0; use < 3; use += 1) {
+      const before = asked;
+      expect(await verdictOf(() => verifyNode(node.header))).toBe('accepted');
+      expect(asked).toBeGreaterThan(before);
+    }
+    // The first use of the new key ends the overlap.
+    await untilRemembered(() => verifyNode(`${node.nodeId}:${body.api_key as string}`));
+  });
+
+  it('refuses a node that was revoked while the verifier was cut off, and answers 503 meanwhile', async () => {
+    const [node, good] = [await app.node(), await app.node()];
+    for (const { header } of [node, good]) await untilRemembered(() => verifyNode(header));
+    await proxy.close();
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    expect(await codeOf(verifyNode(node.header))).toBe('unavailable');
+    expect(await codeOf(verifyNode(good.header))).toBe('unavailable');
+    await proxy.open();
+    await eventually('the other node is accepted', async () => (await codeOf(verifyNode(good.header))) === 'accepted');
+    expect(await verdictOf(() => verifyNode(node.header))).toBe('invalid_node_credentials');
+  });
+
+  it('finds nothing wrong with its configuration', () => {
+    expect(logged).not.toContain('verifier_misconfigured');
+  });
+});

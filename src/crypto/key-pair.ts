@@ -1,0 +1,44 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, hash, type KeyObject } from 'node:crypto';
+
+/** The public half of a key on the curve P-256 (RFC 7518 §6.2.1). */
+export interface PublicJwk {
+  readonly kty: 'EC';
+  readonly crv: 'P-256';
+  readonly x: string;
+  readonly y: string;
+}
+
+/** A key pair for ES256 (RFC 7518 §3.4). */
+export interface KeyPair {
+  /** The thumbprint of the public key (RFC 7638). */
+  readonly kid: string;
+  readonly privateKey: KeyObject;
+  readonly publicKey: KeyObject;
+  readonly jwk: PublicJwk;
+}
+
+export function generateKeyPair(): KeyPair {
+  return toKeyPair(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+}
+
+/** @param pkcs8 as {@link exportPrivateKey} returned it */
+export function importKeyPair(pkcs8: Buffer): KeyPair {
+  return toKeyPair(createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }));
+}
+
+/** @returns PKCS #8 in DER: a secret */
+export function exportPrivateKey({ privateKey }: KeyPair): Buffer {
+  return privateKey.export({ format: 'der', type: 'pkcs8' });
+}
+
+function toKeyPair(privateKey: KeyObject): KeyPair {
+  const publicKey = createPublicKey(privateKey);
+  const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
+  const jwk: PublicJwk = { kty: 'EC', crv: 'P-256', x, y };
+  return { kid: computeThumbprint(jwk), privateKey, publicKey, jwk };
+}
+
+/** RFC 7638 §3: the required members, in lexicographic order. */
+function computeThumbprint({ crv, kty, x, y }: PublicJwk): string {
+  return hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
+}

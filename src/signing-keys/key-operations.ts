@@ -1,0 +1,109 @@
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import type { AuditEventName } from '../audit/audit-event.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { DatabaseClock } from '../database/database-clock.js';
+import type { Propagation } from '../keys/cache/propagation.js';
+import { withKeyLock } from './key-rotation.js';
+import { getSigningStart } from './lives.js';
+import { ACTIVATE_NEXT, RETIRE_ACTIVE } from './signing-key-statements.js';
+import { SigningKey } from './signing-key.entity.js';
+
+/** An act that is not possible now. The message says what to do. */
+export class KeyOperationError extends Error {
+  override readonly name = 'KeyOperationError';
+}
+
+/** What operators do with signing keys, on the database: neither a running service nor SECRET_KEY is needed. */
+export class KeyOperations {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly audit: AuditLog,
+    private readonly propagation: Propagation,
+    private readonly clock: DatabaseClock,
+  ) {}
+
+  /** Oldest first. */
+  async list(): Promise<SigningKey[]> {
+    return this.dataSource.getRepository(SigningKey).find({ order: { createdAt: 'ASC', id: 'ASC' } });
+  }
+
+  /**
+   * Replaces the active key by the next one. Its tokens stay valid until they expire.
+   * @throws {KeyOperationError} when the next key has not been shown for long enough
+   */
+  async rotate(actor: Actor): Promise<void> {
+    await this.act(async (transaction, now) => {
+      const active = await transaction.findOneBy(SigningKey, { state: 'active' });
+      if (!active) throw new KeyOperationError('No key is active: the service makes one under ES256.');
+      await this.replaceActive(transaction, now);
+      await this.record(transaction, 'signing_key.retired', active, actor, now);
+    });
+  }
+
+  /**
+   * Ends the signing with a key. Its tokens stay valid until they expire. Idempotent.
+   * @throws {KeyOperationError} when it does not exist, or is active and cannot be replaced yet
+   */
+  async retire(kid: string, actor: Actor): Promise<void> {
+    await this.act(async (transaction, now) => {
+      const key = await findKey(transaction, kid);
+      if (key.state === 'active') await this.replaceActive(transaction, now);
+      else if (key.state === 'next') await transaction.update(SigningKey, key.id, { state: 'retired', retiredAt: now });
+      else return;
+      await this.record(transaction, 'signing_key.retired', key, actor, now);
+    });
+  }
+
+  /**
+   * Ends a key and all its tokens, for a key that was stolen. When it has returned, no replica accepts one. Idempotent. A
+   * next key takes the place of an active one at once, however short it was shown.
+   * @throws {KeyOperationError} when it does not exist
+   */
+  async revoke(kid: string, actor: Actor): Promise<void> {
+    await this.act(async (transaction, now) => {
+      const key = await findKey(transaction, kid);
+      if (key.state === 'revoked') return;
+      const revoked = { state: 'revoked', revokedAt: now, encryptedPrivateKey: null } as const;
+      await transaction.update(SigningKey, key.id, revoked);
+      if (key.state === 'active') await transaction.query(ACTIVATE_NEXT, [now]);
+      await this.record(transaction, 'signing_key.revoked', key, actor, now);
+    });
+    // Also when it was revoked before: the call that did it may still be waiting.
+    await this.propagation.awaitPropagation();
+  }
+
+  private async act(work: (transaction: EntityManager, now: Date) => Promise<void>): Promise<void> {
+    const now = await this.clock.now();
+    await withKeyLock(this.dataSource, (transaction) => work(transaction, now));
+  }
+
+  private async replaceActive(transaction: EntityManager, now: Date): Promise<void> {
+    const next = await transaction.findOneBy(SigningKey, { state: 'next' });
+    if (!next) throw new KeyOperationError('No key is next: the service makes one in its next maintenance job.');
+    const start = getSigningStart(next.createdAt);
+    if (now < start)
+      throw new KeyOperationError(
+        `The next key may sign from ${start.toISOString()}: until then, services may hold a JWKS without it.`,
+      );
+    await transaction.query(RETIRE_ACTIVE, [now]);
+    await transaction.query(ACTIVATE_NEXT, [now]);
+  }
+
+  private async record(
+    transaction: EntityManager,
+    event: AuditEventName,
+    { id, kid, state }: SigningKey,
+    actor: Actor,
+    time: Date,
+  ): Promise<void> {
+    const details = { kid, before: { state } };
+    await this.audit.record(transaction, { event, actor, time, subject: id, details, logFields: { kid } });
+  }
+}
+
+async function findKey(transaction: EntityManager, kid: string): Promise<SigningKey> {
+  const key = await transaction.findOneBy(SigningKey, { kid });
+  if (!key) throw new KeyOperationError('No signing key has this kid. "keys list" shows them.');
+  return key;
+}
