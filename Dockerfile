@@ -9,9 +9,9 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=optional
 COPY tsconfig.json tsconfig.build.json nest-cli.json ormconfig.ts ./
 COPY src ./src
-COPY deploy/sbom.js ./deploy/
+COPY deploy/sbom.ts ./deploy/
 # The bill of materials lands beside the program: dist/sbom.cdx.json.
-RUN npm run build && npm run --silent sbom
+RUN npm run build && node deploy/sbom.ts
 
 # ── Only what is needed to run: no development packages, no embedded database ─
 FROM ${BASE_IMAGE} AS packages

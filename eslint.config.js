@@ -20,9 +20,12 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'fuzz/**', 'clients/typescript/test/**'],
+    files: ['test/**', 'clients/typescript/test/**'],
     // What runs outside of Jest is held to the rules of src/.
-    ignores: ['test/browser/**', 'test/clients/**', 'test/alerts/**', 'test/guards/**', 'test/support/programs/**'],
+    ignores: [
+      ...['test/browser/**', 'test/clients/**', 'test/alerts/**', 'test/guards/**', 'test/ha/**'],
+      'test/support/programs/**',
+    ],
     rules: {
       'max-lines-per-function': 'off',
       '@typescript-eslint/no-unsafe-assignment': 'off',

@@ -15,17 +15,27 @@ export interface PostgresOptions {
 
 /** Starts a separate PostgreSQL server in a temporary folder. The cleanup stops it and removes the folder. */
 export function startPostgres({ cleanup, purpose, settings }: PostgresOptions): Promise<EmbeddedPostgres> {
-  const parent = mkdtempSync(join(tmpdir(), `platform-auth-${purpose}-`));
-  // When root starts it, the server runs as another user, who must be able to enter.
-  chmodSync(parent, 0o755);
-  cleanup.defer(() => rmSync(parent, { recursive: true, force: true }));
+  const folder = makeServerFolder(cleanup, purpose);
   const start = (): Promise<EmbeddedPostgres> =>
-    EmbeddedPostgres.start({
-      folder: join(parent, 'postgres'),
-      makePassword: () => randomBytes(16).toString('hex'),
-      ...(settings && { settings }),
-    });
+    EmbeddedPostgres.start({ folder, makePassword, ...(settings && { settings }) });
   return cleanup.acquire(start, (server) => server.remove());
+}
+
+/** @returns the path of a folder for a server, in a temporary folder that the cleanup removes */
+export function makeServerFolder(cleanup: Cleanup, purpose: string): string {
+  return join(makeTemporaryFolder(cleanup, purpose), 'postgres');
+}
+
+/** Makes a temporary folder that other users may enter: what root starts may run as another user. */
+export function makeTemporaryFolder(cleanup: Cleanup, purpose: string): string {
+  const folder = mkdtempSync(join(tmpdir(), `platform-auth-${purpose}-`));
+  chmodSync(folder, 0o755);
+  cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function makePassword(): string {
+  return randomBytes(16).toString('hex');
 }
 
 /** Runs a task with one connection. If the server ends it, the next query fails instead of the process. */

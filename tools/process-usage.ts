@@ -18,3 +18,13 @@ export function readCpuMicroseconds(pid: number): number {
     return NaN;
   }
 }
+
+/** @returns the resident memory of a process; undefined where /proc does not exist */
+export function readResidentMegabytes(pid: number): number | undefined {
+  try {
+    const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? [];
+    return kilobytes === undefined ? undefined : Math.round(Number(kilobytes) / 1024);
+  } catch {
+    return undefined;
+  }
+}

@@ -19,7 +19,7 @@ export const tokenSection = {
     ACCESS_TOKEN_ALGORITHM: {
       type: oneOf('HS256', 'ES256').default('HS256'),
       meaning:
-        'signs access tokens with `SECRET_KEY`, or with [signing keys](decisions/0045-signing-keys.md) that others verify ' +
+        'signs access tokens with `SECRET_KEY`, or with [signing keys](decisions/0046-signing-keys.md) that others verify ' +
         'by the JWKS',
       explanation:
         'HS256: access tokens are signed with SECRET_KEY, which the services that verify them need too. ES256: they are ' +

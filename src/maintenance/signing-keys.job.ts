@@ -3,7 +3,7 @@ import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { KeyRotation } from '../signing-keys/key-rotation.js';
 
-/** Replaces signing keys by age, encrypts them with the present SECRET_KEY, and erases those that no token needs. */
+/** Replaces signing keys by age, encrypts them with the present SECRET_KEY, and erases private keys that no token needs. */
 @Injectable()
 export class SigningKeysJob {
   constructor(

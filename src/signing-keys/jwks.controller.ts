@@ -52,7 +52,7 @@ export class JwksController {
       'retired one as long as its tokens live. Read the keys again when a token has an unknown `kid`.',
   })
   @ApiOkResponse({ type: JwksResponse })
-  async list(@Res({ passthrough: true }) response: Response): Promise<JwksResponse> {
+  async listSigningKeys(@Res({ passthrough: true }) response: Response): Promise<JwksResponse> {
     const keys = (await this.keys.list()).map((key) => JwkResponse.from(key));
     response.setHeader('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SECONDS}`);
     return { keys };

@@ -1,7 +1,7 @@
 // The keys that sign access tokens under ES256, and the JWKS that shows them. States: next, active, retired, revoked
 // (signing-key.entity.ts). Invariants: a key is shown for longer than the JWKS may be cached before it signs, and as long
 // as its tokens live after it; when the call that revoked a key has answered, no replica accepts its tokens; private keys
-// leave a process only encrypted (key-vault.ts). Replicas agree through the database (docs/decisions/0045).
+// leave a process only encrypted (key-vault.ts). Replicas agree through the database (docs/decisions/0046).
 
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';

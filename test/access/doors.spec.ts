@@ -13,6 +13,7 @@ import { VARIABLES } from '../support/settings.js';
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'open',
   'GET health/live': 'open',
+  'GET .well-known/jwks.json': 'open',
   'POST api/v0/auth/register': 'open',
   'POST api/v0/auth/login': 'open',
   'POST api/v0/auth/refresh': 'open',

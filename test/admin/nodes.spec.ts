@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';

@@ -8,6 +8,7 @@ import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { recorded, type Item } from './record.js';
+import { ES256, listKids, Operator } from '../signing-keys/support.js';
 
 const ADMIN = { door: 'admin', id: null };
 const ANONYMOUS = { door: 'open', id: null };
@@ -180,7 +181,12 @@ describe('the audit log', () => {
 
   it('returns every event that its filter accepts', async () => {
     await app.get('/api/v0/admin/users').set('X-Admin-Key', 'a wrong key').expect(401);
+    const replica = await app.startReplica({ variables: ES256 });
+    const [kid] = await listKids(replica);
     clock.advance({ minutes: 30 });
+    await new Operator(replica).retire(kid!);
+    await new Operator(replica).revoke(kid!);
+    await replica.stop();
     await app.nest.get(AuditJob).run();
     const missing: string[] = [];
     for (const event of AUDIT_EVENT_NAMES) {

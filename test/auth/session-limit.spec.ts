@@ -1,4 +1,4 @@
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import type { Tokens, User } from '../support/test-app.js';

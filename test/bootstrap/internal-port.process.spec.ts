@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { Client } from 'pg';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { Caller } from '../support/caller.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 import { LOCKS } from '../../src/database/locks.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { Client } from 'pg';
 import { Caller, type CallFailed } from '../support/caller.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

@@ -1,10 +1,13 @@
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const START_MS = 60_000;
+const SCENARIO_MS = 90_000;
 
 describe('under systemd', () => {
   let database: TestDatabase;
@@ -45,12 +48,13 @@ describe('under systemd', () => {
     async (WORKERS) => {
       const PATH = `${folder}${delimiter}${process.env.PATH}`;
       const service = await start({ WORKERS, PATH, NOTIFY_SOCKET: socket });
-      await eventually('it has reported', () => told() === 'READY=1\n');
+      await eventually('it has reported', () => told() === 'READY=1\n', START_MS);
       service.kill('SIGTERM');
       await eventually('it has reported', () => told() === 'READY=1\nSTOPPING=1\n');
       expect(await service.exited()).toBe(0);
       expect(told()).toBe('READY=1\nSTOPPING=1\n');
     },
+    SCENARIO_MS,
   );
 
   it('reports nothing without a socket', async () => {

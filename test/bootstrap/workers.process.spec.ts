@@ -1,6 +1,6 @@
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { Caller } from '../support/caller.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';

@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { LOCKS } from '../../src/database/locks.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { endLockHolder } from '../support/lock-holder.js';
 import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 

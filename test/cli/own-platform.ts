@@ -11,7 +11,7 @@ import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

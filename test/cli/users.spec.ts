@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { problems } from '../../src/problems/problems.js';
 import { Cli, useCli } from '../support/cli.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
 
@@ -49,7 +49,7 @@ describe('platform-auth users', () => {
     expect(await cli.ok('users', 'list', '--email', 'carol@example.org')).toBe('none\n');
   });
 
-  it('deletes a user only with --yes when there is no terminal', async () => {
+  it('deletes a user only with --yes when it cannot ask', async () => {
     const dave = await app.user();
     const said = await cli.withInput('y\n').fails('users', 'delete', dave.email);
     expect(said).toBe(

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { withAdvisoryLock } from '../../src/database/advisory-lock.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { endLockHolder } from '../support/lock-holder.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const LOCK = 4_712;

@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { useApp } from '../support/use-app.js';
 
 describe('a connection that is terminated', () => {

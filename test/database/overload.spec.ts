@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { TestApp, type Tokens } from '../support/test-app.js';

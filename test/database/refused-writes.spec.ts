@@ -1,7 +1,7 @@
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

@@ -1,5 +1,5 @@
 import { RequestPool } from '../../src/database/request-pool.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const POOL_SIZE = 2;

@@ -1,6 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
 import { Database } from '../../src/database/database.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';

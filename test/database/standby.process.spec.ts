@@ -1,8 +1,8 @@
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { VARIABLES } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 

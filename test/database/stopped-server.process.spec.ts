@@ -1,5 +1,5 @@
 import { problems } from '../../src/problems/problems.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';

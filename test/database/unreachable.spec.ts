@@ -1,7 +1,7 @@
 import { Database } from '../../src/database/database.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { Callers, SHORT_WAITS } from '../support/outage.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 

@@ -46,8 +46,8 @@ describe('the container image', () => {
   });
 
   it('contains the bill of materials', () => {
-    expect(read('Dockerfile')).toMatch(/^COPY deploy\/sbom\.js .*\n(?:.*\n)*?RUN .*npm run (--silent )?sbom/m);
-    expect(read('.dockerignore')).toContain('!deploy/sbom.js');
+    expect(read('Dockerfile')).toMatch(/^COPY deploy\/sbom\.ts .*\n(?:.*\n)*?RUN .*node deploy\/sbom\.ts/m);
+    expect(read('.dockerignore')).toContain('!deploy/sbom.ts');
   });
 });
 
@@ -57,7 +57,7 @@ describe('npm run sbom', () => {
   afterAll(() => rmSync(folder, { recursive: true }));
 
   it('lists every production package with version and hash, and nothing of the build machine', () => {
-    execFileSync(process.execPath, [join(root, 'deploy/sbom.js'), file]);
+    execFileSync(process.execPath, [join(root, 'dist/deploy/sbom.js'), file]);
     const text = readFileSync(file, 'utf8');
     const sbom = JSON.parse(text) as Sbom;
     const { name, version, dependencies } = JSON.parse(read('package.json')) as {

@@ -16,6 +16,7 @@ const ROUTES = {
   'DELETE /api/v0/admin/nodes/{node_id}': 'revokeNode',
   'DELETE /api/v0/admin/users/{id}': 'deleteUser',
   'DELETE /api/v0/admin/users/{id}/sessions': 'endUserSessions',
+  'GET /.well-known/jwks.json': 'listSigningKeys',
   'GET /api/v0/admin/app-credentials': 'listAppCredentials',
   'GET /api/v0/admin/app-credentials/{app_id}': 'getAppCredential',
   'GET /api/v0/admin/app-credentials/{app_id}/explain': 'explainAppCredential',

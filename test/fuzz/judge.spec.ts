@@ -1,6 +1,6 @@
 import { LABEL, leakOfAnswer, LogWatch, SECRET } from '../../fuzz/canaries.js';
 import { ApiDocument } from '../../fuzz/document.js';
-import { Judge } from '../../fuzz/judge.js';
+import { Judge, type Intent } from '../../fuzz/judge.js';
 
 const problem = (status: number, code: string) =>
   JSON.stringify({ type: 't', title: 't', status, detail: 'd', instance: 'i', code, request_id: 'r' });
@@ -22,12 +22,37 @@ const DOCUMENT = {
         },
       },
     },
+    '/internal/authorize/door': {
+      get: {
+        security: [{ admin: [] }],
+        responses: { 200: {}, 401: { content: problemContent }, 503: { content: problemContent } },
+      },
+    },
+    '/internal/introspect': {
+      post: {
+        requestBody: {
+          required: true,
+          content: { 'application/x-www-form-urlencoded': { schema: { $ref: '#/components/schemas/Thing' } } },
+        },
+        responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } },
+      },
+    },
+    '/internal/changes': {
+      post: {
+        requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Poll' } } } },
+        responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } },
+      },
+    },
     '/internal/check': {
       post: { responses: { 200: { content: { 'application/json': { schema: { type: 'object' } } } } } },
     },
   },
   components: {
     schemas: {
+      Poll: {
+        type: 'object',
+        properties: { cursor: text, used: { type: 'array', items: { $ref: '#/components/schemas/Thing' } } },
+      },
       Thing: { type: 'object', required: ['name'], properties: { name: text } },
       Problem: {
         type: 'object',
@@ -41,7 +66,7 @@ const DOCUMENT = {
 interface Exchange {
   readonly target?: string;
   readonly method?: string;
-  readonly verdict?: string;
+  readonly verdict?: Intent['credentials']['verdict'];
   readonly sent?: string;
   readonly status?: number;
   readonly type?: string;
@@ -58,7 +83,7 @@ describe('the judge of the fuzzer', () => {
     const wire = { method, target, headers: [], body: Buffer.from(sent), chunked: false };
     const judge = new Judge(new ApiDocument(DOCUMENT));
     const answer = { status, headers: { 'content-type': type, 'www-authenticate': 'x', ...headers }, body };
-    return judge.verdict({ credentials: { verdict } }, { wire, text: sent }, answer) as string | undefined;
+    return judge.verdict({ credentials: { verdict } }, { wire, text: sent }, answer);
   };
 
   it('accepts documented responses', () => {
@@ -98,6 +123,29 @@ describe('the judge of the fuzzer', () => {
     ['a secret in an answer', { body: `{"name":"${SECRET}"}` }, /shows a secret/],
   ])('reports %s', (_name, exchange, reason) => {
     expect(verdictOn(exchange)).toMatch(reason);
+  });
+
+  const gateway = { target: '/internal/authorize/door/anything?a=b&__proto__=1', body: '' };
+
+  it('accepts any method, path below, query and body for a gateway, and its misconfiguration', () => {
+    expect(verdictOn({ ...gateway, method: 'PUT', sent: '{' })).toBeUndefined();
+    expect(verdictOn({ ...gateway, status: 503, body: problem(503, 'gateway_misconfigured') })).toBeUndefined();
+    expect(verdictOn({ status: 503, body: problem(503, 'gateway_misconfigured') })).toMatch(/failed: 503/);
+    expect(verdictOn({ ...gateway, verdict: 'bad' })).toMatch(/accepted bad credentials/);
+    expect(verdictOn({ ...gateway, target: '/internal/authorize/doors' })).toMatch(/no operation/);
+  });
+
+  it('accepts forms by their schema', () => {
+    const form = { target: '/internal/introspect', body: '{}' };
+    expect(verdictOn({ ...form, sent: 'name=a&other=b' })).toBeUndefined();
+    expect(verdictOn({ ...form, sent: 'other=b' })).toMatch(/required property/);
+  });
+
+  it('accepts any cursor of the feed, but no other field of another type', () => {
+    const poll = { target: '/internal/changes', body: '{}' };
+    expect(verdictOn({ ...poll, sent: '{"cursor":[],"used":[{"name":"a"}]}' })).toBeUndefined();
+    expect(verdictOn({ ...poll, sent: '{"used":{}}' })).toMatch(/used must be array/);
+    expect(verdictOn({ ...poll, sent: '{"used":[{}]}' })).toMatch(/required property/);
   });
 
   it('accepts a full hashing queue only on routes that document it', () => {

@@ -5,7 +5,7 @@ import { ConnectionBounds, MAX_IN_FLIGHT } from '../../src/http/connection-bound
 import type { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import type { Log } from '../../src/logging/log.js';
 import { MetricsEndpoint } from '../../src/metrics/metrics-endpoint.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { useApp } from '../support/use-app.js';
 
 const TIMEOUT_MS = 10_000;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { CHANGES_SINCE } from '../../src/keys/cache/change-feed.js';
 import { migrate } from '../../src/database/migrate.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { OwnPostgres } from '../support/own-postgres.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { FeedReader } from './feed-reader.js';

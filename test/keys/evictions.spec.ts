@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { useApp } from '../support/use-app.js';
 
 const FEED = `SELECT pid FROM pg_stat_activity

@@ -1,10 +1,10 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { VARIABLES } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

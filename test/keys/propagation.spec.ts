@@ -1,9 +1,9 @@
 import { Client } from 'pg';
 import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
 import { problems } from '../../src/problems/problems.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { TcpProxy } from '../support/tcp-proxy.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { TestApp, type Device } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 

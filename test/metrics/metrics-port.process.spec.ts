@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { Scrape } from '../support/scrape.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
-import { TcpProxy } from '../support/tcp-proxy.js';
-import { eventually } from '../support/eventually.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
+import { eventually } from '../../tools/eventually.js';
 import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { isTracingRequested } from '../../src/config/environment.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ServiceProcess } from '../support/service-process.js';

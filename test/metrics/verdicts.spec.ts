@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { DOORS } from '../../src/access/doors.js';
 import { REFUSAL_REASONS } from '../../src/common/refusal-reasons.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { scrape } from '../support/scrape.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';

@@ -9,6 +9,9 @@ import type { TestApp } from './test-app.js';
 
 const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
 
+/** What a command says on a slow machine while it waits for the service. */
+const PROGRESS = /^(Waiting for http:|… \d+ so far).*\n/gm;
+
 export interface Run {
   /** null when a signal ended it */
   readonly code: number | null;
@@ -54,7 +57,11 @@ export class Cli {
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => void (stdout += chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => void (stderr += chunk.toString()));
-    const ended = once(child, 'close').then((): Run => ({ code: child.exitCode, stdout, stderr }));
+    const ended = once(child, 'close').then((): Run => ({
+      code: child.exitCode,
+      stdout,
+      stderr: stderr.replace(PROGRESS, ''),
+    }));
     return { kill: () => child.kill('SIGKILL'), ended, shown: () => stdout };
   }
 

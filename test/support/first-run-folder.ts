@@ -12,7 +12,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { getServerFolder } from '../../src/embedded-postgres/location.js';
-import { eventually } from './eventually.js';
+import { eventually } from '../../tools/eventually.js';
 
 /** A working directory for a first start, with everything that the service creates there. */
 export class FirstRunFolder {

@@ -1,4 +1,4 @@
-import { eventually } from './eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import type { TestDatabase } from './test-database.js';
 
 /** Ends the connection that holds an advisory lock, as an administrator or a failover would. */

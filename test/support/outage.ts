@@ -1,6 +1,6 @@
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
-import { eventually } from './eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from './expect-problem.js';
 import { ADMIN_KEY, PASSWORD } from './settings.js';
 import type { TestApp, Device, Service, Tokens, User } from './test-app.js';

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
-import { eventually } from './eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from './run-log.js';
 
 const MAIN = join(import.meta.dirname, '../../dist/src/main.js');

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS } from '../support/outage.js';
 import { PASSWORD } from '../support/settings.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
-import { eventually } from '../support/eventually.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Service } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';

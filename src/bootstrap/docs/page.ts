@@ -67,7 +67,7 @@ window.ui = SwaggerUIBundle({ ...options, plugins: [plugin], onComplete: restore
 /** Loaded after the style sheets of Swagger UI. */
 export const PAGE_CSS = `.home { font-family: sans-serif; line-height: 1.6; margin: 2rem auto; max-width: 40rem; padding: 0 1rem; }
 /* No response has links. */
-.swagger-ui .response-col_links { display: none; }
+.swagger-ui .responses-table .response-col_links { display: none; }
 @media (max-width: 640px) {
   .swagger-ui .responses-table, .swagger-ui .responses-table > tbody,
   .swagger-ui .responses-table > tbody > tr, .swagger-ui .responses-table > tbody > tr > td,

@@ -1,5 +1,7 @@
 import { Command } from 'commander';
-import { announceIfSlow, formatTable, print, type Output } from '../terminal.js';
+import { addYes, createConfirm } from '../confirm.js';
+import { formatTable } from '../table.js';
+import { announceIfSlow, print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
 
 const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
@@ -11,6 +13,7 @@ type KeyWork = (keys: typeof import('./keys.js')) => Promise<KeyReport[]>;
 export function createKeysCommand(): Command {
   return new Command('keys')
     .description('Manage the keys that sign access tokens under ES256.')
+    .addHelpText('after', '\nExample:\n  platform-auth keys list')
     .addCommand(
       create('list', 'List the signing keys.').action((_options: object, command: Command) =>
         run(command, (keys) => keys.listKeys()),
@@ -27,14 +30,23 @@ export function createKeysCommand(): Command {
         .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.retireKey(kid))),
     )
     .addCommand(
-      create('revoke', 'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.')
+      addYes(
+        create(
+          'revoke',
+          'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.',
+        ),
+      )
         .argument('<kid>', KID)
-        .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.revokeKey(kid))),
+        .action(async (kid: string, _options: object, command: Command) => {
+          await createConfirm(command)(`This refuses all access tokens of the key ${kid}, for ever.`);
+          await run(command, (keys) => keys.revokeKey(kid));
+        }),
     );
 }
 
 function create(name: string, description: string): Command {
-  return new Command(name).description(description).addHelpText('after', NEEDS);
+  const example = `\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth keys ${name}${name === 'list' || name === 'rotate' ? '' : ' <kid>'}`;
+  return new Command(name).description(description).addHelpText('after', NEEDS + example);
 }
 
 async function run(command: Command, work: KeyWork): Promise<void> {

@@ -1,15 +1,15 @@
-import { DataSource, type DataSourceOptions } from 'typeorm';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
 import { COMMAND_LINE } from '../../access/actor.js';
 import { AuditLog } from '../../audit/audit-log.js';
-import { parseEnvironment, readVariables } from '../../config/environment.js';
-import { generateSecret } from '../../crypto/secret.js';
+import { AuditModule } from '../../audit/audit.module.js';
+import { readVariables } from '../../config/environment.js';
 import { DatabaseClock } from '../../database/database-clock.js';
-import { createRequestOptions } from '../../database/database-options.js';
-import { Database } from '../../database/database.js';
+import { KeysModule } from '../../keys/keys.module.js';
 import { Propagation } from '../../keys/cache/propagation.js';
-import { Log } from '../../logging/log.js';
 import { KeyOperationError, KeyOperations } from '../../signing-keys/key-operations.js';
 import { SigningKey } from '../../signing-keys/signing-key.entity.js';
+import { withServices } from './command-context.js';
 import { CommandFailedError } from '../terminal.js';
 
 export interface KeyReport {
@@ -59,19 +59,15 @@ async function list(keys: KeyOperations): Promise<KeyReport[]> {
 }
 
 async function withKeys<Result>(work: (keys: KeyOperations) => Promise<Result>): Promise<Result> {
-  // Nothing is signed or decrypted here, so that any secret is valid; and standard output holds only the result.
-  const environment = parseEnvironment({ ...readVariables(), SECRET_KEY: generateSecret(), LOG_LEVEL: 'silent' });
-  const options = { ...createRequestOptions(environment), entities: [SigningKey] } as DataSourceOptions;
-  const dataSource = await new DataSource(options).initialize();
+  const operations = {
+    provide: KeyOperations,
+    inject: [DataSource, AuditLog, Propagation, DatabaseClock],
+    useFactory: (...parts: ConstructorParameters<typeof KeyOperations>) => new KeyOperations(...parts),
+  };
+  const rooms = { imports: [AuditModule, KeysModule, TypeOrmModule.forFeature([SigningKey])], providers: [operations] };
   try {
-    const database = new Database(dataSource);
-    const log = new Log(environment);
-    const audit = new AuditLog(dataSource, database, log);
-    const propagation = new Propagation(environment.revocationWaitMs, database, log);
-    return await work(new KeyOperations(dataSource, audit, propagation, new DatabaseClock(dataSource)));
+    return await withServices(readVariables(), rooms, (context) => work(context.get(KeyOperations)));
   } catch (error) {
-    throw error instanceof KeyOperationError ? new CommandFailedError(error.message) : error;
-  } finally {
-    await dataSource.destroy();
+    throw error instanceof KeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
   }
 }

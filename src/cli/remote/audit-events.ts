@@ -56,7 +56,7 @@ export async function followEvents(client: AdminClient, query: Query, limit: num
   };
   let counts = new Map<string, number>();
   let newest = query.since ?? new Date().toISOString();
-  /** Undefined until the first answer. Older events are those that the limit left out. */
+  /** Undefined until the first answer. The limit left out older events. */
   let oldest: string | undefined;
   for (;;) {
     try {

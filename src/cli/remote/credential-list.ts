@@ -22,8 +22,8 @@ export interface ListFilters {
 
 export function addFilters(command: Command): Command {
   return command
-    .option('--live', 'only those that are neither revoked nor expired', false)
-    .option('--unused-for <duration>', 'only those that were not used for so long: 24h, 30d', parseDuration);
+    .option('--live', 'only live ones: neither revoked nor expired', false)
+    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseDuration);
 }
 
 export function applyFilters<View extends CredentialView>(

@@ -49,7 +49,7 @@ function addCreate(users: Command): void {
       const password = await readNewPassword();
       const created = await withAdvice(
         client.post<UserView>('/users', { email, password }),
-        `Look with \`platform-auth users list --email ${email}\`. If it is not there, run this again.`,
+        `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
       );
       print(readOutput(command), created, ({ id }) => `${email} is created. Its id is ${String(id)}.`);
     });
@@ -109,7 +109,7 @@ function addSessions(users: Command): void {
   });
 }
 
-/** @throws {CommandFailedError} when there is no such account */
+/** @throws {CommandFailedError} when the account does not exist */
 export async function findUser(client: AdminClient, user: string): Promise<UserView> {
   if (!user.includes('@')) return client.get<UserView>(`/users/${encodeSegment(user)}`);
   const [found] = await client.list<UserView>('/users', { email: user }, 1);

@@ -9,7 +9,7 @@ const TRIGGERS = [
   `signing_keys_record_truncate AFTER TRUNCATE ON signing_keys FOR EACH STATEMENT`,
 ];
 
-/** The keys that sign access tokens under ES256 (docs/decisions/0045), and when each algorithm was last used. */
+/** The keys that sign access tokens under ES256 (docs/decisions/0046), and when each algorithm was last used. */
 export class CreateSigningKeys1763684300000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     // Qualified: a restore and the apply worker of logical replication run triggers with an empty search path.

@@ -1,0 +1,57 @@
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import type { Request } from '../client.js';
+
+/** As the service returned them. */
+export interface IdAndKey {
+  readonly id: string;
+  readonly key: string;
+}
+
+/** What node keys and app keys do not have in common. */
+export interface KeyKind {
+  readonly name: string;
+  readonly validation: 'validate-node' | 'validate-app';
+  /** Below the admin routes. */
+  readonly path: string;
+  readonly table: string;
+  /** The body of a request that mints one. */
+  readonly mint: () => object;
+  /** Reads the response to a request that minted or rotated one. @throws when it does not have its form */
+  readonly read: (body: unknown) => IdAndKey;
+  readonly request: (id: string, key: string) => Request;
+}
+
+const nodeBody = z.object({ node_id: z.string(), api_key: z.string() });
+const appBody = z.object({ app_id: z.string(), app_key: z.string() });
+
+const node: KeyKind = {
+  name: 'node',
+  validation: 'validate-node',
+  path: '/nodes',
+  table: 'nodes',
+  mint: () => ({ household_id: randomUUID(), room: 'hall', name: 'lamp' }),
+  read: (body) => {
+    const { node_id: id, api_key: key } = nodeBody.parse(body);
+    return { id, key };
+  },
+  request: (id, key) => ({ path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } }),
+};
+
+const app: KeyKind = {
+  name: 'app credential',
+  validation: 'validate-app',
+  path: '/app-credentials',
+  table: 'app_credentials',
+  mint: () => ({ caller: `caller-${randomUUID().slice(0, 13)}`, target: 'recipes' }),
+  read: (body) => {
+    const { app_id: id, app_key: key } = appBody.parse(body);
+    return { id, key };
+  },
+  request: (id, key) => ({
+    path: '/internal/validate-app',
+    headers: { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key },
+  }),
+};
+
+export const keyKinds = { node, app };

@@ -1,0 +1,122 @@
+import { randomAddress } from '../random.js';
+import { Life, NEVER, type Credential, type Key } from '../ledger.js';
+import type { Load } from '../load.js';
+import type { KeyKind } from './key-kinds.js';
+
+const OVERLAP_HOURS = 200;
+
+/** Mints a credential, uses it, rotates it with or without overlap, revokes it, and checks each step on every replica. */
+export async function keyLife(load: Load, kind: KeyKind): Promise<void> {
+  const credential = await mint(load, kind);
+  if (!credential) {
+    await load.think(100);
+    return;
+  }
+  const from = randomAddress();
+  for (let use = 0; use < 3; use += 1) await validate(load, credential, { from });
+  await validateEverywhere(load, credential);
+  await validateForgery(load, credential, from);
+  if (Math.random() < 0.7) await rotate(load, credential, from);
+  await revoke(load, credential);
+}
+
+/** @returns undefined when the request was not acknowledged */
+export async function mint(load: Load, kind: KeyKind): Promise<Credential | undefined> {
+  const answer = await load.admin('POST', kind.path, kind.mint());
+  if (!load.done('admin', `minting a ${kind.name}`, answer, 201)) return undefined;
+  const { id, key } = kind.read(answer.body);
+  const credential = { kind, id, key: makeKey(kind, id, key), isRevoked: false, keyIsDoubtful: false };
+  load.ledger.credentials.push(credential);
+  return credential;
+}
+
+/** @throws when the request was not acknowledged: for credentials that are made before the fault */
+export async function mintNow(load: Load, kind: KeyKind): Promise<Credential> {
+  const credential = await mint(load, kind);
+  if (!credential) throw new Error(`Minting a ${kind.name} was not acknowledged`);
+  return credential;
+}
+
+interface Validation {
+  /** The newest one by default. */
+  readonly key?: Key;
+  readonly from?: string;
+  readonly base?: string;
+}
+
+/** @returns the verdict; undefined without one */
+export async function validate(
+  load: Load,
+  { kind, id, key: newest }: Credential,
+  { key = newest, from, base }: Validation = {},
+): Promise<boolean | undefined> {
+  const answer = await load.ask({ ...kind.request(id, key.text), from }, base);
+  return load.judge(kind.validation, key.name, key.life, answer);
+}
+
+export async function validateEverywhere(
+  load: Load,
+  { kind, id, key: newest }: Credential,
+  key = newest,
+): Promise<void> {
+  const answers = await load.everywhere({ ...kind.request(id, key.text), from: randomAddress() });
+  for (const answer of answers) load.judge(kind.validation, key.name, key.life, answer);
+}
+
+/** Rotates a key without overlap, and does not use its successor. @returns the ended key; undefined when it may live on */
+export async function rotateAtOnce(load: Load, credential: Credential): Promise<Key | undefined> {
+  const { key: old } = credential;
+  old.life.ending();
+  if (!(await requestRotation(load, credential, 0))) return undefined;
+  old.life.ended();
+  return old;
+}
+
+function makeKey(kind: KeyKind, id: string, text: string): Key {
+  return { text, life: new Life(), name: `${kind.name} ${id} (…${text.slice(-4)})` };
+}
+
+async function revoke(load: Load, credential: Credential): Promise<void> {
+  const { kind, id, key } = credential;
+  key.life.ending();
+  const attempt = () => load.admin('DELETE', `${kind.path}/${id}`);
+  if (!(await load.insist('admin', `revoking ${key.name}`, attempt, 204))) return;
+  key.life.ended();
+  credential.isRevoked = true;
+  load.ledger.revoked.push(credential);
+  await validateEverywhere(load, credential);
+}
+
+async function validateForgery(load: Load, { kind, id, key }: Credential, from: string): Promise<void> {
+  const forged = key.text.slice(0, -3) + (key.text.endsWith('AAA') ? 'BBB' : 'AAA');
+  const answer = await load.ask({ ...kind.request(id, forged), from });
+  load.judge(kind.validation, `a forgery of ${key.name}`, NEVER, answer);
+}
+
+async function rotate(load: Load, credential: Credential, from: string): Promise<void> {
+  const { key: old } = credential;
+  const overlap = Math.random() < 0.5 ? OVERLAP_HOURS : 0;
+  if (overlap === 0) old.life.ending();
+  if (!(await requestRotation(load, credential, overlap))) {
+    // It may still be done later: such a credential can only be revoked.
+    credential.keyIsDoubtful = true;
+    return;
+  }
+  if (overlap === 0) old.life.ended();
+  await validateEverywhere(load, credential, old);
+  old.life.ending();
+  const refusedBefore = load.writesAreRefused;
+  const wasUsed = await validate(load, credential, { from });
+  if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.ended();
+  await validateEverywhere(load, credential, old);
+  await validateEverywhere(load, credential);
+}
+
+/** @returns whether it was acknowledged */
+async function requestRotation(load: Load, credential: Credential, overlapHours: number): Promise<boolean> {
+  const { kind, id, key } = credential;
+  const answer = await load.admin('POST', `${kind.path}/${id}/rotate`, { overlap_hours: overlapHours });
+  if (!load.done('admin', `rotating ${key.name}`, answer, 200)) return false;
+  credential.key = makeKey(kind, id, kind.read(answer.body).key);
+  return true;
+}

@@ -1,0 +1,77 @@
+import type { Answer } from '../client.js';
+import { Life, type Session, type User } from '../ledger.js';
+import type { Load } from '../load.js';
+import type { Route } from '../record.js';
+import { bearerOf, judgeRefresh, logIn, loginOf, meEverywhere, refreshOf } from './sessions.js';
+
+/** Ends a session. From the acknowledgement on, every replica refuses both of its tokens. */
+type Ending = (load: Load, user: User, session: Session) => Promise<void>;
+
+const LOGOUT_PATH = '/api/v0/auth/logout';
+
+export const endings: readonly Ending[] = [logOut, logOutByBearer, endByAdmin, disable];
+
+async function logOut(load: Load, { from }: User, session: Session): Promise<void> {
+  const body = { refresh_token: session.refreshToken };
+  await end(load, [session], { route: 'logout', attempt: () => load.ask({ path: LOGOUT_PATH, body, from }) });
+}
+
+async function logOutByBearer(load: Load, { from }: User, session: Session): Promise<void> {
+  const headers = bearerOf(session);
+  await end(load, [session], { route: 'logout', attempt: () => load.ask({ path: LOGOUT_PATH, headers, from }) });
+}
+
+async function endByAdmin(load: Load, user: User): Promise<void> {
+  let attempts = 0;
+  const attempt = (): Promise<Answer> => {
+    attempts += 1;
+    return load.admin('DELETE', `/users/${user.id}/sessions`);
+  };
+  await end(load, load.ledger.sessionsOf(user), { route: 'admin', attempt });
+  // An attempt without a response may still be done later, and end a session that starts meanwhile: this user starts none.
+  if (attempts > 1) user.isDoubtful = true;
+}
+
+async function disable(load: Load, user: User): Promise<void> {
+  user.life.ending();
+  user.isDoubtful = true;
+  let attempts = 0;
+  const attempt = (): Promise<Answer> => {
+    attempts += 1;
+    return load.admin('PATCH', `/users/${user.id}`, { is_active: false });
+  };
+  if (!(await end(load, load.ledger.sessionsOf(user), { route: 'admin', attempt, expected: 200 }))) return;
+  user.life.ended();
+  user.isActive = false;
+  for (const answer of await load.everywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
+  // An attempt without a response may still be done later: after more than one attempt the user stays disabled.
+  if (attempts > 1) return;
+  const enabled = await load.admin('PATCH', `/users/${user.id}`, { is_active: true });
+  if (!load.done('admin', `enabling ${user.email}`, enabled, 200)) return;
+  Object.assign(user, { life: new Life(), isActive: true, isDoubtful: false });
+  await logIn(load, user);
+}
+
+interface EndRequest {
+  readonly route: Route;
+  readonly attempt: () => Promise<Answer>;
+  /** The status of an acknowledgement; 204 by default. */
+  readonly expected?: number;
+}
+
+/** Ends sessions, and checks them everywhere. @returns whether it was acknowledged */
+async function end(
+  load: Load,
+  sessions: readonly Session[],
+  { route, attempt, expected = 204 }: EndRequest,
+): Promise<boolean> {
+  for (const { life } of sessions) life.ending();
+  const what = `ending session ${sessions.map(({ id }) => id).join(' and ')}`;
+  if (!(await load.insist(route, what, attempt, expected))) return false;
+  for (const { life } of sessions) life.ended();
+  for (const session of sessions) {
+    await meEverywhere(load, session);
+    for (const answer of await load.everywhere(refreshOf(session))) judgeRefresh(load, session, answer);
+  }
+  return true;
+}

@@ -1,0 +1,97 @@
+import type { KeyKind } from './actors/key-kinds.js';
+import { now, type Period } from './client.js';
+
+/**
+ * The time in which a credential is valid, by the acknowledgements. Between the sending of the request that ends it and
+ * the acknowledgement, both verdicts are correct.
+ */
+export class Life {
+  private endAskedAt = Infinity;
+  private endAcknowledgedAt = Infinity;
+
+  /** Call before the request that ends it is sent. */
+  ending(): void {
+    this.endAskedAt = Math.min(this.endAskedAt, now());
+  }
+
+  /** Call when that request is acknowledged. */
+  ended(): void {
+    this.endAcknowledgedAt = Math.min(this.endAcknowledgedAt, now());
+  }
+
+  get isOver(): boolean {
+    return this.endAcknowledgedAt < Infinity;
+  }
+
+  get isDoubtful(): boolean {
+    return this.endAskedAt < Infinity && !this.isOver;
+  }
+
+  /** @returns why a verdict is wrong; undefined when it is correct */
+  objection(wasAccepted: boolean, { startedAt, endedAt }: Period): string | undefined {
+    const late = startedAt - this.endAcknowledgedAt;
+    if (wasAccepted && late > 0) return `accepted ${late.toFixed(1)} ms after its end was acknowledged`;
+    if (!wasAccepted && endedAt < this.endAskedAt) return 'refused before its end was requested';
+    return undefined;
+  }
+}
+
+/** The life of a credential that was never valid: a forgery, a wrong password. */
+export const NEVER = new Life();
+NEVER.ending();
+NEVER.ended();
+
+export interface Key {
+  readonly text: string;
+  readonly life: Life;
+  /** In reports. */
+  readonly name: string;
+}
+
+/** A node or an app credential. */
+export interface Credential {
+  readonly kind: KeyKind;
+  readonly id: string;
+  /** The newest one. */
+  key: Key;
+  isRevoked: boolean;
+  /** A rotation without a response may have replaced the key. */
+  keyIsDoubtful: boolean;
+}
+
+export interface User {
+  readonly id: string;
+  readonly email: string;
+  readonly password: string;
+  /** The address that the user's requests come from. */
+  readonly from: string;
+  /** Of the user's being active. */
+  life: Life;
+  isActive: boolean;
+  /** A request without a response may still change the user, or end sessions that start meanwhile. */
+  isDoubtful: boolean;
+}
+
+export interface Session {
+  readonly id: string;
+  readonly user: User;
+  accessToken: string;
+  refreshToken: string;
+  generation: number;
+  readonly life: Life;
+  /** A refresh without a response may still arrive: this session is not refreshed any more. */
+  isDoubtful: boolean;
+}
+
+/** Every write that was acknowledged. */
+export class Ledger {
+  readonly credentials: Credential[] = [];
+  readonly users: User[] = [];
+  readonly sessions: Session[] = [];
+  /** Credentials whose revocation was acknowledged: they must stay refused. */
+  readonly revoked: Credential[] = [];
+
+  sessionsOf(user: User): Session[] {
+    return this.sessions.filter((session) => session.user === user);
+  }
+}

@@ -1,0 +1,187 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { keyKinds } from './actors/key-kinds.js';
+import { keyLife } from './actors/key-life.js';
+import { userLife } from './actors/user-life.js';
+import { makeKept, watchKeys, watchLogins, watchRevoked, watchSessions, type Kept } from './actors/watchers.js';
+import { mayStillHappen, send, type Answer, type Request } from './client.js';
+import type { Ledger, Life } from './ledger.js';
+import { pickOne } from './random.js';
+import { LoadRecord, type Route } from './record.js';
+
+/** Runs its script once, and records what was acknowledged. */
+type Actor = (load: Load) => Promise<unknown>;
+
+const ACTORS: readonly Actor[] = [
+  ...Array.from({ length: 3 }, () => (load: Load) => keyLife(load, keyKinds.node)),
+  ...Array.from({ length: 3 }, () => (load: Load) => keyLife(load, keyKinds.app)),
+  ...Array.from({ length: 6 }, () => userLife),
+  ...[watchKeys, watchKeys, watchSessions, watchSessions, watchLogins, watchLogins],
+  watchRevoked,
+];
+const THINK_TIME_MS = 20;
+const RETRY_INTERVAL_MS = 100;
+const IDLE_POLL_INTERVAL_MS = 10;
+const START_INTERVAL_MS = 10;
+const OPERATOR = '10.0.0.1';
+
+const problem = z.object({ code: z.string() });
+
+/** A request of an actor. */
+export interface LoadRequest extends Request {
+  /** The client's address; the operator's by default. */
+  readonly from?: string | undefined;
+}
+
+export interface Targets {
+  readonly balancer: string | undefined;
+  readonly replicas: readonly string[];
+}
+
+export interface LoadOptions {
+  readonly timeoutMs?: number;
+  /** Sends nothing to the replicas themselves. */
+  readonly onlyBalancer?: boolean;
+  /** Sometimes sends a refresh to every replica at once; by default it does. */
+  readonly repeatsRefreshes?: boolean;
+}
+
+export interface LoadSetting {
+  readonly ledger: Ledger;
+  readonly targets: () => Targets;
+  readonly adminKey: string;
+}
+
+/** Runs the actors: callers of every hot route, each of which repeats its script and records what was acknowledged. */
+export class Load {
+  isOver = false;
+  /** Set while the database is read-only: the first use of a new key cannot end the old one then. */
+  writesAreRefused = false;
+  record = new LoadRecord();
+  /** Made before the fault. */
+  kept: Kept = { credentials: [], sessions: [] };
+  readonly repeatsRefreshes: boolean;
+  private running: readonly Promise<void>[] = [];
+  private resumed: Promise<void> | undefined;
+  private idle = 0;
+
+  private constructor(
+    private readonly setting: LoadSetting,
+    private readonly options: LoadOptions,
+  ) {
+    this.repeatsRefreshes = options.repeatsRefreshes ?? true;
+  }
+
+  static async start(setting: LoadSetting, options: LoadOptions): Promise<Load> {
+    const load = new Load(setting, options);
+    load.kept = await makeKept(load);
+    load.record = new LoadRecord();
+    load.running = ACTORS.map((act, index) => load.repeat(act, index));
+    return load;
+  }
+
+  get ledger(): Ledger {
+    return this.setting.ledger;
+  }
+
+  /** Resolves when every actor has finished its script. They continue when the returned function is called. */
+  async pause(): Promise<() => void> {
+    let resume = (): void => undefined;
+    this.resumed = new Promise((resolve) => (resume = resolve));
+    while (this.idle < this.running.length) await sleep(IDLE_POLL_INTERVAL_MS);
+    return () => {
+      this.resumed = undefined;
+      resume();
+    };
+  }
+
+  async stop(): Promise<void> {
+    this.isOver = true;
+    await Promise.all(this.running);
+    this.record.end();
+  }
+
+  think(ms = THINK_TIME_MS): Promise<void> {
+    return sleep(ms * (0.5 + Math.random()));
+  }
+
+  /** Sends a request: half of the time through the balancer, otherwise to a random replica. */
+  async ask({ from = OPERATOR, ...request }: LoadRequest, base = this.chooseTarget()): Promise<Answer> {
+    const headers = { ...request.headers, 'X-Forwarded-For': from };
+    const answer = await send(base, { timeoutMs: this.options.timeoutMs, ...request, headers });
+    this.record.answered(request, answer);
+    return answer;
+  }
+
+  /** Sends a request to every replica at the same time. */
+  everywhere(request: LoadRequest): Promise<Answer[]> {
+    const { replicas, balancer } = this.setting.targets();
+    const bases = this.options.onlyBalancer && balancer !== undefined ? [balancer, balancer] : replicas;
+    return Promise.all(bases.map((base) => this.ask(request, base)));
+  }
+
+  admin(method: string, path: string, body?: object, base?: string): Promise<Answer> {
+    const headers = { 'X-Admin-Key': this.setting.adminKey };
+    return this.ask({ method, path: `/api/v0/admin${path}`, body, headers }, base);
+  }
+
+  /**
+   * Judges a response by the life of its credential.
+   * @param what names the credential in reports
+   * @returns true when it was accepted, false when it was refused, undefined without a verdict
+   */
+  judge(route: Route, what: string, life: Life, answer: Answer): boolean | undefined {
+    if (answer.status !== 200 && answer.status !== 401) {
+      this.noVerdict(route, what, answer);
+      return undefined;
+    }
+    const wasAccepted = answer.status === 200;
+    const objection = life.objection(wasAccepted, answer);
+    if (objection === undefined) this.record.right(route, answer);
+    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
+    return wasAccepted;
+  }
+
+  /** @returns whether it was acknowledged */
+  done(route: Route, what: string, answer: Answer, expected: number): boolean {
+    if (answer.status === expected) this.record.right(route, answer);
+    else this.noVerdict(route, what, answer);
+    return answer.status === expected;
+  }
+
+  /** Retries an idempotent request until it is acknowledged. @returns false when the load ended before */
+  async insist(route: Route, what: string, attempt: () => Promise<Answer>, expected: number): Promise<boolean> {
+    while (!this.isOver) {
+      if (this.done(route, what, await attempt(), expected)) return true;
+      await sleep(RETRY_INTERVAL_MS);
+    }
+    return false;
+  }
+
+  /** 503, 429 and a lost connection are not verdicts; any other status is wrong. */
+  private noVerdict(route: Route, what: string, answer: Answer): void {
+    if (answer.status === 503 || answer.status === 429 || mayStillHappen(answer)) {
+      this.record.error(route, answer);
+    } else {
+      const { code } = problem.safeParse(answer.body).data ?? { code: '' };
+      this.record.wrongVerdict(`${route} of ${what}: answered ${answer.status} ${code}`);
+    }
+  }
+
+  private chooseTarget(): string {
+    const { balancer, replicas } = this.setting.targets();
+    if (balancer !== undefined && (this.options.onlyBalancer || Math.random() < 0.5)) return balancer;
+    return pickOne(replicas);
+  }
+
+  private async repeat(act: Actor, index: number): Promise<void> {
+    await sleep(index * START_INTERVAL_MS);
+    while (!this.isOver) {
+      await act(this);
+      await this.think();
+      this.idle += 1;
+      await this.resumed;
+      this.idle -= 1;
+    }
+  }
+}

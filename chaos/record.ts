@@ -1,0 +1,115 @@
+import { now, type Answer, type Period, type Request } from './client.js';
+
+/** The hot routes: each must have correct responses again within the bound of the scenario. */
+export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'login', 'admin'] as const;
+
+export type HotRoute = (typeof HOT)[number];
+export type Route = HotRoute | 'register' | 'logout';
+
+/** A time in milliseconds, and the hot route that took it. */
+export interface RouteTime {
+  readonly name: HotRoute;
+  readonly ms: number;
+}
+
+interface RouteRecord {
+  readonly name: HotRoute;
+  right: number;
+  lastAt: number;
+  silenceMs: number;
+  backAt: number | undefined;
+}
+
+/** The responses during one scenario, and the longest time without a correct one. */
+export class LoadRecord {
+  requests = 0;
+  slowestMs = 0;
+  slowestRequest = 'nothing';
+  /** Counts by label and route. */
+  readonly errors = new Map<string, Map<Route, number>>();
+  readonly wrong: string[] = [];
+  readonly lost: string[] = [];
+  private readonly startedAt = now();
+  private healedAt: number | undefined;
+  private endedAt: number | undefined;
+  private readonly routes = HOT.map((name): RouteRecord => {
+    return { name, right: 0, lastAt: this.startedAt, silenceMs: 0, backAt: undefined };
+  });
+
+  answered({ method = 'POST', path }: Request, { startedAt, endedAt }: Period): void {
+    this.requests += 1;
+    if (this.endedAt !== undefined || endedAt - startedAt <= this.slowestMs) return;
+    this.slowestMs = endedAt - startedAt;
+    this.slowestRequest = `${method} ${path}`;
+  }
+
+  /** A verdict that agrees with the ledger. */
+  right(name: Route, { startedAt, endedAt }: Period): void {
+    const route = this.find(name);
+    if (!route || this.endedAt !== undefined) return;
+    route.right += 1;
+    route.silenceMs = Math.max(route.silenceMs, endedAt - route.lastAt);
+    route.lastAt = endedAt;
+    if (this.healedAt !== undefined && startedAt >= this.healedAt) route.backAt ??= endedAt;
+  }
+
+  /** A response without a verdict: the caller retries. */
+  error(name: Route, { label }: Answer): void {
+    const byRoute = this.errors.get(label) ?? new Map<Route, number>();
+    byRoute.set(name, (byRoute.get(name) ?? 0) + 1);
+    this.errors.set(label, byRoute);
+  }
+
+  wrongVerdict(text: string): void {
+    this.wrong.push(`${Math.round(now() - this.startedAt)} ms: ${text}`);
+  }
+
+  lostWrite(text: string): void {
+    this.lost.push(text);
+  }
+
+  /** Marks the end of the fault. */
+  healed(): void {
+    this.healedAt = now();
+  }
+
+  /** Marks the end of the load; a gap up to now counts too. */
+  end(): void {
+    const endedAt = now();
+    for (const route of this.routes) route.silenceMs = Math.max(route.silenceMs, endedAt - route.lastAt);
+    this.endedAt = endedAt;
+  }
+
+  countOf(label: string): number {
+    return [...(this.errors.get(label)?.values() ?? [])].reduce((sum, count) => sum + count, 0);
+  }
+
+  errorsOf(name: Route): number {
+    return [...this.errors.values()].reduce((sum, byRoute) => sum + (byRoute.get(name) ?? 0), 0);
+  }
+
+  rightOf(name: HotRoute): number {
+    return this.find(name)?.right ?? 0;
+  }
+
+  /** The longest time without a correct response, and its route. */
+  get silence(): RouteTime {
+    return this.worst(({ silenceMs }) => silenceMs);
+  }
+
+  /** From the end of the fault to the first correct response of the last route to recover; undefined without a fault. */
+  get back(): RouteTime | undefined {
+    const { healedAt } = this;
+    if (healedAt === undefined) return undefined;
+    return this.worst(({ backAt = Infinity }) => backAt - healedAt);
+  }
+
+  private find(name: Route): RouteRecord | undefined {
+    return this.routes.find((route) => route.name === name);
+  }
+
+  private worst(read: (route: RouteRecord) => number): RouteTime {
+    const times = this.routes.map((route) => ({ name: route.name, ms: read(route) }));
+    return times.reduce((most, one) => (one.ms > most.ms ? one : most));
+  }
+}

@@ -1,0 +1,44 @@
+import type { Variables } from '../src/config/environment.js';
+import { freePort } from '../src/embedded-postgres/free-port.js';
+import type { Cleanup } from '../tools/cleanup.js';
+import { isHealthy, ServerProcess } from '../tools/server-process.js';
+import { SERVICE_SCRIPT } from '../tools/service.js';
+
+const MAX_LINES = 100_000;
+
+/** A process of the built service that can be killed, paused and restarted on its port. */
+export class Replica {
+  private constructor(
+    readonly server: ServerProcess,
+    /** The newest lines of all its processes. */
+    private readonly lines: readonly string[],
+  ) {}
+
+  static async create(cleanup: Cleanup, variables: Variables): Promise<Replica> {
+    const lines: string[] = [];
+    const onLine = (line: string): void => {
+      lines.push(line);
+      if (lines.length > MAX_LINES) lines.shift();
+    };
+    const options = { cleanup, script: SERVICE_SCRIPT, variables, isReady: isHealthy, onLine };
+    return new Replica(new ServerProcess(await freePort(), options), lines);
+  }
+
+  get url(): string {
+    return this.server.url;
+  }
+
+  /** @returns how often its log contains a text */
+  countInLog(text: string): number {
+    return this.lines.reduce((sum, line) => sum + line.split(text).length - 1, 0);
+  }
+
+  /** Resolves when the replica is healthy. */
+  async start(): Promise<void> {
+    await this.server.start();
+  }
+
+  async kill(): Promise<void> {
+    await this.server.kill();
+  }
+}

@@ -1,0 +1,66 @@
+import { printHead, printRow } from '../tools/table.js';
+import type { Result } from './stage.js';
+
+const TEXT_COLUMNS = ['fault', 'errors by status', 'bounds'];
+const COLUMNS = [
+  'fault',
+  'requests',
+  'wrong verdicts',
+  'lost acknowledged writes',
+  'errors by status',
+  'longest time without a right answer (ms)',
+  'slowest answer (ms)',
+  'right again after (ms)',
+  'bounds',
+];
+const NO_FIGURES = ['', '', '', '', '', '', ''];
+const MAX_EXPLAINED = 10;
+
+export function printHeading(): void {
+  printHead(COLUMNS, TEXT_COLUMNS);
+}
+
+export function printResult(result: Result): void {
+  const { name, title } = result.scenario;
+  printRow([`${name}: ${title}`, ...figuresOf(result), verdictOf(result)]);
+}
+
+/** @returns the broken bounds, and the first wrong verdicts and lost writes */
+export function explain({ scenario, record, broken }: Result): string[] {
+  if (broken.length === 0) return [];
+  const byRoute = [...(record?.errors ?? [])].map(([label, routes]) => {
+    return `    ${label}: ${[...routes].map(([route, count]) => `${count} ${route}`).join(', ')}`;
+  });
+  return [
+    `\n${scenario.name}:`,
+    ...broken.map((text) => `  ${text}`),
+    ...firstOf(record?.wrong ?? []),
+    ...firstOf(record?.lost ?? []),
+    ...byRoute,
+  ];
+}
+
+function figuresOf({ record }: Result): (string | number)[] {
+  if (!record) return NO_FIGURES;
+  const { silence, back } = record;
+  return [
+    record.requests,
+    record.wrong.length,
+    record.lost.length,
+    [...record.errors.keys()].map((label) => `${record.countOf(label)} × ${label}`).join(', ') || 'none',
+    `${Math.round(silence.ms)} (${silence.name})`,
+    Math.round(record.slowestMs),
+    back ? Math.round(back.ms) : '',
+  ];
+}
+
+function verdictOf({ notRun, broken }: Result): string {
+  if (notRun !== undefined) return `not run: ${notRun}`;
+  return broken.length === 0 ? 'held' : '**broken**';
+}
+
+function firstOf(list: readonly string[]): string[] {
+  const lines = list.slice(0, MAX_EXPLAINED).map((text) => `    ${text}`);
+  if (list.length > MAX_EXPLAINED) lines.push(`    and ${list.length - MAX_EXPLAINED} more`);
+  return lines;
+}

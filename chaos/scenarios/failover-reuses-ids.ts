@@ -1,0 +1,87 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import type { Variables } from '../../src/config/environment.js';
+import type { PostgresServer } from '../../tools/postgres-server.js';
+import { keyKinds } from '../actors/key-kinds.js';
+import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import type { Credential } from '../ledger.js';
+import type { Scenario, Stage } from '../stage.js';
+import { startProxy } from '../world.js';
+
+const IDS = 2_000;
+/** Long enough for each replica to poll the old primary, and later the new one (backoff of at most 1.5 s). */
+const HEARD_MS = 1_000;
+const BACK_MS = 3_000;
+const nextIds = z.tuple([z.object({ id: z.string() })]);
+
+/**
+ * The old primary assigns transaction ids that are not replicated, every replica's cursor moves past them, and the promoted
+ * standby assigns the same ids to revocations. The load is paused meanwhile: its writes would wait for the standby.
+ */
+function failover(name: string, words: string, variables: Variables): Scenario {
+  return {
+    name,
+    title: `primary: kill -9, its standby is promoted and assigns transaction ids anew, ${words}`,
+    bounds: { errors: ['503', 'balancer 503'], silenceMs: 30_000, slowestMs: 6_000, backMs: 4_000 },
+    async run(stage) {
+      const { cleanup, postgres } = stage.world;
+      const replication = await startProxy(cleanup, postgres);
+      const standby = await postgres.withStandby({ isSynchronous: true, port: replication.port });
+      const load = await stage.begin({ variables });
+      await stage.quiet();
+      const resume = await load.pause();
+      const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+      for (const credential of known) await validateEverywhere(load, credential);
+      replication.blackHole(true);
+      await assignIds(postgres, IDS);
+      await sleep(HEARD_MS);
+      const seen = await nextId(postgres);
+      await postgres.kill();
+      await standby.promote();
+      stage.expect((await nextId(standby)) < seen, 'the promoted standby did not assign an id a second time');
+      for (const credential of known) await revokeOn(standby, credential);
+      // A replica that compares only the newest id would not notice the failover.
+      await assignIds(standby, 2 * IDS);
+      stage.world.failOver(standby);
+      await sleep(BACK_MS);
+      for (const credential of known) await expectDead(stage, credential);
+      stage.healed();
+      resume();
+      await stage.quiet();
+    },
+  };
+}
+
+async function revokeOn(standby: PostgresServer, { kind, id, key }: Credential): Promise<void> {
+  key.life.ending();
+  await standby.query(`UPDATE ${kind.table} SET revoked_at = now() WHERE id = $1`, [id]);
+}
+
+async function expectDead(stage: Stage, credential: Credential): Promise<void> {
+  const { load, world } = stage;
+  const { key } = credential;
+  key.life.ended();
+  credential.isRevoked = true;
+  load.ledger.revoked.push(credential);
+  for (const { url } of world.replicas) {
+    const wasAccepted = await validate(load, credential, { base: url });
+    stage.expect(wasAccepted === false, `${key.name} was not refused after the failover`);
+  }
+}
+
+async function assignIds(postgres: PostgresServer, count: number): Promise<void> {
+  await postgres.query(
+    `DO $$ BEGIN FOR n IN 1..${count} LOOP PERFORM pg_current_xact_id(); ROLLBACK; END LOOP; END $$`,
+  );
+}
+
+async function nextId(postgres: PostgresServer): Promise<bigint> {
+  const rows = await postgres.query('SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS id');
+  const [{ id }] = nextIds.parse(rows);
+  return BigInt(id);
+}
+
+export const failoverReusesIds = failover('failover-reuses-ids', 'without a grace', {});
+export const failoverReusesIdsWithGrace = failover('failover-reuses-ids-grace', 'with OUTAGE_GRACE_SECONDS=3600', {
+  OUTAGE_GRACE_SECONDS: '3600',
+});

@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { keyKinds } from '../actors/key-kinds.js';
+import { mintNow, validate } from '../actors/key-life.js';
+import type { Credential } from '../ledger.js';
+import type { Load } from '../load.js';
+import type { Scenario } from '../stage.js';
+
+const PAUSED_MS = 10_000;
+const ARRIVES_MS = 50;
+
+/** Keys in its cache are revoked during the pause; the first requests after it validate them. */
+export const replicaPaused: Scenario = {
+  name: 'replica-paused',
+  title: 'a replica: SIGSTOP for 10 s; its first act is to validate what was revoked meanwhile',
+  bounds: {
+    errors: ['timeout', 'network', 'balancer 502', 'balancer 503', 'balancer 504'],
+    silenceMs: 5_000,
+    slowestMs: PAUSED_MS + 5_000,
+    backMs: 3_000,
+  },
+  async run(stage) {
+    const load = await stage.begin({ load: { timeoutMs: 1_000 } });
+    const [paused, other] = [stage.world.replica(0), stage.world.replica(1)];
+    await stage.quiet();
+    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    for (const credential of known) {
+      const wasAccepted = await validate(load, credential, { base: paused.url });
+      stage.expect(wasAccepted === true, `${credential.key.name} was not accepted before the pause`);
+    }
+    paused.server.signal('SIGSTOP');
+    for (const credential of known) await revokeThrough(load, credential, other.url);
+    await sleep(PAUSED_MS);
+    const asked = known.map(async ({ kind, id, key }) => {
+      const answer = await load.ask({ ...kind.request(id, key.text), timeoutMs: PAUSED_MS }, paused.url);
+      return { kind, key, answer };
+    });
+    await sleep(ARRIVES_MS);
+    paused.server.signal('SIGCONT');
+    stage.healed();
+    for (const { kind, key, answer } of await Promise.all(asked)) {
+      const wasAccepted = load.judge(kind.validation, `${key.name}, after the pause`, key.life, answer);
+      const told = `${key.name}: not refused after the pause but answered ${answer.status}`;
+      stage.expect(wasAccepted === false, told);
+    }
+    await stage.quiet();
+  },
+};
+
+async function revokeThrough(load: Load, { kind, id, key }: Credential, url: string): Promise<void> {
+  key.life.ending();
+  const attempt = () => load.admin('DELETE', `${kind.path}/${id}`, undefined, url);
+  if (await load.insist('admin', `revoking ${key.name}`, attempt, 204)) key.life.ended();
+}

@@ -1,0 +1,72 @@
+import { randomUUID } from 'node:crypto';
+import { Life, type Credential, type Session } from './ledger.js';
+import type { Load } from './load.js';
+import type { Scenario } from './stage.js';
+
+const MAX_PERIODS = 10;
+
+/**
+ * Tests the judge: no fault is injected, but false entries are added to the ledger. Each must be reported as a wrong
+ * verdict or a lost write, and nothing else may be reported.
+ */
+export const selfTest: Scenario = {
+  name: 'self-test',
+  title: 'no fault, but five lies in the ledger: they are found, and nothing else is',
+  bounds: { errors: [], silenceMs: Infinity, slowestMs: Infinity },
+  async run(stage) {
+    const load = await stage.begin();
+    await stage.quiet();
+    // A slow machine may not have revoked anything in one period of load; bounded by MAX_PERIODS.
+    for (let period = 1; load.ledger.revoked.length === 0 && period < MAX_PERIODS; period += 1) await stage.quiet();
+    const { wrong } = load.record;
+    stage.expect(wrong.length === 0, `wrong before any false entry: ${wrong.join('; ')}`);
+    addFalseEntries(load);
+    await stage.quiet();
+  },
+  judge: (load) => {
+    const { session } = chooseEntries(load);
+    const { wrong, lost } = load.record;
+    const verdicts = [
+      /a revoked key: accepted .* after its end was acknowledged/,
+      new RegExp(`users/me of session ${session.id}: accepted .* after its end was acknowledged`),
+      /a (revived key|key never minted): refused before its end was requested/,
+    ];
+    const losses = [
+      /^a key never minted: minted, but missing/,
+      new RegExp(`^session ${session.id}: ended, but still live`),
+    ];
+    return [...compare(wrong, verdicts), ...compare(lost, losses)];
+  },
+};
+
+function addFalseEntries(load: Load): void {
+  const { good, live, session } = chooseEntries(load);
+  live.key.life.ending();
+  live.key.life.ended();
+  live.key = { ...live.key, name: 'a revoked key' };
+  session.life.ending();
+  session.life.ended();
+  const { ledger } = load;
+  const [revoked] = ledger.revoked;
+  if (revoked) {
+    ledger.revoked.unshift({ ...revoked, key: { ...revoked.key, name: 'a revived key', life: new Life() } });
+  }
+  ledger.credentials.push({ ...good, id: randomUUID(), key: { ...good.key, name: 'a key never minted' } });
+}
+
+/** The entries that the false ones are made of. */
+function chooseEntries({ kept }: Load): { good: Credential; live: Credential; session: Session } {
+  const [[good, live], [session]] = [kept.credentials, kept.sessions];
+  if (!good || !live || !session) throw new Error('The load has no kept credentials');
+  return { good, live, session };
+}
+
+/** @returns the patterns that no text matches, and the texts that match none */
+function compare(texts: readonly string[], patterns: readonly RegExp[]): string[] {
+  const missing = patterns.filter((pattern) => !texts.some((text) => pattern.test(text)));
+  const others = texts.filter((text) => !patterns.some((pattern) => pattern.test(text)));
+  return [
+    ...missing.map((pattern) => `not found: ${String(pattern)}`),
+    ...others.map((text) => `not a false entry: ${text}`),
+  ];
+}

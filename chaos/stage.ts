@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Variables } from '../src/config/environment.js';
+import type { Cleanup } from '../tools/cleanup.js';
+import { audit } from './audit.js';
+import { brokenBounds, type Bounds } from './bounds.js';
+import type { Load, LoadOptions } from './load.js';
+import type { Options } from './options.js';
+import type { LoadRecord } from './record.js';
+import { World } from './world.js';
+
+export interface Scenario {
+  readonly name: string;
+  readonly title: string;
+  readonly bounds: Bounds;
+  /** Why it cannot run on this machine; undefined when it can. */
+  readonly whyNot?: () => string | undefined;
+  /** Prepares the database, calls {@link Stage.begin}, and injects the fault. */
+  readonly run: (stage: Stage) => Promise<void>;
+  /** Judges the load's record instead of the bounds. @returns what is wrong with it */
+  readonly judge?: (load: Load) => string[];
+}
+
+export interface Result {
+  readonly scenario: Scenario;
+  /** Undefined when the scenario did not end. */
+  readonly record?: LoadRecord;
+  readonly notRun?: string;
+  /** The bounds that did not hold. */
+  readonly broken: readonly string[];
+}
+
+interface RunOptions extends Pick<Options, 'seconds' | 'patience'> {
+  readonly cleanup: Cleanup;
+}
+
+export interface BeginOptions {
+  /** Added to the environment of each replica. */
+  readonly variables?: Variables;
+  readonly replicas?: number;
+  readonly load?: LoadOptions;
+}
+
+/** What a scenario acts on. */
+export class Stage {
+  readonly broken: string[] = [];
+  private running: Load | undefined;
+
+  constructor(
+    readonly world: World,
+    readonly seconds: number,
+  ) {}
+
+  /** @throws before {@link begin} */
+  get load(): Load {
+    if (!this.running) throw new Error('The load was not started');
+    return this.running;
+  }
+
+  /** Starts the replicas and the load. */
+  async begin({ variables, replicas, load = {} }: BeginOptions = {}): Promise<Load> {
+    await this.world.startReplicas(variables, replicas);
+    this.running = await this.world.startLoad(load);
+    return this.running;
+  }
+
+  /** Load without a new fault. */
+  quiet(): Promise<void> {
+    return sleep(this.seconds * 1_000);
+  }
+
+  /** Marks the end of the fault. */
+  healed(): void {
+    this.load.record.healed();
+  }
+
+  /** Checks a bound that only this scenario has. */
+  expect(holds: boolean, bound: string): void {
+    if (!holds) this.broken.push(bound);
+  }
+
+  async end(): Promise<void> {
+    await this.running?.stop();
+  }
+}
+
+/** Runs one scenario with a new database, new replicas and a new load. */
+export async function runScenario(scenario: Scenario, { cleanup, seconds, patience }: RunOptions): Promise<Result> {
+  const notRun = scenario.whyNot?.();
+  if (notRun !== undefined) return { scenario, notRun, broken: [] };
+  const stage = new Stage(await World.withDatabase(cleanup), seconds);
+  try {
+    await scenario.run(stage);
+  } finally {
+    await stage.end();
+  }
+  const { record } = stage.load;
+  await audit(stage.world.postgres, stage.load);
+  const judged = scenario.judge ? scenario.judge(stage.load) : brokenBounds(record, scenario.bounds, patience);
+  return { scenario, record, broken: [...stage.broken, ...judged] };
+}

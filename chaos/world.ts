@@ -1,0 +1,88 @@
+import type { Variables } from '../src/config/environment.js';
+import type { Cleanup } from '../tools/cleanup.js';
+import { PostgresServer } from '../tools/postgres-server.js';
+import { makeSecrets, productionVariables } from '../tools/service.js';
+import { TcpProxy } from '../tools/tcp-proxy.js';
+import { startBalancer } from './balancer.js';
+import { Ledger } from './ledger.js';
+import { Load, type LoadOptions } from './load.js';
+import { Replica } from './replica.js';
+
+const REPLICAS = 3;
+
+/** PostgreSQL behind a proxy, replicas of the service, and a load balancer in front of them, all on loopback. */
+export class World {
+  private readonly startedReplicas: Replica[] = [];
+  private readonly secrets = makeSecrets();
+  private balancer: string | undefined;
+
+  private constructor(
+    readonly cleanup: Cleanup,
+    private primary: PostgresServer,
+    readonly proxy: TcpProxy,
+  ) {}
+
+  /** Starts the database and the proxy; a scenario may prepare them before its replicas start. */
+  static async withDatabase(cleanup: Cleanup): Promise<World> {
+    const postgres = await PostgresServer.start(cleanup, 'chaos');
+    return new World(cleanup, postgres, await startProxy(cleanup, postgres));
+  }
+
+  /** The primary. */
+  get postgres(): PostgresServer {
+    return this.primary;
+  }
+
+  get replicas(): readonly Replica[] {
+    return this.startedReplicas;
+  }
+
+  /** @throws when there are fewer replicas */
+  replica(index: number): Replica {
+    const replica = this.replicas[index];
+    if (!replica) throw new Error(`There is no replica ${index}`);
+    return replica;
+  }
+
+  /** The defaults, except for a cheap bcrypt and a grace longer than any fault, so that a retried refresh succeeds. */
+  variables(more: Variables = {}): Variables {
+    return {
+      ...productionVariables(this.proxy.url, this.secrets),
+      // haproxy must notice that a replica stops.
+      SHUTDOWN_DELAY_MS: undefined,
+      // The watchers log in again and again: their first session must stay.
+      SESSION_LIMIT_PER_USER: '100000',
+      BCRYPT_COST: '4',
+      REFRESH_GRACE_SECONDS: '300',
+      TRUST_PROXY: 'true',
+      ...more,
+    };
+  }
+
+  async startReplicas(more?: Variables, count = REPLICAS): Promise<void> {
+    const variables = this.variables(more);
+    for (let made = 0; made < count; made += 1)
+      this.startedReplicas.push(await Replica.create(this.cleanup, variables));
+    await Promise.all(this.replicas.map((replica) => replica.start()));
+    const ports = this.replicas.map(({ server }) => server.port);
+    this.balancer = await startBalancer(this.cleanup, ports);
+  }
+
+  startLoad(options: LoadOptions): Promise<Load> {
+    const targets = () => ({ balancer: this.balancer, replicas: this.replicas.map(({ url }) => url) });
+    const setting = { ledger: new Ledger(), targets, adminKey: this.secrets.ADMIN_API_KEY };
+    return Load.start(setting, options);
+  }
+
+  /** From now on the replicas use a promoted standby. */
+  failOver(standby: PostgresServer): void {
+    this.primary = standby;
+    this.proxy.lead(standby.url);
+  }
+}
+
+export async function startProxy(cleanup: Cleanup, postgres: PostgresServer): Promise<TcpProxy> {
+  const proxy = await TcpProxy.before(postgres.url);
+  cleanup.defer(() => proxy.close());
+  return proxy;
+}

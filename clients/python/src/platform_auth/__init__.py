@@ -1,0 +1,36 @@
+"""Verifies the credentials of requests to a service of the platform."""
+
+from platform_auth.errors import (
+    ProblemResponse,
+    RefusedError,
+    UnavailableError,
+    VerificationError,
+    VerifierConfigurationError,
+)
+from platform_auth.principals import AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
+from platform_auth.testing import TestCredential, TestVerifier
+from platform_auth.verifier import Verifier
+
+# Short names, for the parameters of routes.
+App = AppPrincipal
+Node = NodePrincipal
+User = UserPrincipal
+
+__all__ = [
+    "App",
+    "AppPrincipal",
+    "Door",
+    "Node",
+    "NodePrincipal",
+    "Principal",
+    "ProblemResponse",
+    "RefusedError",
+    "TestCredential",
+    "TestVerifier",
+    "UnavailableError",
+    "User",
+    "UserPrincipal",
+    "VerificationError",
+    "Verifier",
+    "VerifierConfigurationError",
+]

@@ -1,0 +1,131 @@
+"""What an answer of the service means: a verdict, no verdict, or a mistake of the configuration."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, get_args
+
+from platform_auth.lease import Change, ChangedKind, Renewal
+from platform_auth.principals import Door
+from platform_auth.transport import ServiceAnswer
+
+_KINDS = frozenset(get_args(ChangedKind))
+# The 401s that are verdicts at each door. Every other one is about this verifier, or from another program.
+_VERDICTS: Mapping[Door, frozenset[str]] = {
+    "app": frozenset({"invalid_app_credentials"}),
+    "node": frozenset({"invalid_node_credentials"}),
+    "user": frozenset({"invalid_access_token", "missing_access_token"}),
+}
+# 400s about what was presented.
+_UNREADABLE_CREDENTIAL = frozenset({"malformed_request", "duplicate_header"})
+_MAX_REMEMBER_SECONDS = 60
+_MAX_DURATION_MS = 1e9
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
+_SAFE_DETAIL = re.compile(r"[A-Za-z0-9 _-]{1,60}")
+
+
+class Verdict(Enum):
+    NO = "no"
+    # The service could not look.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    body: Mapping[str, Any]
+    fresh_for: float
+    # 0 when the yes must not be remembered.
+    remember_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class Misconfigured:
+    """The service did not understand, or it is another program."""
+
+    detail: str
+
+
+def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
+    status = answer.status
+    body = parse_object(answer.body) or {}
+    code = body.get("code")
+    if status == 401 and isinstance(code, str) and code in _VERDICTS[door]:
+        return Verdict.NO
+    if status == 431 or (status == 400 and isinstance(code, str) and code in _UNREADABLE_CREDENTIAL):
+        return Verdict.NO
+    if status == 429 or status >= 500:
+        return Verdict.UNKNOWN
+    if status != 200:
+        return Misconfigured(_describe(status, code))
+    if body.get("valid") is not True:
+        return Misconfigured(_describe(status, "not the body of a validation"))
+    fresh_for_ms = _to_whole_number(answer.headers.get("x-platform-fresh-for-ms"))
+    if fresh_for_ms is None:
+        return Misconfigured(_describe(status, "no X-Platform-Fresh-For-Ms"))
+    return Yes(body, fresh_for_ms / 1_000, _read_remember_for(answer.headers))
+
+
+def _read_remember_for(headers: Mapping[str, str]) -> float:
+    if headers.get("x-platform-remember") != "yes":
+        return 0
+    return min(_MAX_REMEMBER_SECONDS, _to_whole_number(headers.get("x-platform-expires-in")) or 0)
+
+
+def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict:
+    """Returns Verdict.UNKNOWN when the service could not look."""
+    status = answer.status
+    body = parse_object(answer.body) or {}
+    if status == 429 or status >= 500:
+        return Verdict.UNKNOWN
+    if status != 200:
+        return Misconfigured(_describe(status, body.get("code")))
+    cursor, reset, changes = body.get("cursor"), body.get("reset"), body.get("changes")
+    lease, fresh_for = _to_duration(body.get("lease_ms")), _to_duration(body.get("fresh_for_ms"))
+    known = _read_changes(changes)
+    if not isinstance(cursor, str) or not isinstance(reset, bool) or known is None or lease is None or fresh_for is None:
+        return Misconfigured(_describe(status, "not an answer to a poll"))
+    return Renewal(cursor, reset, lease, fresh_for, known)
+
+
+def _read_changes(changes: object) -> list[Change] | None:
+    """Without the kinds that this version does not know. Returns None for what is not a list of changes."""
+    if not isinstance(changes, list):
+        return None
+    known = []
+    for change in changes:
+        if not isinstance(change, dict):
+            return None
+        kind, name = change.get("kind"), change.get("id")
+        if not isinstance(kind, str) or not isinstance(name, str):
+            return None
+        if kind in _KINDS:
+            known.append(Change(kind, name.lower()))  # type: ignore[arg-type]
+    return known
+
+
+def parse_object(text: bytes) -> dict[str, Any] | None:
+    """Returns None for what is not a JSON object, also for one that is nested too deeply."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _describe(status: int, detail: object) -> str:
+    """Names the status and a code of the service's catalogue: nothing else of an answer is safe to log."""
+    is_safe = isinstance(detail, str) and _SAFE_DETAIL.fullmatch(detail)
+    return f"{status}: {detail}" if is_safe else f"{status}: not a known problem"
+
+
+def _to_duration(value: object) -> float | None:
+    """From milliseconds to seconds. True, NaN and infinity are not durations."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_DURATION_MS:
+        return None
+    return value / 1_000
+
+
+def _to_whole_number(text: str | None) -> int | None:
+    return int(text) if text is not None and _WHOLE_NUMBER.fullmatch(text) else None

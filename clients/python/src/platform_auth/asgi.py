@@ -1,0 +1,71 @@
+"""Plain ASGI middleware, for every framework that speaks ASGI 3. Sets `scope["auth"]`, which Starlette calls `request.auth`."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from platform_auth.credentials import Headers
+from platform_auth.errors import VerificationError, to_verification_error
+from platform_auth.principals import Principal
+from platform_auth.verifier import Verifier
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class _Guard:
+    def __init__(self, app: ASGIApp, verifier: Verifier) -> None:
+        self._app = app
+        self._verifier = verifier
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            principal = await self._verify(scope["headers"])
+        except Exception as error:
+            await send_problem(to_verification_error(error), scope, send)
+            return
+        scope["auth"] = principal
+        await self._app(scope, receive, send)
+
+    async def _verify(self, headers: Headers) -> Principal:
+        raise NotImplementedError
+
+
+class RequireApp(_Guard):
+    """Admits requests with a valid key of another service, for this one."""
+
+    async def _verify(self, headers: Headers) -> Principal:
+        return await self._verifier.verify_app(headers)
+
+
+class RequireNode(_Guard):
+    """Admits requests with a valid key of a node."""
+
+    async def _verify(self, headers: Headers) -> Principal:
+        return await self._verifier.verify_node(headers)
+
+
+class RequireUser(_Guard):
+    """Admits requests with a valid access token of a user."""
+
+    async def _verify(self, headers: Headers) -> Principal:
+        return await self._verifier.verify_user(headers)
+
+
+async def send_problem(error: VerificationError, scope: Scope, send: Send) -> None:
+    """A WebSocket is refused before it is accepted: with the document if the server can, else with its own 403."""
+    prefix = "websocket." if scope["type"] == "websocket" else ""
+    if prefix and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    response = error.to_response()
+    content = response.content
+    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
+    headers.append((b"content-length", str(len(content)).encode()))
+    await send({"type": f"{prefix}http.response.start", "status": response.status, "headers": headers})
+    await send({"type": f"{prefix}http.response.body", "body": content})

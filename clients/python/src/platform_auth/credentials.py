@@ -1,0 +1,126 @@
+"""Reads credentials from the headers of a request. What is malformed is refused without asking the service."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from platform_auth.errors import DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS, RefusedError
+from platform_auth.principals import Door
+
+Text = str | bytes
+# A mapping, or the pairs of ASGI and of most frameworks, which show headers that arrived twice.
+Headers = Mapping[str, str] | Iterable[tuple[Text, Text]]
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A credential that is well-formed, and may be sent to the authentication service."""
+
+    door: Door
+    # In lower case; empty for a token, which is known by its digest.
+    id: str
+    digest: bytes = field(repr=False)
+    # The headers to forward.
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PresentedToken(Credential):
+    token: str = field(repr=False)
+
+
+# Visible ASCII, of a length far above any credential of the service.
+_WELL_FORMED = re.compile(r"[\x21-\x7e]{1,4096}")
+_BEARER = re.compile(r"bearer(?: (.*))?", re.IGNORECASE | re.DOTALL)
+_SAFE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# The service's rule: the caller may have put a secret into the wrong header.
+_LOOKS_SECRET = re.compile(r"pa_(rt|node|app)_|[A-Za-z0-9_]{40}")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def _names(*names: str) -> Mapping[Text, str]:
+    return {spelling: name for name in names for spelling in (name, name.encode())}
+
+
+_APP = _names("x-platform-app-id", "x-platform-app-key")
+_NODE = _names("x-api-key")
+_USER = _names("authorization")
+_TRACING = _names("x-request-id", "traceparent")
+
+
+def read_app(headers: Headers) -> Credential:
+    """Raises RefusedError when an app's key is missing or malformed."""
+    found = _read_once(headers, _APP)
+    app_id = found.get("x-platform-app-id", "")
+    key = found.get("x-platform-app-key", "")
+    if not (_is_well_formed(app_id) and _is_well_formed(key)):
+        raise RefusedError(REFUSALS["app"])
+    forwarded = {"X-Platform-App-Id": app_id, "X-Platform-App-Key": key}
+    return Credential("app", app_id.lower(), _compute_digest(key), forwarded)
+
+
+def read_node(headers: Headers) -> Credential:
+    """Raises RefusedError when a node's key is missing or malformed."""
+    credential = _read_once(headers, _NODE).get("x-api-key", "")
+    node_id, _, key = credential.partition(":")
+    if not (_is_well_formed(credential) and node_id and key):
+        raise RefusedError(REFUSALS["node"])
+    return Credential("node", node_id.lower(), _compute_digest(key), {"X-API-Key": credential})
+
+
+def read_token(headers: Headers) -> PresentedToken:
+    """Raises RefusedError when a token is missing or malformed."""
+    bearer = _BEARER.fullmatch(_read_once(headers, _USER).get("authorization", ""))
+    if bearer is None:
+        raise RefusedError(MISSING_TOKEN)
+    token = (bearer[1] or "").strip(" \t")
+    if not _is_well_formed(token):
+        raise RefusedError(REFUSALS["user"])
+    return PresentedToken("user", "", _compute_digest(token), {"Authorization": f"Bearer {token}"}, token)
+
+
+def read_tracing(headers: Headers) -> dict[str, str]:
+    """The headers that connect the question to the request in logs and traces."""
+    found: dict[str, str] = {}
+    for name, value in _find(headers, _TRACING):
+        found.setdefault(name, value)
+    request_id = found.get("x-request-id", "")
+    trace = found.get("traceparent", "")
+    tracing = {}
+    if _SAFE_REQUEST_ID.fullmatch(request_id) and not _LOOKS_SECRET.search(request_id):
+        tracing["X-Request-Id"] = request_id
+    if _TRACEPARENT.fullmatch(trace):
+        tracing["traceparent"] = trace
+    return tracing
+
+
+def _is_well_formed(text: str) -> bool:
+    return _WELL_FORMED.fullmatch(text) is not None
+
+
+def _compute_digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("ascii")).digest()
+
+
+def _read_once(headers: Headers, names: Mapping[Text, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in _find(headers, names):
+        if name in found:
+            raise RefusedError(DUPLICATE_HEADER)
+        found[name] = value
+    return found
+
+
+def _find(headers: Headers, names: Mapping[Text, str]) -> Iterator[tuple[str, str]]:
+    """Headers are bytes in ASGI; latin-1 decodes all of them, and what is not ASCII is refused afterwards."""
+    pairs: Iterable[tuple[Text, Text]]
+    # A list, as ASGI has it, needs no look at its abstract classes, which takes as long as the rest.
+    if isinstance(headers, list) or not isinstance(headers, Mapping):
+        pairs = headers
+    else:
+        pairs = headers.items()
+    for spelling, value in pairs:
+        name = names.get(spelling) or names.get(spelling.lower())
+        if name is not None:
+            yield name, value.decode("latin-1") if isinstance(value, bytes) else value

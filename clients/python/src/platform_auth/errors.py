@@ -1,0 +1,145 @@
+"""What a request that was not accepted is answered with: the problem documents of the authentication service (RFC 9457)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from platform_auth.principals import Door
+
+
+@dataclass(frozen=True)
+class ProblemResponse:
+    status: int
+    headers: dict[str, str]
+    body: dict[str, object]
+
+    @property
+    def content(self) -> bytes:
+        return json.dumps(self.body).encode()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of error response: a constant public message, the same for every caller."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    challenge: str | None = None
+    retry_after_seconds: int | None = None
+    extension: Mapping[str, object] = field(default_factory=dict)
+
+
+_REALM = 'realm="platform-auth"'
+_NOT_VALID = {"valid": False}
+
+# The refusals of each door. Texts and headers are those of the service (src/problems/problems.ts).
+REFUSALS: Mapping[Door, Problem] = {
+    "app": Problem(
+        status=401,
+        code="invalid_app_credentials",
+        title="The app credentials are not valid",
+        detail="X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.",
+        challenge=f"PlatformApp {_REALM}",
+        extension=_NOT_VALID,
+    ),
+    "node": Problem(
+        status=401,
+        code="invalid_node_credentials",
+        title="The node credentials are not valid",
+        detail="X-API-Key is missing or does not name a live node: X-API-Key: <node_id>:<api_key>.",
+        challenge=f"NodeKey {_REALM}",
+        extension=_NOT_VALID,
+    ),
+    "user": Problem(
+        status=401,
+        code="invalid_access_token",
+        title="The access token is not valid",
+        detail="The access token is malformed, expired or its session has ended.",
+        challenge=f'Bearer {_REALM}, error="invalid_token", error_description="The access token is not valid"',
+    ),
+}
+MISSING_TOKEN = Problem(
+    status=401,
+    code="missing_access_token",
+    title="An access token is needed",
+    detail="Send an access token: Authorization: Bearer <access token>.",
+    challenge=f"Bearer {_REALM}",
+)
+DUPLICATE_HEADER = Problem(
+    status=400,
+    code="duplicate_header",
+    title="A credential header arrived twice",
+    detail="Send each credential header at most once.",
+    extension={"errors": []},
+)
+_UNAVAILABLE = Problem(
+    status=503,
+    code="unavailable",
+    title="The service is unavailable",
+    detail=(
+        "The authentication service cannot be asked at the moment. "
+        "This is not a verdict on the credential: keep it and try again."
+    ),
+    retry_after_seconds=2,
+)
+
+
+class VerificationError(Exception):
+    """A request was not accepted. Holds nothing of the credential."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.title)
+        self._problem = problem
+
+    @property
+    def status(self) -> int:
+        return self._problem.status
+
+    @property
+    def code(self) -> str:
+        """Stable identifier to branch on."""
+        return self._problem.code
+
+    def to_response(self, request_id: str | None = None) -> ProblemResponse:
+        """The response that the authentication service would answer with."""
+        problem = self._problem
+        name = request_id or str(uuid4())
+        headers = {"Content-Type": "application/problem+json", "Cache-Control": "no-store"}
+        if problem.challenge is not None:
+            headers["WWW-Authenticate"] = problem.challenge
+        if problem.retry_after_seconds is not None:
+            headers["Retry-After"] = str(problem.retry_after_seconds)
+        body = {
+            "type": f"/problems/{problem.code.replace('_', '-')}",
+            "title": problem.title,
+            "status": problem.status,
+            "detail": problem.detail,
+            "instance": f"urn:request:{name}",
+            "code": problem.code,
+            "request_id": name,
+            **problem.extension,
+        }
+        return ProblemResponse(problem.status, headers, body)
+
+
+class RefusedError(VerificationError):
+    """A verdict: the credential is missing, malformed or not valid. Status 401, or 400 when a header arrived twice."""
+
+
+class UnavailableError(VerificationError):
+    """Not a verdict: the authentication service could not be asked. Status 503."""
+
+    def __init__(self) -> None:
+        super().__init__(_UNAVAILABLE)
+
+
+class VerifierConfigurationError(Exception):
+    """The configuration cannot be used. Names settings, never their values."""
+
+
+def to_verification_error(error: Exception) -> VerificationError:
+    """Never a 500: what is not a verdict could not be verified."""
+    return error if isinstance(error, VerificationError) else UnavailableError()

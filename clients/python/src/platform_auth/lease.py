@@ -1,0 +1,86 @@
+"""
+The right to answer from memory. Terms: a lease is granted by the answer to a poll and counts from the moment the poll was
+sent; a ticket shows that no change was heard since it was taken.
+Invariants: the caches and the lease share one lock, so that eviction, cursor and lease are taken over in one step, and no
+thread finds an entry of before under a lease of after. A lapsed lease evicts nothing: the cursor misses no change.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from platform_auth.clocks import NEVER, Clocks, Instant
+
+ChangedKind = Literal["node", "app", "session", "user", "signing_key"]
+Ticket = int
+
+
+class Change(NamedTuple):
+    kind: ChangedKind
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The answer to a poll."""
+
+    cursor: str
+    reset: bool
+    lease: float
+    fresh_for: float
+    changes: Sequence[Change]
+
+
+class EvictionListener(Protocol):
+    """Called with the lock held."""
+
+    def evict(self, change: Change) -> None: ...
+
+    def evict_all(self) -> None: ...
+
+
+class Lease:
+    def __init__(self, clocks: Clocks, outage_grace: float) -> None:
+        self.lock = threading.Lock()
+        self.clocks = clocks
+        self._outage_grace = outage_grace
+        self._held_until = NEVER
+        self._cursor: str | None = None
+        self._version: Ticket = 0
+        self._listeners: list[EvictionListener] = []
+
+    def add_listener(self, listener: EvictionListener) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def cursor(self) -> str | None:
+        """Of the last answer."""
+        return self._cursor
+
+    def is_held(self, now: Instant) -> bool:
+        """To be called with the lock held."""
+        return now.is_before(self._held_until)
+
+    def take_ticket(self) -> Ticket:
+        """To be called before a question is sent."""
+        with self.lock:
+            return self._version
+
+    def is_current(self, ticket: Ticket) -> bool:
+        """Whether no change was heard since. To be called with the lock held, in one step with remembering (TOCTOU)."""
+        return ticket == self._version
+
+    def renew(self, renewal: Renewal, sent: Instant) -> None:
+        with self.lock:
+            if renewal.reset or renewal.changes:
+                self._version += 1
+            for listener in self._listeners:
+                if renewal.reset:
+                    listener.evict_all()
+                else:
+                    for change in renewal.changes:
+                        listener.evict(change)
+            self._cursor = renewal.cursor
+            # With REVOCATION_LEASE_MS=0 nothing is held, whatever the grace.
+            self._held_until = sent.plus(renewal.fresh_for + self._outage_grace) if renewal.lease > 0 else NEVER

@@ -1,0 +1,68 @@
+"""Callers, as a service sees them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Door = Literal["app", "node", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppPrincipal:
+    """A service of the platform that calls this one."""
+
+    app_id: str
+    caller: str
+    target: str
+    door: Literal["app"] = field(default="app", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePrincipal:
+    """A node of a household."""
+
+    node_id: str
+    household_id: str
+    door: Literal["node"] = field(default="node", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserPrincipal:
+    """A user, by an access token of a live session."""
+
+    user_id: str
+    session_id: str
+    email: str
+    door: Literal["user"] = field(default="user", init=False)
+
+
+Principal = AppPrincipal | NodePrincipal | UserPrincipal
+Body = Mapping[str, Any]
+
+
+def to_app_principal(body: Body, app_id: str, service_name: str) -> AppPrincipal | None:
+    """Returns None when the answer is not about this credential and this service."""
+    caller = body.get("caller")
+    if _to_id(body.get("app_id")) != app_id or not isinstance(caller, str) or body.get("target") != service_name:
+        return None
+    return AppPrincipal(app_id, caller, service_name)
+
+
+def to_node_principal(body: Body, node_id: str) -> NodePrincipal | None:
+    """Returns None when the answer is not about this credential."""
+    household_id = _to_id(body.get("household_id"))
+    if _to_id(body.get("node_id")) != node_id or household_id is None:
+        return None
+    return NodePrincipal(node_id, household_id)
+
+
+def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipal | None:
+    """Returns None when the answer is not about the user and the session that the token names."""
+    email = body.get("email")
+    if _to_id(body.get("user_id")) != user_id or _to_id(body.get("session_id")) != session_id:
+        return None
+    return UserPrincipal(user_id, session_id, email) if isinstance(email, str) else None
+
+
+def _to_id(value: object) -> str | None:
+    return value.lower() if isinstance(value, str) else None

@@ -1,0 +1,51 @@
+"""Sends requests to the authentication service, within bounds of time."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from platform_auth.clocks import Instant
+from platform_auth.runtime import Runtime
+from platform_auth.transport import ServiceAnswer, ServiceRequest
+
+_ATTEMPT_TIMEOUT_SECONDS = 1.0
+_MIN_RETRY_PAUSE_SECONDS = 0.02
+_RETRY_PAUSE_JITTER_SECONDS = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAnswer:
+    """An answer, and the moment from which its lease counts: its own attempt was sent then."""
+
+    answer: ServiceAnswer
+    sent: Instant
+
+
+class ServiceClient:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def attempt(self, request: ServiceRequest, deadline: float = inf) -> TimedAnswer:
+        """Raises ConnectionError or TimeoutError. The deadline is by the monotonic clock."""
+        sent = self._runtime.clocks.now()
+        seconds = min(_ATTEMPT_TIMEOUT_SECONDS, deadline - sent.monotonic)
+        if seconds <= 0:
+            raise TimeoutError("No answer in time")
+        async with asyncio.timeout(seconds):
+            return TimedAnswer(await self._runtime.transport.send(request), sent)
+
+    async def attempt_twice(
+        self, request: ServiceRequest, deadline: float, before_attempt: Callable[[], None] = lambda: None
+    ) -> TimedAnswer:
+        """Repeats the request once, after a refused or broken connection or a 503: never after a time-out."""
+        before_attempt()
+        try:
+            timed = await self.attempt(request, deadline)
+            if timed.answer.status != 503:
+                return timed
+        except ConnectionError:
+            pass
+        await asyncio.sleep(_MIN_RETRY_PAUSE_SECONDS + self._runtime.random() * _RETRY_PAUSE_JITTER_SECONDS)
+        before_attempt()
+        return await self.attempt(request, deadline)

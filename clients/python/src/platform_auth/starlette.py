@@ -1,0 +1,60 @@
+"""Dependencies for FastAPI and Starlette. A request that is not accepted is answered with a problem document."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketState
+
+from platform_auth.asgi import send_problem
+from platform_auth.credentials import Headers
+from platform_auth.errors import VerificationError, to_verification_error
+
+Identity = TypeVar("Identity")
+_POLICY_VIOLATION = 1008
+
+
+class ProblemException(HTTPException):
+    """Ends the request. An application may handle it itself: `@app.exception_handler(ProblemException)`."""
+
+    def __init__(self, error: VerificationError) -> None:
+        response = error.to_response()
+        headers = {name: value for name, value in response.headers.items() if name != "Content-Type"}
+        super().__init__(response.status, str(response.body["detail"]), headers)
+        self.error = error
+
+
+def create_dependency(
+    verify: Callable[[Headers], Awaitable[Identity]],
+) -> Callable[[HTTPConnection], Awaitable[Identity]]:
+    async def dependency(connection: HTTPConnection) -> Identity:
+        try:
+            return await verify(connection.scope["headers"])
+        except Exception as error:
+            _install_handler(connection)
+            raise ProblemException(to_verification_error(error)) from None
+
+    return dependency
+
+
+def _install_handler(connection: HTTPConnection) -> None:
+    """
+    Without a line in the application: Starlette keeps its handlers in the scope. Where it does not, its handler for
+    HTTPException sends the same status and headers.
+    """
+    handlers: Any = connection.scope.get("starlette.exception_handlers")
+    if handlers:
+        handlers[0].setdefault(ProblemException, _handle)
+
+
+async def _handle(connection: HTTPConnection, exception: ProblemException) -> Response | None:
+    if not isinstance(connection, WebSocket):
+        response = exception.error.to_response()
+        return Response(response.content, response.status, response.headers)
+    if connection.application_state is WebSocketState.CONNECTING:
+        await send_problem(exception.error, connection.scope, connection.send)
+    else:
+        await connection.close(_POLICY_VIOLATION)
+    return None

@@ -1,0 +1,125 @@
+"""Verifies tokens without the service, so that it is not asked about forgeries."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+
+import jwt
+
+from platform_auth.answers import parse_object
+from platform_auth.lease import Change, Lease
+from platform_auth.options import Settings
+from platform_auth.runtime import Runtime
+from platform_auth.service_client import ServiceClient
+from platform_auth.tokens import Key, ParsedToken, find_key, has_valid_claims, has_valid_signature, read_published_keys
+from platform_auth.transport import ServiceRequest
+
+_DEFAULT_MAX_AGE_SECONDS = 300
+_LONGEST_MAX_AGE_SECONDS = 3_600
+# Between two fetches because of a kid that is not known.
+_UNKNOWN_KID_PAUSE_SECONDS = 30
+_MAX_AGE = re.compile(r"(?:^|[\s,])max-age=([0-9]{1,9})")
+
+
+class TokenVerdict(Enum):
+    GOOD = "good"
+    BAD = "bad"
+    # Only the service can tell.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _PublishedKeys:
+    keys: Sequence[jwt.PyJWK]
+    sent_at: float
+    max_age: float
+
+
+class TokenCheck:
+    """Runs on the loop of the worker; only the evictions come with the lock held, from the same loop."""
+
+    def __init__(self, settings: Settings, runtime: Runtime, client: ServiceClient, lease: Lease) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._client = client
+        self._secret = None if settings.secret_key is None else settings.secret_key.encode()
+        self._published: _PublishedKeys | None = None
+        self._fetching: asyncio.Task[_PublishedKeys | None] | None = None
+        self._fetched_for_kid_at = -inf
+        lease.add_listener(self)
+
+    def evict(self, change: Change) -> None:
+        if change.kind == "signing_key":
+            self.evict_all()
+
+    def evict_all(self) -> None:
+        self._published = None
+        self._fetched_for_kid_at = -inf
+
+    async def check(self, token: ParsedToken, deadline: float) -> TokenVerdict:
+        """`deadline`: when the keys must be there."""
+        if token.algorithm == "HS256":
+            return TokenVerdict.UNKNOWN if self._secret is None else self._verify(token, self._secret)
+        if self._settings.jwks_url is None:
+            return TokenVerdict.UNKNOWN
+        arrived_at = self._runtime.clocks.monotonic()
+        published = await self._get_keys(deadline)
+        if published and published.sent_at < arrived_at and find_key(published.keys, token.kid) is None:
+            published = await self._fetch_for_kid(deadline)
+        if published is None:
+            return TokenVerdict.UNKNOWN
+        key = find_key(published.keys, token.kid)
+        if key is not None:
+            return self._verify(token, key)
+        # Keys that were asked for after the token arrived: a kid that they lack is not a key of the service.
+        is_forged = isinstance(token.kid, str) and published.sent_at >= arrived_at
+        return TokenVerdict.BAD if is_forged else TokenVerdict.UNKNOWN
+
+    async def _fetch_for_kid(self, deadline: float) -> _PublishedKeys | None:
+        """Returns None when the keys may not be fetched again."""
+        now = self._runtime.clocks.monotonic()
+        if now < self._fetched_for_kid_at + _UNKNOWN_KID_PAUSE_SECONDS:
+            return None
+        self._fetched_for_kid_at = now
+        return await self._fetch_once(deadline)
+
+    def _verify(self, token: ParsedToken, key: Key) -> TokenVerdict:
+        settings = self._settings
+        is_signed = has_valid_signature(token, key)
+        if is_signed is None:
+            return TokenVerdict.UNKNOWN
+        now = self._runtime.clocks.wall()
+        is_good = is_signed and has_valid_claims(token, settings.issuer, settings.audience, now)
+        return TokenVerdict.GOOD if is_good else TokenVerdict.BAD
+
+    async def _get_keys(self, deadline: float) -> _PublishedKeys | None:
+        published = self._published
+        if published and self._runtime.clocks.monotonic() < published.sent_at + published.max_age:
+            return published
+        return await self._fetch_once(deadline)
+
+    async def _fetch_once(self, deadline: float) -> _PublishedKeys | None:
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetch(deadline))
+        return await asyncio.shield(self._fetching)
+
+    async def _fetch(self, deadline: float) -> _PublishedKeys | None:
+        request = ServiceRequest("GET", self._settings.jwks_url or "", {"Accept": "application/json"})
+        try:
+            timed = await self._client.attempt_twice(request, deadline)
+        except (ConnectionError, TimeoutError):
+            return None
+        jwks = parse_object(timed.answer.body)
+        if timed.answer.status != 200 or jwks is None:
+            return None
+        max_age = _read_max_age(timed.answer.headers.get("cache-control", ""))
+        self._published = _PublishedKeys(read_published_keys(jwks), timed.sent.monotonic, max_age)
+        return self._published
+
+
+def _read_max_age(cache_control: str) -> float:
+    found = _MAX_AGE.search(cache_control)
+    return min(_LONGEST_MAX_AGE_SECONDS, int(found[1]) if found else _DEFAULT_MAX_AGE_SECONDS)

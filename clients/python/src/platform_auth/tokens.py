@@ -1,0 +1,87 @@
+"""Access tokens, as far as they can be judged without the service. Refuses on evidence only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jwt
+
+from platform_auth.answers import parse_object
+
+_CLOCK_TOLERANCE_SECONDS = 60
+_ALGORITHMS = ("HS256", "ES256")
+_JWS = jwt.PyJWS(algorithms=_ALGORITHMS)
+
+Key = bytes | jwt.PyJWK
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedToken:
+    """What a token claims, not verified."""
+
+    text: str = field(repr=False)
+    algorithm: str
+    kid: object
+    user_id: str
+    session_id: str
+    claims: Mapping[str, Any] = field(repr=False)
+
+
+def parse_token(text: str) -> ParsedToken | None:
+    """Returns None for what is not a token of the service."""
+    try:
+        parts = _JWS.decode_complete(text, options={"verify_signature": False})
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return None
+    header: Mapping[str, Any] = parts["header"]
+    claims = parse_object(parts["payload"]) or {}
+    algorithm, user_id, session_id = header.get("alg"), claims.get("sub"), claims.get("sid")
+    if algorithm not in _ALGORITHMS or not isinstance(user_id, str) or not isinstance(session_id, str):
+        return None
+    return ParsedToken(text, algorithm, header.get("kid"), user_id.lower(), session_id.lower(), claims)
+
+
+def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:
+    """Returns None when the key cannot verify it."""
+    try:
+        _JWS.decode_complete(token.text, key, algorithms=[token.algorithm])
+    except jwt.InvalidTokenError:
+        return False
+    except jwt.PyJWTError:
+        return None
+    return True
+
+
+def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None, now: float) -> bool:
+    claims = token.claims
+    expiry = claims.get("exp")
+    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not expiry > now - _CLOCK_TOLERANCE_SECONDS:
+        return False
+    if claims.get("iss") != issuer:
+        return False
+    if audience is None:
+        return "aud" not in claims
+    audiences = claims.get("aud")
+    return audience in (audiences if isinstance(audiences, list) else [audiences])
+
+
+def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK]:
+    """The keys of a JWKS (RFC 7517) that verify ES256; others are skipped."""
+    entries = jwks.get("keys")
+    keys = []
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict) or entry.get("kty") != "EC" or entry.get("crv") != "P-256":
+            continue
+        if entry.get("use", "sig") != "sig" or entry.get("alg", "ES256") != "ES256":
+            continue
+        try:
+            keys.append(jwt.PyJWK(entry, algorithm="ES256"))
+        except (jwt.PyJWTError, ValueError, TypeError):
+            continue
+    return keys
+
+
+def find_key(keys: Sequence[jwt.PyJWK], kid: object) -> jwt.PyJWK | None:
+    """Returns None also when several keys could be meant."""
+    found = [key for key in keys if kid is None or key.key_id == kid]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,91 @@
+"""Requests to the authentication service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import httpx
+
+_CONNECT_TIMEOUT_SECONDS = 0.5
+# A list of 1,000 changes has 100 KB.
+_MAX_ANSWER_BYTES = 1_000_000
+_MAX_CONNECTIONS = 64
+# Below the keep-alive time of most servers, so that a request rarely meets a connection that is being closed.
+_KEEPALIVE_SECONDS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRequest:
+    method: Literal["GET", "POST"]
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(default=b"", repr=False)
+    # Polls have a connection of their own.
+    is_poll: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAnswer:
+    status: int
+    # Names in lower case.
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Transport(Protocol):
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        """Raises ConnectionError (refused or broken), or TimeoutError (no connection in time)."""
+
+    async def close(self) -> None: ...
+
+
+class HttpTransport:
+    """
+    HTTP over kept-alive connections: one for polls, several for questions. Below httpx.AsyncClient, which logs every
+    request (five polls a second), keeps cookies and follows the proxies of the environment.
+    """
+
+    def __init__(self, url: str) -> None:
+        verify = httpx.create_ssl_context() if url.startswith("https:") else True
+        self._polls = _create_pool(verify, 1)
+        self._questions = _create_pool(verify, _MAX_CONNECTIONS)
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        pool = self._polls if request.is_poll else self._questions
+        timeout = {"connect": _CONNECT_TIMEOUT_SECONDS, "read": None, "write": None, "pool": None}
+        outgoing = httpx.Request(
+            request.method,
+            request.url,
+            headers=dict(request.headers),
+            content=request.body,
+            extensions={"timeout": timeout},
+        )
+        try:
+            response = await pool.handle_async_request(outgoing)
+            try:
+                return ServiceAnswer(response.status_code, dict(response.headers), await _receive(response))
+            finally:
+                await response.aclose()
+        except httpx.TimeoutException:
+            raise TimeoutError("No connection in time") from None
+        except httpx.TransportError:
+            raise ConnectionError("The connection was refused or broken") from None
+
+    async def close(self) -> None:
+        await self._polls.aclose()
+        await self._questions.aclose()
+
+
+def _create_pool(verify: object, size: int) -> httpx.AsyncHTTPTransport:
+    limits = httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE_SECONDS)
+    return httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)  # type: ignore[arg-type]
+
+
+async def _receive(response: httpx.Response) -> bytes:
+    """An answer that is too long cannot be read: it is not from the service."""
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > _MAX_ANSWER_BYTES:
+            return b""
+    return bytes(body)

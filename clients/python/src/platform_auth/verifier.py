@@ -1,0 +1,169 @@
+"""What a service creates: one verifier for the process."""
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from platform_auth.credentials import Headers
+from platform_auth.events import LOGGER
+from platform_auth.options import Settings, read_environment
+from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
+from platform_auth.runtime import Runtime, create_system_runtime
+from platform_auth.verifier_core import VerifierCore
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from platform_auth.testing import TestVerifier
+
+
+class EnvironmentOptions(TypedDict, total=False):
+    """What `Verifier.from_environment` takes beside the environment."""
+
+    outage_grace_seconds: float
+    max_entries: int
+    max_questions: int
+    logger: logging.Logger
+
+
+class Verifier:
+    """
+    Verifies the credentials of requests to this service. The `verify_*` methods take headers, and raise RefusedError (a
+    verdict) or UnavailableError (not a verdict); they may be awaited on any asyncio loop of any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        app_id: str,
+        app_key: str,
+        service_name: str,
+        secret_key: str | None = None,
+        jwks_url: str | None = None,
+        issuer: str = "platform-auth",
+        audience: str | None = None,
+        outage_grace_seconds: float = 0,
+        max_entries: int = 100_000,
+        max_questions: int = 256,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        """
+        `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
+        token at first sight. `outage_grace_seconds`: how much longer memory may be used while the authentication service is
+        unreachable; during it, a revoked credential may be accepted. `max_entries`: remembered credentials of each kind.
+        `max_questions`: in flight; beyond it the answer is 503. Raises VerifierConfigurationError.
+        """
+        self._settings = Settings(
+            url=url,
+            app_id=app_id,
+            app_key=app_key,
+            service_name=service_name,
+            secret_key=secret_key,
+            jwks_url=jwks_url,
+            issuer=issuer,
+            audience=audience,
+            outage_grace_seconds=outage_grace_seconds,
+            max_entries=max_entries,
+            max_questions=max_questions,
+            logger=logger or LOGGER,
+        )
+        self._starting = threading.Lock()
+        self._core: VerifierCore | None = self._start()
+        _VERIFIERS.add(self)
+
+    @classmethod
+    def from_environment(
+        cls, variables: Mapping[str, str] | None = None, **options: Unpack[EnvironmentOptions]
+    ) -> "Verifier":
+        """
+        From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init`
+        writes. Also JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them. Raises VerifierConfigurationError.
+        """
+        return cls(**read_environment(os.environ if variables is None else variables), **options)
+
+    @staticmethod
+    def for_tests(service_name: str = "service-under-test") -> "TestVerifier":
+        """A verifier that mints and accepts credentials in memory, for the tests of a service."""
+        from platform_auth.testing import TestVerifier
+
+        return TestVerifier(service_name)
+
+    async def verify_app(self, headers: Headers) -> AppPrincipal:
+        """Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`."""
+        return await self._running().verify_app(headers)
+
+    async def verify_node(self, headers: Headers) -> NodePrincipal:
+        """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
+        return await self._running().verify_node(headers)
+
+    async def verify_user(self, headers: Headers) -> UserPrincipal:
+        """Verifies the access token of a user: `Authorization: Bearer`."""
+        return await self._running().verify_user(headers)
+
+    @cached_property
+    def app(self) -> "Callable[[HTTPConnection], Awaitable[AppPrincipal]]":
+        """Dependency of FastAPI, or awaited with the request in Starlette: the calling service."""
+        from platform_auth.starlette import create_dependency
+
+        return create_dependency(self.verify_app)
+
+    @cached_property
+    def node(self) -> "Callable[[HTTPConnection], Awaitable[NodePrincipal]]":
+        """Dependency of FastAPI, or awaited with the request in Starlette: the node."""
+        from platform_auth.starlette import create_dependency
+
+        return create_dependency(self.verify_node)
+
+    @cached_property
+    def user(self) -> "Callable[[HTTPConnection], Awaitable[UserPrincipal]]":
+        """Dependency of FastAPI, or awaited with the request in Starlette: the user."""
+        from platform_auth.starlette import create_dependency
+
+        return create_dependency(self.verify_user)
+
+    def close(self) -> None:
+        """Stops polling and closes the connections: the service is not asked any more."""
+        if self._core is not None:
+            self._core.close()
+
+    def __repr__(self) -> str:
+        """Without the credentials."""
+        return f"{type(self).__name__}(url={self._settings.url!r}, service_name={self._settings.service_name!r})"
+
+    def _running(self) -> VerifierCore:
+        core = self._core
+        if core is None:
+            with self._starting:
+                core = self._core = self._core or self._start()
+        return core
+
+    def _start(self) -> VerifierCore:
+        return VerifierCore(self._settings, self._create_runtime())
+
+    def _create_runtime(self) -> Runtime:
+        return create_system_runtime(self._settings.url)
+
+    def _abandon(self) -> None:
+        _INHERITED.append(self._core)
+        self._starting = threading.Lock()
+        self._core = None
+
+
+_VERIFIERS: "weakref.WeakSet[Verifier]" = weakref.WeakSet()
+# Never collected: closing them would close what the parent process shares with its child (epoll).
+_INHERITED: list[VerifierCore | None] = []
+
+
+def _abandon_all() -> None:
+    for verifier in list(_VERIFIERS):
+        verifier._abandon()
+
+
+# A forked process (gunicorn --preload) has no thread of its parent: its verifiers start again, with nothing remembered.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,48 @@
+"""The data of clients/conformance."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+_FOLDER = Path(__file__).resolve().parents[2] / "conformance"
+
+
+def _read(path: str) -> Any:
+    return json.loads((_FOLDER / path).read_text())
+
+
+_DATA = _read("credentials.json")
+NAMES: dict[str, str] = _DATA["names"]
+CREDENTIALS: dict[str, Any] = _DATA["credentials"]
+# Secrets of callers, of which a verifier keeps nothing but digests.
+PRESENTED_SECRETS = {secret for credential in CREDENTIALS.values() for secret in credential.get("secrets", [])}
+# Nothing of them may be printed.
+SECRETS = PRESENTED_SECRETS | {NAMES["own_app_key"], NAMES["secret_key"]}
+
+
+def fill(value: Any) -> Any:
+    """Replaces `${name}` and `a*5000` in every string."""
+    if isinstance(value, str):
+        if value == "${jwks}":
+            return _DATA["jwks"]
+        return re.sub(r"\$\{(\w+)\}", lambda match: NAMES[match[1]], value).replace("a*5000", "a" * 5_000)
+    if isinstance(value, list):
+        return [fill(item) for item in value]
+    return {name: fill(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+ANSWERS: dict[str, Any] = fill(_read("answers.json"))
+
+
+def read_scenarios() -> list[tuple[str, dict[str, Any]]]:
+    """With the rule of each. A misspelt word is an error."""
+    validator = jsonschema.Draft7Validator(_read("schema.json"))
+    scenarios = []
+    for path in sorted((_FOLDER / "scenarios").glob("*.json")):
+        content = _read(f"scenarios/{path.name}")
+        validator.validate(content)
+        scenarios += [(content["rule"], fill(scenario)) for scenario in content["scenarios"]]
+    return scenarios

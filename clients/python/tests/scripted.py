@@ -1,0 +1,54 @@
+"""A transport that answers each path with what a test says, and verifiers that use it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from platform_auth import Verifier
+from platform_auth.clocks import SYSTEM_CLOCKS
+from platform_auth.runtime import Runtime, ThreadWorker
+from platform_auth.transport import ServiceAnswer, ServiceRequest
+
+NODE_ID = "01985f4e-7c3a-7b52-9d1e-000000000b01"
+HOUSEHOLD_ID = "01985f4e-7c3a-7b52-9d1e-000000000d01"
+NODE_HEADERS = {"X-API-Key": f"{NODE_ID}:pa_node_of-a-test"}
+_CHANGES = {"cursor": "1", "reset": False, "lease_ms": 600, "fresh_for_ms": 500, "changes": []}
+
+
+class ScriptedTransport:
+    """Accepts one node, after `release` if the test holds answers back."""
+
+    def __init__(self, is_held: bool = False, fresh_for_ms: int = 60_000) -> None:
+        self.asked: list[str] = []
+        self._fresh_for_ms = fresh_for_ms
+        self._may_answer = asyncio.Event()
+        if not is_held:
+            self._may_answer.set()
+
+    def release(self) -> None:
+        self._may_answer.set()
+
+    async def close(self) -> None:
+        pass
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        path = request.url.removeprefix("http://auth.test")
+        self.asked.append(path)
+        if path == "/internal/changes":
+            return ServiceAnswer(200, {}, json.dumps(_CHANGES).encode())
+        await self._may_answer.wait()
+        body = {"valid": True, "node_id": NODE_ID, "household_id": HOUSEHOLD_ID}
+        headers = {"x-platform-remember": "no", "x-platform-fresh-for-ms": str(self._fresh_for_ms)}
+        return ServiceAnswer(200, headers, json.dumps(body).encode())
+
+
+class ScriptedVerifier(Verifier):
+    """With a thread and clocks of its own."""
+
+    def __init__(self, create_transport: Callable[[], Any] = ScriptedTransport, **options: Any) -> None:
+        self._create_transport = create_transport
+        super().__init__(url="http://auth.test", app_id="own", app_key="own", service_name="recipes", **options)
+
+    def _create_runtime(self) -> Runtime:
+        return Runtime(SYSTEM_CLOCKS, self._create_transport(), ThreadWorker())

@@ -1,0 +1,97 @@
+"""The real service, as processes on one database."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[3]
+ADMIN_KEY = "python-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u"
+SECRET_KEY = "python-signing-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u"
+PASSWORD = "a perfectly fine passphrase"
+_START_SECONDS = 120
+_VARIABLES = {
+    "NODE_ENV": "test",
+    "HOST": "127.0.0.1",
+    "SECRET_KEY": SECRET_KEY,
+    "ADMIN_API_KEY": ADMIN_KEY,
+    "BCRYPT_COST": "4",
+    "HASH_THREADS": "1",
+    "DATABASE_POOL_SIZE": "3",
+    # Long enough that a slow machine does not lose the lease between two requests.
+    "REVOCATION_LEASE_MS": "1000",
+    "SHUTDOWN_DELAY_MS": "0",
+    "LOG_LEVEL": "warn",
+}
+
+
+class Replica:
+    """`npm run test:python` builds it, and starts the database."""
+
+    def __init__(self, **variables: str) -> None:
+        self._variables = variables
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.start()
+
+    def start(self) -> None:
+        # The whole environment: nothing else is inherited.
+        inherited = {name: os.environ[name] for name in ("PATH", "DATABASE_URL")}
+        environment = {**inherited, **_VARIABLES, **self._variables, "PORT": str(self._port)}
+        self._process = subprocess.Popen(["node", "dist/src/main.js"], cwd=ROOT, env=environment)
+
+    def await_ready(self) -> None:
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}/health").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.2)
+        raise AssertionError("The service did not start")
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        self.resume()
+        self._process.kill()
+        self._process.wait()
+
+    def call(self, method: str, path: str, body: object = None, headers: Any = None) -> httpx.Response:
+        headers = {"X-Admin-Key": ADMIN_KEY} if headers is None else headers
+        return httpx.request(method, self.url + path, json=body, headers=headers, timeout=30)
+
+    def create(self, path: str, body: object) -> dict[str, Any]:
+        response = self.call("POST", path, body)
+        assert response.status_code in (200, 201), response.text
+        created: dict[str, Any] = response.json()
+        return created
+
+    def create_app(self, caller: str, target: str) -> dict[str, str]:
+        created = self.create("/api/v0/admin/app-credentials", {"caller": caller, "target": target})
+        return {"X-Platform-App-Id": created["app_id"], "X-Platform-App-Key": created["app_key"]}
+
+    def create_node(self) -> dict[str, str]:
+        body = {"household_id": "5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10", "room": "hall", "name": "lamp"}
+        created = self.create("/api/v0/admin/nodes", body)
+        return {"X-API-Key": f"{created['node_id']}:{created['api_key']}"}
+
+    def create_user(self, email: str) -> str:
+        user_id: str = self.create("/api/v0/admin/users", {"email": email, "password": PASSWORD})["id"]
+        return user_id
+
+    def log_in(self, email: str) -> dict[str, str]:
+        tokens = self.create("/api/v0/auth/login", {"email": email, "password": PASSWORD})
+        return {"Authorization": f"Bearer {tokens['access_token']}"}

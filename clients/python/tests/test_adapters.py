@@ -1,0 +1,313 @@
+"""FastAPI, Starlette and plain ASGI, with Verifier.for_tests()."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, Request, WebSocket
+from fastapi.responses import PlainTextResponse
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from platform_auth import App, AppPrincipal, Node, TestVerifier, User, Verifier, VerificationError
+from platform_auth.asgi import RequireApp, RequireNode, RequireUser
+from platform_auth.starlette import ProblemException
+
+DOORS = ["app", "node", "user"]
+CODES = {"app": "invalid_app_credentials", "node": "invalid_node_credentials", "user": "invalid_access_token"}
+SCHEMES = {"app": "PlatformApp", "node": "NodeKey", "user": "Bearer"}
+
+
+@pytest.fixture
+def auth() -> Iterator[TestVerifier]:
+    verifier = Verifier.for_tests()
+    yield verifier
+    verifier.close()
+
+
+def create_fastapi(auth: TestVerifier) -> FastAPI:
+    api = FastAPI()
+
+    @api.get("/app")
+    async def app(caller: App = Depends(auth.app)) -> dict[str, str]:
+        return {"id": caller.app_id, "caller": caller.caller, "target": caller.target}
+
+    @api.get("/node")
+    def node(caller: Node = Depends(auth.node)) -> dict[str, str]:
+        return {"id": caller.node_id, "household": caller.household_id}
+
+    @api.get("/user")
+    async def user(caller: User = Depends(auth.user)) -> dict[str, str]:
+        return {"id": caller.user_id, "session": caller.session_id, "email": caller.email}
+
+    @api.websocket("/node")
+    async def stream(socket: WebSocket, caller: Node = Depends(auth.node)) -> None:
+        await socket.accept()
+        await socket.send_text(caller.node_id)
+        await socket.close()
+
+    @api.websocket("/late")
+    async def late(socket: WebSocket) -> None:
+        await socket.accept()
+        await auth.node(socket)
+
+    return api
+
+
+def create_starlette(auth: TestVerifier) -> Starlette:
+    async def app(request: Request) -> JSONResponse:
+        caller = await auth.app(request)
+        return JSONResponse({"id": caller.app_id, "caller": caller.caller, "target": caller.target})
+
+    async def node(request: Request) -> JSONResponse:
+        caller = await auth.node(request)
+        return JSONResponse({"id": caller.node_id, "household": caller.household_id})
+
+    async def user(request: Request) -> JSONResponse:
+        caller = await auth.user(request)
+        return JSONResponse({"id": caller.user_id, "session": caller.session_id, "email": caller.email})
+
+    return Starlette(routes=[Route("/app", app), Route("/node", node), Route("/user", user)])
+
+
+def create_asgi(auth: TestVerifier) -> Any:
+    """A service in front of which each door has its middleware."""
+
+    async def service(scope: Any, receive: Any, send: Any) -> None:
+        auth_of = scope["auth"]
+        body = {"id": getattr(auth_of, f"{auth_of.door}_id")}
+        match auth_of:
+            case AppPrincipal():
+                body |= {"caller": auth_of.caller, "target": auth_of.target}
+            case Node():
+                body |= {"household": auth_of.household_id}
+            case User():
+                body |= {"session": auth_of.session_id, "email": auth_of.email}
+        await JSONResponse(body)(scope, receive, send)
+
+    guards = {"/app": RequireApp, "/node": RequireNode, "/user": RequireUser}
+
+    async def route(scope: Any, receive: Any, send: Any) -> None:
+        await guards[scope["path"]](service, auth)(scope, receive, send)
+
+    return route
+
+
+FRAMEWORKS = pytest.mark.parametrize("create", [create_fastapi, create_starlette, create_asgi])
+
+
+def call(app: Any, path: str, headers: Any) -> httpx.Response:
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+        async with httpx.AsyncClient(transport=transport, base_url="http://recipes.test") as client:
+            return await client.get(path, headers=headers)
+
+    return asyncio.run(send())
+
+
+def mint(auth: TestVerifier, door: str) -> Any:
+    return {"app": auth.mint_app, "node": auth.mint_node, "user": auth.mint_user}[door]()
+
+
+def expect_problem(response: httpx.Response, status: int, code: str) -> None:
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["cache-control"] == "no-store"
+    body = response.json()
+    assert (body["status"], body["code"], body["type"]) == (status, code, f"/problems/{code.replace('_', '-')}")
+    assert body["instance"] == f"urn:request:{body['request_id']}"
+
+
+@FRAMEWORKS
+def test_hands_over_the_caller(auth: TestVerifier, create: Any) -> None:
+    app = create(auth)
+    caller = auth.mint_app(caller="meals")
+    expected = {"id": caller.principal.app_id, "caller": "meals", "target": "service-under-test"}
+    assert call(app, "/app", caller.headers).json() == expected
+    node = auth.mint_node(household_id="h1")
+    assert call(app, "/node", node.headers).json() == {"id": node.principal.node_id, "household": "h1"}
+    user = auth.mint_user(email="bob@example.org")
+    expected = {"id": user.principal.user_id, "session": user.principal.session_id, "email": "bob@example.org"}
+    assert call(app, "/user", user.headers).json() == expected
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("door", DOORS)
+def test_refuses_with_the_problem_document_of_the_door(auth: TestVerifier, create: Any, door: str) -> None:
+    app = create(auth)
+    credential = mint(auth, door)
+    auth.revoke(credential)
+    response = call(app, f"/{door}", credential.headers)
+    expect_problem(response, 401, CODES[door])
+    assert response.headers["www-authenticate"].startswith(SCHEMES[door])
+    missing = call(app, f"/{door}", {})
+    expect_problem(missing, 401, "missing_access_token" if door == "user" else CODES[door])
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("door", DOORS)
+def test_answers_503_when_the_service_cannot_be_asked(auth: TestVerifier, create: Any, door: str) -> None:
+    credential = mint(auth, door)
+    auth.set_available(False)
+    app = create(auth)
+    response = call(app, f"/{door}", credential.headers)
+    expect_problem(response, 503, "unavailable")
+    assert response.headers["retry-after"] == "2"
+    auth.set_available(True)
+    assert call(app, f"/{door}", credential.headers).status_code == 200
+
+
+@FRAMEWORKS
+def test_answers_400_to_a_credential_header_that_arrives_twice(auth: TestVerifier, create: Any) -> None:
+    (name, value), = auth.mint_node().headers.items()
+    response = call(create(auth), "/node", [(name, value), (name.lower(), value)])
+    expect_problem(response, 400, "duplicate_header")
+    assert response.json()["errors"] == []
+
+
+HOSTILE = [
+    *(b"", b" ", b"\x00", b"\x7f", b"\xff\xfe\xfd", "clé".encode(), b"a" * 100_000, b"Bearer", b"bearer  ", b":", b"a:"),
+    *(b":a", b"a:\xe9", b"Bearer \xff", b"Bearer a b", b"Bearer a\nb", b"Basic YTpi", b"Bearer .", b"Bearer a.b.c"),
+    b"Bearer W1tbW1tbW1tbW1tbW1tbW1tbW1tbW1tb.W1tbW1tbW1tb.AA",
+    b"Bearer eyJhbGciOiJIUzI1NiIsImNyaXQiOlt7fV19.e30.AA",
+    *("Bearer ١.٢.٣".encode(), b"%00", b"{}", b"null", b"\r\nX: y", b"a:b\r\n", b"\n", b"a:b\n"),
+]
+
+
+@FRAMEWORKS
+@pytest.mark.parametrize("door", DOORS)
+def test_refuses_whatever_the_header_holds(auth: TestVerifier, create: Any, door: str) -> None:
+    """Sent below the client, which would refuse to send some of them."""
+    app = create(auth)
+    names = {"app": b"x-platform-app-key", "node": b"x-api-key", "user": b"authorization"}
+    for value in HOSTILE:
+        headers = [(b"x-platform-app-id", b"a"), (names[door], value), (b"x-request-id", value), (b"traceparent", value)]
+        status, body = asyncio.run(send_raw(app, f"/{door}", headers))
+        assert (status, body["status"]) == (401, 401), value
+
+
+async def send_raw(app: Any, path: str, headers: list[tuple[bytes, bytes]]) -> tuple[int, Any]:
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+    messages: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    server = {"server": ("recipes.test", 80), "scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0"}}
+    await app({**scope, **server, "root_path": "", "headers": headers}, receive, send)
+    return messages[0]["status"], json.loads(b"".join(message.get("body", b"") for message in messages))
+
+
+@FRAMEWORKS
+def test_answers_503_and_never_500_to_an_error_of_its_own(
+    auth: TestVerifier, create: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_headers: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(auth, "verify_node", fail)
+    expect_problem(call(create(auth), "/node", {}), 503, "unavailable")
+
+
+def test_lets_an_application_answer_itself(auth: TestVerifier) -> None:
+    app = create_fastapi(auth)
+
+    @app.exception_handler(ProblemException)
+    async def answer(_request: Request, exception: ProblemException) -> PlainTextResponse:
+        assert isinstance(exception.error, VerificationError)
+        return PlainTextResponse(exception.error.code, 418)
+
+    response = call(app, "/node", {})
+    assert (response.status_code, response.text) == (418, "invalid_node_credentials")
+
+
+def test_sends_the_same_status_and_headers_where_the_framework_hides_its_handlers(auth: TestVerifier) -> None:
+    app = create_fastapi(auth)
+
+    async def hide(request: Request) -> None:
+        request.scope.pop("starlette.exception_handlers")
+
+    @app.get("/hidden", dependencies=[Depends(hide), Depends(auth.node)])
+    async def hidden() -> None: ...
+
+    response = call(app, "/hidden", {})
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == 'NodeKey realm="platform-auth"'
+
+
+async def connect(app: Any, path: str, headers: dict[str, str], extensions: dict[str, Any]) -> list[Any]:
+    """Every message of the application to a client that connects and then waits."""
+    messages: list[Any] = []
+    received = iter([{"type": "websocket.connect"}])
+
+    async def receive() -> Any:
+        return next(received, {"type": "websocket.disconnect", "code": 1006})
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": raw}
+    server = {"scheme": "ws", "http_version": "1.1", "subprotocols": [], "root_path": "", "asgi": {"version": "3.0"}}
+    await app({**scope, **server, "extensions": extensions}, receive, send)
+    return messages
+
+
+@pytest.mark.parametrize("create", [create_fastapi, create_asgi])
+def test_refuses_a_websocket_before_it_is_accepted(auth: TestVerifier, create: Any) -> None:
+    app = create(auth)
+    denial = asyncio.run(connect(app, "/node", {}, {"websocket.http.response": {}}))
+    assert [message["type"] for message in denial] == ["websocket.http.response.start", "websocket.http.response.body"]
+    assert denial[0]["status"] == 401
+    assert json.loads(denial[1]["body"])["code"] == "invalid_node_credentials"
+    closed = asyncio.run(connect(app, "/node", {}, {}))
+    assert [(message["type"], message["code"]) for message in closed] == [("websocket.close", 1008)]
+
+
+def test_accepts_a_websocket(auth: TestVerifier) -> None:
+    node = auth.mint_node()
+    messages = asyncio.run(connect(create_fastapi(auth), "/node", node.headers, {}))
+    assert [message["type"] for message in messages] == ["websocket.accept", "websocket.send", "websocket.close"]
+    assert messages[1]["text"] == node.principal.node_id
+
+
+def test_closes_a_websocket_that_was_accepted_before_its_caller_was_verified(auth: TestVerifier) -> None:
+    messages = asyncio.run(connect(create_fastapi(auth), "/late", {}, {"websocket.http.response": {}}))
+    assert [message["type"] for message in messages] == ["websocket.accept", "websocket.close"]
+
+
+def test_the_middleware_leaves_other_events_of_the_server_alone(auth: TestVerifier) -> None:
+    seen: list[str] = []
+
+    async def service(scope: Any, _receive: Any, _send: Any) -> None:
+        seen.append(scope["type"])
+
+    asyncio.run(RequireNode(service, auth)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    assert seen == ["lifespan"]
+
+
+def test_a_key_for_another_service_is_refused(auth: TestVerifier) -> None:
+    headers = auth.mint_app(target="another").headers
+    expect_problem(call(create_fastapi(auth), "/app", headers), 401, "invalid_app_credentials")
+
+
+def test_a_key_or_token_with_another_secret_is_refused(auth: TestVerifier) -> None:
+    for door in DOORS:
+        headers = dict(mint(auth, door).headers)
+        name = list(headers)[-1]
+        headers[name] = headers[name][:-1] + ("A" if headers[name][-1] != "A" else "E")
+        assert call(create_fastapi(auth), f"/{door}", headers).status_code == 401
+
+
+def test_prints_no_secret(auth: TestVerifier) -> None:
+    credential = auth.mint_node()
+    (value,) = credential.headers.values()
+    assert value not in repr(credential)
+    assert repr(auth) == "TestVerifier(url='http://auth.test', service_name='service-under-test')"

@@ -1,0 +1,57 @@
+"""Settings, from the environment and by hand."""
+
+import pytest
+
+from platform_auth import Verifier, VerifierConfigurationError
+from platform_auth.options import Settings, read_environment
+
+ENVIRONMENT = {
+    "AUTH_URL": "https://auth.example/",
+    "AUTH_APP_ID": "01985f4e-7c3a-7b52-9d1e-000000000c01",
+    "AUTH_APP_KEY": "pa_app_secret",
+    "SERVICE_NAME": "recipes",
+}
+
+
+def test_reads_what_init_writes() -> None:
+    variables = {**ENVIRONMENT, "SECRET_KEY": "s" * 32, "AUTH_JWKS_URL": " ", "JWT_AUDIENCE": "recipes", "OTHER": "x"}
+    settings = Settings(**read_environment(variables))
+    assert (settings.url, settings.service_name) == ("https://auth.example", "recipes")
+    assert (settings.secret_key, settings.jwks_url, settings.audience) == ("s" * 32, None, "recipes")
+    assert settings.issuer == "platform-auth"
+
+
+def test_takes_options_beside_the_environment() -> None:
+    verifier = Verifier.from_environment({**ENVIRONMENT, "AUTH_URL": "http://127.0.0.1:1"}, max_entries=5)
+    assert verifier._settings.max_entries == 5
+    verifier.close()
+
+
+def test_names_every_variable_that_is_missing() -> None:
+    with pytest.raises(VerifierConfigurationError) as raised:
+        read_environment({"AUTH_URL": "http://auth", "SERVICE_NAME": "  "})
+    assert str(raised.value) == "Not set: AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("url", url) for url in ("", "auth", "ftp://auth", "http://", "http://[", "http://a b", "http://auth:99999")],
+        *[("url", "http://a:b@auth"), ("url", "http://auth/?a"), ("url", "http://auth:x"), ("url", "http://\x00")],
+        *[("app_id", ""), ("app_id", "clé"), ("app_key", "a b"), ("app_key", "a\n"), ("service_name", "a b")],
+        *[("service_name", "recipes\n"), ("jwks_url", "/.well-known/jwks.json"), ("secret_key", "short")],
+        *[("outage_grace_seconds", -1), ("outage_grace_seconds", 61), ("max_entries", 0), ("max_questions", 0)],
+    ],
+)
+def test_names_a_setting_that_is_not_valid_and_never_its_value(option: str, value: object) -> None:
+    options = {"url": "http://auth", "app_id": "id", "app_key": "key-of-a-test", "service_name": "recipes"}
+    with pytest.raises(VerifierConfigurationError) as raised:
+        Settings(**{**options, option: value})  # type: ignore[arg-type]
+    assert str(raised.value).startswith(option)
+    assert "key-of-a-test" not in str(raised.value)
+
+
+def test_prints_no_secret() -> None:
+    settings = Settings(**read_environment({**ENVIRONMENT, "SECRET_KEY": "s" * 32}))
+    assert "pa_app_secret" not in repr(settings)
+    assert "s" * 32 not in repr(settings)

@@ -1,0 +1,30 @@
+"""What is promised about the sources themselves."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+SOURCES = list((PROJECT / "src/platform_auth").glob("*.py"))
+
+
+def test_types_hold_under_the_strict_checker(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]
+    checked = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_files_have_at_most_200_lines() -> None:
+    assert len(SOURCES) > 15
+    assert [path.name for path in SOURCES if len(path.read_text().splitlines()) > 200] == []
+
+
+def test_the_readme_has_at_most_60_lines() -> None:
+    assert len((PROJECT / "README.md").read_text().splitlines()) <= 60
+
+
+def test_secrets_are_not_compared_with_equals() -> None:
+    pattern = re.compile(r"(secret|digest|key|token)\b *[!=]= *(?!None)", re.IGNORECASE)
+    found = [line for path in SOURCES for line in path.read_text().splitlines() if pattern.search(line)]
+    assert found == []

@@ -1,0 +1,125 @@
+"""HTTP on real connections."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from platform_auth.transport import HttpTransport, ServiceRequest
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+HEADERS = {"X-API-Key": "node:pa_node_of-a-test"}
+
+
+def respond(head: str, body: bytes = b"{}") -> bytes:
+    return f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Server:
+    """Answers every request with the same bytes; None breaks the connection."""
+
+    def __init__(self, answer: bytes | None) -> None:
+        self._answer = answer
+        self.connections = 0
+        self.requests: list[bytes] = []
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.requests.append(head)
+                if self._answer is None:
+                    break
+                writer.write(self._answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+
+def play(server: Server, work: Callable[[HttpTransport, str], Awaitable[None]]) -> None:
+    async def run() -> None:
+        listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        transport = HttpTransport("http:")
+        try:
+            await work(transport, f"http://127.0.0.1:{port}/internal/validate-node")
+        finally:
+            await transport.close()
+            listening.close()
+
+    asyncio.run(run())
+
+
+def test_keeps_its_connections_and_one_of_its_own_for_polls() -> None:
+    server = Server(respond("200 OK\r\nSet-Cookie: a=b\r\nX-Platform-Remember: yes"))
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        for _ in range(3):
+            answer = await transport.send(ServiceRequest("POST", url, HEADERS))
+            assert (answer.status, answer.body, answer.headers["x-platform-remember"]) == (200, b"{}", "yes")
+            await transport.send(ServiceRequest("POST", url, {}, b"", is_poll=True))
+
+    play(server, work)
+    assert server.connections == 2
+    assert len(server.requests) == 6
+    assert sum(b"pa_node_of-a-test" in head for head in server.requests) == 3
+    assert not any(b"cookie" in head.lower() for head in server.requests)
+
+
+def test_follows_no_redirect() -> None:
+    server = Server(respond("302 Found\r\nLocation: http://127.0.0.1:1/"))
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        assert (await transport.send(ServiceRequest("POST", url, HEADERS))).status == 302
+
+    play(server, work)
+    assert len(server.requests) == 1
+
+
+def test_reads_nothing_of_an_answer_that_is_too_long() -> None:
+    async def work(transport: HttpTransport, url: str) -> None:
+        assert (await transport.send(ServiceRequest("POST", url, HEADERS))).body == b""
+
+    play(Server(respond("200 OK", b" " * 1_000_001)), work)
+
+
+@pytest.mark.parametrize("answer", [None, b"SSH-2.0-OpenSSH_9.9\r\n\r\n"])
+def test_tells_a_broken_connection(answer: bytes | None) -> None:
+    async def work(transport: HttpTransport, url: str) -> None:
+        with pytest.raises(ConnectionError):
+            await transport.send(ServiceRequest("POST", url, HEADERS))
+
+    play(Server(answer), work)
+
+
+def test_tells_a_refused_connection() -> None:
+    async def work(transport: HttpTransport, _url: str) -> None:
+        with pytest.raises(ConnectionError):
+            await transport.send(ServiceRequest("POST", "http://127.0.0.1:1/", HEADERS))
+
+    play(Server(None), work)
+
+
+def test_uses_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        assert (await transport.send(ServiceRequest("POST", url, HEADERS))).status == 200
+
+    play(Server(respond("200 OK")), work)
+
+
+def test_logs_nothing_at_info_and_no_credential_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        await transport.send(ServiceRequest("POST", url, HEADERS))
+
+    play(Server(respond("200 OK")), work)
+    assert [record.name for record in caplog.records if record.levelno >= logging.INFO] == []
+    assert "pa_node_of-a-test" not in caplog.text

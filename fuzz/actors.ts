@@ -1,0 +1,138 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { tokenPair } from '../tools/api-client.js';
+import type { Client, JsonAnswer } from './send.js';
+
+const PASSWORD = 'a passphrase of SECRETCANARY7F3A91';
+const MAX_ATTEMPTS = 20;
+const RETRY_INTERVAL_MS = 50;
+const SYMBOL = /\{\{(\w+)\}\}/g;
+
+export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'operator' | 'page';
+
+/** Live values by the names of their symbols. */
+type Values = Readonly<Record<string, string>>;
+
+/** The kind of credential that each symbol of a generated request belongs to. */
+const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
+  user_id: 'user',
+  email: 'user',
+  password: 'user',
+  access_token: 'session',
+  refresh_token: 'session',
+  node_id: 'node',
+  household_id: 'node',
+  api_key: 'node',
+  app_id: 'app',
+  app_key: 'app',
+  caller: 'app',
+  target: 'app',
+  admin_key: 'operator',
+  cursor: 'page',
+};
+
+const userCreated = z.object({ id: z.string() });
+const nodeRegistered = z.object({ node_id: z.string(), household_id: z.string(), api_key: z.string() });
+const appMinted = z.object({ app_id: z.string(), app_key: z.string(), caller: z.string(), target: z.string() });
+const page = z.object({ next_cursor: z.string() });
+
+/**
+ * Real accounts and keys. Generated requests name them by symbols, `{{app_key}}`, so that a seed generates the same
+ * requests in every run. A credential that a request has ended is replaced for the next one.
+ */
+export class Actors {
+  private readonly minted = new Map<CredentialKind, Promise<Values>>();
+  private serial = 0;
+
+  constructor(
+    private readonly client: Client,
+    private readonly adminKey: string,
+  ) {}
+
+  /** @returns a function that replaces the symbols in a text by live values, after minting all that it needs */
+  async valuesFor(
+    ...texts: readonly string[]
+  ): Promise<{ kinds: ReadonlySet<CredentialKind>; fill: (text: string) => string }> {
+    const names = texts.flatMap((text) => [...text.matchAll(SYMBOL)].map(([, name = '']) => name));
+    const kinds = new Set(names.flatMap((name) => KINDS[name] ?? []));
+    const live = new Map<string, string>();
+    for (const kind of kinds) for (const [name, value] of Object.entries(await this.live(kind))) live.set(name, value);
+    return { kinds, fill: (text) => text.replace(SYMBOL, (symbol, name: string) => live.get(name) ?? symbol) };
+  }
+
+  /** Discards credentials: the next request that names them gets new ones. */
+  spend(kinds: ReadonlySet<CredentialKind>): void {
+    for (const kind of kinds) this.minted.delete(kind);
+    if (kinds.has('user')) this.minted.delete('session');
+  }
+
+  private live(kind: CredentialKind): Promise<Values> {
+    const present = this.minted.get(kind);
+    if (present) return present;
+    const minted = this.mint(kind);
+    this.minted.set(kind, minted);
+    minted.catch(() => this.minted.delete(kind));
+    return minted;
+  }
+
+  private async mint(kind: CredentialKind): Promise<Values> {
+    this.serial += 1;
+    const serial = `${process.pid}x${this.serial}`;
+    switch (kind) {
+      case 'operator':
+        return { admin_key: this.adminKey };
+      case 'user':
+        return this.createUser(`fuzz${serial}@example.org`);
+      case 'session':
+        return this.logIn();
+      case 'node': {
+        const body = { household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' };
+        return nodeRegistered.parse(await this.ask('POST', '/api/v0/admin/nodes', body));
+      }
+      case 'app': {
+        const body = { caller: `fuzz-${serial}`, target: 'auth' };
+        return appMinted.parse(await this.ask('POST', '/api/v0/admin/app-credentials', body));
+      }
+      case 'page':
+        return this.readCursor();
+    }
+  }
+
+  private async createUser(email: string): Promise<Values & { readonly email: string; readonly password: string }> {
+    const created = await this.ask('POST', '/api/v0/admin/users', { email, password: PASSWORD });
+    return { user_id: userCreated.parse(created).id, email, password: PASSWORD };
+  }
+
+  /** A generated request may disable or delete the user at any moment: then retries with a new user. */
+  private async logIn(): Promise<Values> {
+    for (let left = MAX_ATTEMPTS; left > 0; left -= 1) {
+      const { email, password } = await this.live('user');
+      const { status, json } = await this.callWithRetry('POST', '/api/v0/auth/login', { email, password });
+      if (status === 200) return tokenPair.parse(json);
+      this.minted.delete('user');
+    }
+    throw new Error(`No login succeeded in ${MAX_ATTEMPTS} attempts`);
+  }
+
+  private async readCursor(): Promise<Values> {
+    for (const caller of ['fuzz-a', 'fuzz-b']) {
+      await this.callWithRetry('POST', '/api/v0/admin/app-credentials', { caller, target: 'auth' });
+    }
+    const { next_cursor: cursor } = page.parse(await this.ask('GET', '/api/v0/admin/app-credentials?limit=1'));
+    return { cursor };
+  }
+
+  private async ask(method: string, path: string, body?: object): Promise<unknown> {
+    const { status, json } = await this.callWithRetry(method, path, body);
+    if (status >= 300) throw new Error(`${method} ${path} for a fresh credential answered ${status}`);
+    return json;
+  }
+
+  private async callWithRetry(method: string, path: string, body?: object): Promise<JsonAnswer> {
+    for (let left = MAX_ATTEMPTS; ; left -= 1) {
+      const answer = await this.client.json(method, path, { headers: { 'X-Admin-Key': this.adminKey }, body });
+      if (answer.status !== 503 || left === 0) return answer;
+      await sleep(RETRY_INTERVAL_MS);
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import fc from 'fast-check';
+import type { Actors } from './actors.js';
+import type { Judge } from './judge.js';
+import type { Client } from './send.js';
+import { toCurl, toWire, type Answer, type Failure, type GeneratedRequest, type SentRequest } from './wire.js';
+
+const CHANGING = /^(POST|PATCH|DELETE|PUT)$/;
+
+/** Requests of one sort, sent one after the other. */
+export interface Lane<Request = unknown> {
+  readonly name: string;
+  readonly requests: fc.Arbitrary<Request>;
+  /** Sends one. @returns what is wrong with its response, or undefined */
+  readonly attempt: (request: Request) => Promise<string | undefined>;
+}
+
+/** A lane with the type of its requests hidden. */
+export interface RunnableLane {
+  readonly name: string;
+  /** Of the requests of a run, compared with the 1 of most lanes. */
+  readonly share: number;
+  /** Sends until a response is wrong, and then shrinks that request. @returns a report of what is wrong, or undefined */
+  readonly run: (options: LaneOptions) => Promise<string | undefined>;
+}
+
+export interface LaneOptions {
+  readonly seed: number;
+  readonly runs: number;
+  readonly timeLimitMs: number | undefined;
+}
+
+/** The number of requests sent so far. */
+export interface Progress {
+  requests: number;
+}
+
+/** What the lanes that send well-formed HTTP share. */
+export interface Tools {
+  readonly client: Client;
+  readonly actors: Actors;
+  readonly judge: Judge;
+  readonly progress: Progress;
+}
+
+export function toRunnable<Request>(lane: Lane<Request>, share = 1): RunnableLane {
+  return { name: lane.name, share, run: (options) => run(lane, options) };
+}
+
+/** @returns a lane that sends well-formed HTTP */
+export function httpLane(
+  name: string,
+  requests: fc.Arbitrary<GeneratedRequest>,
+  { client, actors, judge, progress }: Tools,
+): Lane<GeneratedRequest> {
+  const attempt = async (generated: GeneratedRequest): Promise<string | undefined> => {
+    const sent = await toWire(generated, actors);
+    const answer = await client.send(sent.wire);
+    progress.requests += 1;
+    const wrong = judge.verdict(generated, sent, answer);
+    replaceUsedUp(actors, sent, generated, answer);
+    return wrong && `${wrong}\n  ${toCurl(client.port, sent.wire)}`;
+  };
+  return { name, requests, attempt };
+}
+
+async function run<Request>(
+  { name, requests, attempt }: Lane<Request>,
+  { seed, runs, timeLimitMs }: LaneOptions,
+): Promise<string | undefined> {
+  const property = fc.asyncProperty(requests, async (generated) => {
+    const wrong = await attempt(generated);
+    if (wrong !== undefined) throw new Error(wrong);
+  });
+  const limit = timeLimitMs === undefined ? {} : { interruptAfterTimeLimit: timeLimitMs };
+  const result = await fc.check(property, { seed: seedOf(name, seed), numRuns: runs, ...limit });
+  if (!result.failed || result.errorInstance === null) return undefined;
+  return [
+    `${name}: ${describe(result.errorInstance)}`,
+    `found by request ${result.numRuns}, shrunk ${result.numShrinks} times; reproduce it with`,
+    `npm run fuzz -- --seed ${seed} --requests ${result.numRuns} --only '${name}'`,
+  ].join('\n  ');
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? error.message : JSON.stringify(error);
+}
+
+/** A different seed for each lane, derived from the run's seed. */
+function seedOf(name: string, seed: number): number {
+  return [...name].reduce((sum, character) => (sum * 31 + character.charCodeAt(0)) | 0, seed);
+}
+
+/** A successful change may have ended a credential; a valid one that is refused was ended by another lane. */
+function replaceUsedUp(
+  actors: Actors,
+  { wire, kinds }: SentRequest,
+  { credentials }: GeneratedRequest,
+  answer: Answer | Failure,
+): void {
+  if ('failure' in answer) return;
+  const { status } = answer;
+  const hasChanged = CHANGING.test(wire.method) && status < 300 && !wire.target.includes('/internal/');
+  const wasEnded = credentials.verdict === 'good' && [401, 404, 409].includes(status);
+  if (hasChanged || wasEnded) actors.spend(kinds);
+}

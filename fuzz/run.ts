@@ -1,0 +1,116 @@
+// Sends requests generated from the service's own OpenAPI document: valid, nearly valid and hostile, at all doors.
+// docs/fuzzing.md has the invariants and how to read a failure. Loopback only; stops by itself.
+import { Cleanup } from '../tools/cleanup.js';
+import { Actors } from './actors.js';
+import { LogWatch } from './canaries.js';
+import { judgeCost } from './cost.js';
+import { ApiDocument } from './document.js';
+import { Judge } from './judge.js';
+import { httpLane, toRunnable, type RunnableLane, type Tools } from './lane.js';
+import { MemoryWatch } from './memory.js';
+import { readOptions, SHORT_REQUESTS } from './options.js';
+import { judgeUnread, pipelineLane } from './pipelines.js';
+import { rawLane } from './raw-http.js';
+import { printCounts, printVerdicts, showProgress } from './report.js';
+import { requestTo, requestToNowhere } from './requests.js';
+import { Client } from './send.js';
+import { FuzzedService } from './service.js';
+
+const SHORT_SENDING_MS = 25_000;
+const SHORT_RESTS = 5;
+/** After this number of requests the service is warm: its code is compiled and its heap has grown. */
+const WARM_UP_REQUESTS = 4_000;
+const WARM_UP_SHARE = 0.2;
+/** Each malformed request needs its own connection and waits for a silence. */
+const RAW_SHARE = 0.2;
+/** Each pipeline is a connection with up to 300 requests. */
+const PIPELINE_SHARE = 0.1;
+// A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
+// collects garbage early and a leak is visible.
+const VARIABLES = {
+  NODE_OPTIONS: '--max-old-space-size=128',
+  LOG_LEVEL: 'debug',
+  BCRYPT_COST: '4',
+  HASH_THREADS: '2',
+  HASH_QUEUE_LIMIT: '4',
+};
+
+interface Part {
+  readonly total: number;
+  readonly seed: number;
+  readonly deadline: number;
+}
+
+const { requests, seed, short, only } = readOptions();
+const isWhole = only === '';
+
+await Cleanup.around(async (cleanup) => {
+  const watch = new LogWatch();
+  const service = await FuzzedService.start({ cleanup, variables: VARIABLES, onLine: (line) => watch.read(line) });
+  watch.secrets = service.secrets;
+  const client = new Client(service.port);
+  cleanup.defer(() => client.close());
+  const progress = { requests: 0 };
+  cleanup.defer(showProgress(progress, requests));
+  const document = new ApiDocument((await client.json('GET', '/docs-json', { headers: {} })).json);
+  const judge = new Judge(document);
+  const actors = new Actors(client, service.adminKey);
+  const lanes = makeLanes(document, service, { client, actors, judge, progress });
+  if (lanes.length === 0) throw new Error(`No lane has ${only} in its name`);
+
+  const verdicts = new Map<string, string | undefined>();
+  const memory = await runLanes(lanes, service, verdicts);
+  verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
+  verdicts.set('the process', service.exit);
+  printCounts(judge, { seed, requests: progress.requests, lines: watch.lines, memory });
+  if (isWhole && progress.requests >= SHORT_REQUESTS / 2) verdicts.set('coverage', judge.unreached());
+  process.exitCode = printVerdicts(verdicts);
+});
+
+function makeLanes(document: ApiDocument, service: FuzzedService, tools: Tools): RunnableLane[] {
+  const { operations } = document;
+  const lanes = [
+    ...operations.map((operation) => toRunnable(httpLane(operation.id, requestTo(operation), tools))),
+    toRunnable(httpLane('paths that lead nowhere', requestToNowhere(operations), tools)),
+    toRunnable(rawLane(service.port, tools.progress), RAW_SHARE),
+    toRunnable(pipelineLane(service.port, tools.progress), PIPELINE_SHARE),
+  ];
+  return lanes.filter(({ name }) => name.includes(only));
+}
+
+/** Warms the service up and sends everything. A run of chosen lanes judges only them. */
+async function runLanes(
+  lanes: readonly RunnableLane[],
+  service: FuzzedService,
+  verdicts: Map<string, string | undefined>,
+): Promise<MemoryWatch> {
+  const memory = new MemoryWatch(service);
+  const deadline = short ? Date.now() + SHORT_SENDING_MS : Infinity;
+  const warmUp = isWhole ? Math.min(requests / 2, Math.max(WARM_UP_REQUESTS, requests * WARM_UP_SHARE)) : 0;
+  if (isWhole) await send(lanes, verdicts, { total: warmUp, seed: seed - 1, deadline });
+  memory.warmedUp();
+  await send(lanes, verdicts, { total: requests - warmUp, seed, deadline });
+  if (isWhole) {
+    verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
+    // After the memory was judged, because these use bounded memory that is not a leak.
+    verdicts.set('answers that are not read', await judgeUnread(service));
+    verdicts.set('the cost of one request', await judgeCost(service));
+  }
+  return memory;
+}
+
+/** Runs all lanes at once, each with its share of the requests. A lane that has failed is not run again. */
+async function send(
+  lanes: readonly RunnableLane[],
+  verdicts: Map<string, string | undefined>,
+  part: Part,
+): Promise<void> {
+  const shares = lanes.reduce((sum, { share }) => sum + share, 0);
+  const timeLimitMs = short ? Math.max(1, part.deadline - Date.now()) : undefined;
+  const run = async (lane: RunnableLane): Promise<void> => {
+    if (verdicts.get(lane.name) !== undefined) return;
+    const runs = Math.ceil((part.total * lane.share) / shares);
+    verdicts.set(lane.name, await lane.run({ seed: part.seed, runs, timeLimitMs }));
+  };
+  await Promise.all(lanes.map(run));
+}

@@ -1,0 +1,69 @@
+import type { Variables } from '../src/config/environment.js';
+import { freePort } from '../src/embedded-postgres/free-port.js';
+import type { Cleanup } from '../tools/cleanup.js';
+import { startPostgres } from '../tools/postgres.js';
+import { readCpuMicroseconds, readResidentMegabytes } from '../tools/process-usage.js';
+import { isHealthy, ServerProcess } from '../tools/server-process.js';
+import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../tools/service.js';
+
+/** Otherwise the fuzzer, which sends from one address, would soon be answered only 429. */
+const NO_THROTTLES = Object.fromEntries(
+  [
+    ...['LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS', 'LOGIN_LIMIT_PER_ACCOUNT', 'LOGIN_LIMIT_PER_ADDRESS'],
+    ...['REGISTRATION_LIMIT_PER_ADDRESS', 'REFRESH_LIMIT_PER_ADDRESS'],
+    ...['HASHING_BUSY_LIMIT_PER_ADDRESS', 'ADMIN_KEY_LIMIT_PER_ADDRESS'],
+  ].map((name) => [name, '9999999/1']),
+);
+
+interface Start {
+  readonly cleanup: Cleanup;
+  /** Added to its environment. */
+  readonly variables?: Variables;
+  /** Receives each line of its stdout and stderr. */
+  readonly onLine?: (line: string) => void;
+}
+
+/** The built service in a separate process, with a separate PostgreSQL. */
+export class FuzzedService {
+  private constructor(
+    private readonly server: ServerProcess,
+    readonly adminKey: string,
+    /** Of its configuration. */
+    readonly secrets: readonly string[],
+  ) {}
+
+  static async start({ cleanup, variables, onLine = () => undefined }: Start): Promise<FuzzedService> {
+    const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: { fsync: 'off' } });
+    const secrets = makeSecrets();
+    const server = new ServerProcess(await freePort(), {
+      cleanup,
+      script: SERVICE_SCRIPT,
+      variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...variables },
+      isReady: isHealthy,
+      onLine,
+    });
+    await server.start();
+    const { password } = new URL(database.url());
+    const { SECRET_KEY, ADMIN_API_KEY } = secrets;
+    return new FuzzedService(server, ADMIN_API_KEY, [SECRET_KEY, ADMIN_API_KEY, password]);
+  }
+
+  get port(): number {
+    return this.server.port;
+  }
+
+  /** What is wrong when the process has exited; undefined while it runs. */
+  get exit(): string | undefined {
+    return this.server.hasExited ? `it exited:\n${this.server.lastLines.join('\n')}` : undefined;
+  }
+
+  /** @returns undefined without /proc */
+  residentMegabytes(): number | undefined {
+    return readResidentMegabytes(this.server.pid);
+  }
+
+  /** @returns the CPU time of the process so far; NaN without /proc */
+  cpuMilliseconds(): number {
+    return readCpuMicroseconds(this.server.pid) / 1_000;
+  }
+}

@@ -1,0 +1,120 @@
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+type Direction = 'toDatabase' | 'toService';
+
+/** A proxy between the service and its database that refuses or cuts connections, and swallows or delays bytes. */
+export class TcpProxy {
+  /** Milliseconds added to each direction. */
+  delayMs: Readonly<Record<Direction, number>> = { toDatabase: 0, toService: 0 };
+  private readonly sockets = new Set<Socket>();
+  private readonly forgotten = new Set<Socket>();
+  private isBlackHole = false;
+  private trigger: string | undefined;
+  private swallowed = 0;
+  private server: Server | undefined;
+  private openPort = 0;
+
+  private constructor(private target: URL) {}
+
+  static async before(databaseUrl: string): Promise<TcpProxy> {
+    const proxy = new TcpProxy(new URL(databaseUrl));
+    await proxy.open();
+    return proxy;
+  }
+
+  /** The URL of the same database through the proxy. */
+  get url(): string {
+    return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
+  }
+
+  get port(): number {
+    return this.openPort;
+  }
+
+  /** The number of bytes swallowed so far. */
+  get swallowedBytes(): number {
+    return this.swallowed;
+  }
+
+  /** Forwards to another database from now on, as a load balancer does after a failover. */
+  lead(databaseUrl: string): void {
+    this.target = new URL(databaseUrl);
+    this.cut();
+  }
+
+  /** Accepts connections, on the same port as before. */
+  async open(): Promise<void> {
+    this.server = createServer((socket) => this.join(socket)).listen(this.openPort, '127.0.0.1');
+    await once(this.server, 'listening');
+    this.openPort = (this.server.address() as AddressInfo).port;
+  }
+
+  /** Cuts every connection and refuses new ones. */
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.server?.close(resolve));
+    this.cut();
+    await closed;
+  }
+
+  cut(): void {
+    for (const socket of this.sockets) socket.destroy();
+  }
+
+  /** Swallows every byte in both directions without closing. Ending it cuts the connections, whose bytes are lost. */
+  blackHole(isOn: boolean): void {
+    this.isBlackHole = isOn;
+    if (!isOn) this.cut();
+  }
+
+  /** Swallows everything on present connections without closing, as a firewall does that lost its state table. */
+  forgetConnections(): void {
+    for (const socket of this.sockets) this.forgotten.add(socket);
+  }
+
+  /** Becomes a black hole when the service sends this text, which is swallowed too. */
+  blackHoleFrom(text: string): void {
+    this.trigger = text;
+  }
+
+  private join(service: Socket): void {
+    const database = connect(Number(this.target.port), this.target.hostname);
+    this.pass(service, database, 'toDatabase');
+    this.pass(database, service, 'toService');
+  }
+
+  private pass(from: Socket, to: Socket, direction: Direction): void {
+    let waiting = 0;
+    let last = Promise.resolve();
+    this.sockets.add(from.setNoDelay(true));
+    from.on('data', (chunk) => {
+      if (this.trigger !== undefined && chunk.includes(this.trigger)) this.isBlackHole = true;
+      const delayMs = this.delayMs[direction];
+      if (delayMs === 0 && waiting === 0) {
+        this.forward(chunk, from, to);
+        return;
+      }
+      // One chunk after the other, so that a change of the delay does not reorder them.
+      const due = performance.now() + delayMs;
+      waiting += 1;
+      last = last
+        .then(() => sleep(Math.max(0, due - performance.now())))
+        .then(() => {
+          waiting -= 1;
+          this.forward(chunk, from, to);
+        });
+    });
+    from.on('error', () => undefined);
+    from.on('close', () => {
+      this.sockets.delete(from);
+      this.forgotten.delete(from);
+      to.destroy();
+    });
+  }
+
+  private forward(chunk: Buffer, from: Socket, to: Socket): void {
+    if (this.isBlackHole || this.forgotten.has(from)) this.swallowed += chunk.length;
+    else if (!to.destroyed) to.write(chunk);
+  }
+}
