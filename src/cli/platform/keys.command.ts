@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { addYes, createConfirm } from '../confirm.js';
 import { formatTable } from '../table.js';
-import { announceIfSlow, print, type Output } from '../terminal.js';
+import { print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
 
 const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
@@ -50,7 +50,7 @@ function create(name: string, description: string): Command {
 }
 
 async function run(command: Command, work: KeyWork): Promise<void> {
-  const keys = await announceIfSlow('Changing the signing keys', import('./keys.js').then(work));
+  const keys = await work(await import('./keys.js'));
   print(command.optsWithGlobals<Output>(), { keys }, toText);
 }
 
