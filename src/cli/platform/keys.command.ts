@@ -5,7 +5,8 @@ import { print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
 
 const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
-const KID = 'as "keys list" shows it';
+
+const EXAMPLE_KID = 'sT3RrX8h2V0';
 
 type KeyWork = (keys: typeof import('./keys.js')) => Promise<KeyReport[]>;
 
@@ -25,8 +26,8 @@ export function createKeysCommand(): Command {
       ),
     )
     .addCommand(
-      create('retire', 'Sign with this key no more. Its tokens stay valid until they expire.')
-        .argument('<kid>', KID)
+      create('retire', 'Sign with this key no more. Its tokens stay valid until they expire.', `retire ${EXAMPLE_KID}`)
+        .argument('<kid>', 'as "keys list" shows it')
         .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.retireKey(kid))),
     )
     .addCommand(
@@ -34,19 +35,20 @@ export function createKeysCommand(): Command {
         create(
           'revoke',
           'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.',
+          `revoke ${EXAMPLE_KID}`,
         ),
       )
-        .argument('<kid>', KID)
+        .argument('<kid>', 'as "keys list" shows it')
         .action(async (kid: string, _options: object, command: Command) => {
-          await createConfirm(command)(`This refuses all access tokens of the key ${kid}, for ever.`);
+          await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
           await run(command, (keys) => keys.revokeKey(kid));
         }),
     );
 }
 
-function create(name: string, description: string): Command {
-  const example = `\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth keys ${name}${name === 'list' || name === 'rotate' ? '' : ' <kid>'}`;
-  return new Command(name).description(description).addHelpText('after', NEEDS + example);
+function create(name: string, description: string, example = name): Command {
+  const text = `\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth keys ${example}`;
+  return new Command(name).description(description).addHelpText('after', NEEDS + text);
 }
 
 async function run(command: Command, work: KeyWork): Promise<void> {
