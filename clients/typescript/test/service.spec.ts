@@ -1,6 +1,6 @@
-import { eventually } from '../../../test/support/eventually.js';
+import { eventually } from '../../../tools/eventually.js';
 import { SECRET_KEY } from '../../../test/support/settings.js';
-import { TcpProxy } from '../../../test/support/tcp-proxy.js';
+import { TcpProxy } from '../../../tools/tcp-proxy.js';
 import { TestApp } from '../../../test/support/test-app.js';
 import { toSettings } from '../src/options.js';
 import { createSystemRuntime } from '../src/runtime.js';
