@@ -97,7 +97,7 @@ describe('the change feed', () => {
   });
 
   it.each([
-    ['a key was truncated away', 'TRUNCATE nodes'],
+    ['a key was truncated away', 'TRUNCATE nodes CASCADE'],
     ['one transaction changed more keys than an answer names', `UPDATE nodes SET room = 'attic'`],
     ['one transaction deleted more keys than an answer names', 'DELETE FROM nodes'],
   ])('returns a reset, once, when %s', async (_what, sql) => {
