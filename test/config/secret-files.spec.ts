@@ -36,6 +36,7 @@ describe('a secret in a file', () => {
       'DATABASE_URL',
       'LOGGING_APP_KEY',
       'SECRET_KEY',
+      'SECRET_KEY_PREVIOUS',
     ]);
   });
 
