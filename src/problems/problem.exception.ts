@@ -16,7 +16,7 @@ export type RefusalEvent = { [Event in RefusalEventName]: RefusalOf<Event> }[Ref
 export class ProblemException extends Error {
   readonly errors: readonly FieldError[] | undefined;
   readonly refusal: RefusalEvent | undefined;
-  /** False for most refusals of a flood, so that they do not fill the log. The metrics count every one. */
+  /** False for most refusals of a flood, and for a mistake that is logged once. The metrics count every one. */
   readonly isLogged: boolean;
   /** Further headers of the response. */
   readonly headers: Readonly<Record<string, string>>;

@@ -52,7 +52,7 @@ export class ProblemFilter implements ExceptionFilter {
       if (isLogged) this.recordRefusal(refusal, request);
       else (response.locals as ResponseLocals).isUnlogged = true;
     }
-    if (problem.status < 500) return;
+    if (problem.status < 500 || (error instanceof ProblemException && !error.isLogged)) return;
     const fields = {
       request_id: getRequestId(request),
       caller_request_id: getCallerRequestId(request),

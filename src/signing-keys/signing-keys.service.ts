@@ -91,10 +91,11 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
 
   /**
    * @returns undefined for a key that does not exist, is revoked, or was retired so long ago that its tokens have expired
+   * @param isFresh asks PostgreSQL, not the memory under the lease
    * @throws {ProblemException} unavailable when the key cannot be decrypted
    */
-  async find(kid: string): Promise<KeyPair | undefined> {
-    const view = await this.readUnless((remembered) => remembered.has(kid));
+  async find(kid: string, isFresh = false): Promise<KeyPair | undefined> {
+    const view = isFresh ? await this.read() : await this.readUnless((remembered) => remembered.has(kid));
     if (view.isUnreadable(kid)) throw new ProblemException(problems.unavailable);
     return view.pairs.get(kid);
   }

@@ -55,16 +55,17 @@ export class TokenKeys {
   /**
    * @returns undefined for a token that this service did not sign, or not with a key that is still accepted. The
    * signature is not verified yet
+   * @param isFresh asks PostgreSQL for signing keys, not the memory under the lease
    * @throws {ProblemException} unavailable
    */
-  async find(token: string): Promise<VerificationKey | undefined> {
+  async find(token: string, isFresh = false): Promise<VerificationKey | undefined> {
     if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
       const isAccepted = await this.signingKeys.isAccepted('HS256');
       return isAccepted ? { key: this.chooseSecretKey(token), algorithm: 'HS256' } : undefined;
     }
     const kid = readKid(token);
     if (kid === undefined || !(await this.signingKeys.isAccepted('ES256'))) return undefined;
-    const pair = await this.signingKeys.find(kid);
+    const pair = await this.signingKeys.find(kid, isFresh);
     return pair && { key: pair.publicKey, algorithm: 'ES256' };
   }
 

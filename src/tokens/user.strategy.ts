@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
+import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { Doors, createRefusal } from '../access/doors.js';
+import { wantsFreshVerdict } from '../access/freshness.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
@@ -25,12 +27,12 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     super({
       jwtFromRequest: readBearer,
       // Passport calls it on the strategy: an error here is a 503, while one that is passed to `done` is a refusal.
-      secretOrKeyProvider: function (this: Strategy, _request: unknown, token: string, done: SecretCallback) {
+      secretOrKeyProvider: function (this: Strategy, request: Request, token: string, done: SecretCallback) {
         const use = (found: VerificationKey | undefined): void => {
           if (found) done(null, found.key as unknown as string);
           else done(new Error('not the header of a token of this service'));
         };
-        keys.find(token).then(use, (error: unknown) => this.error(error as Error));
+        keys.find(token, wantsFreshVerdict(request)).then(use, (error: unknown) => this.error(error as Error));
       },
       // The key decides which of them: jsonwebtoken refuses a public key for HS256, and a secret one for ES256.
       algorithms: ['HS256', 'ES256'],

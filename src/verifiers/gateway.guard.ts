@@ -44,7 +44,7 @@ export function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       if (isServiceName(target)) return target;
       if (!this.isMistakeLogged) this.log.warn('gateway_names_no_target');
       this.isMistakeLogged = true;
-      throw new ProblemException(problems.gatewayMisconfigured);
+      throw new ProblemException(problems.gatewayMisconfigured, { isLogged: false });
     }
   }
   return mixin(GatewayGuard);

@@ -1,3 +1,5 @@
+import { request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Service } from '../support/test-app.js';
@@ -65,6 +67,21 @@ describe('POST /internal/introspect', () => {
   it.each(['', 'token=', 'token=a&token=b', 'tokens=a'])('answers 400 to the form "%s"', async (form) => {
     expectInvalid(await introspect(form).set(service.headers), '/token');
   });
+
+  it.each(['introspect', 'changes', 'validate-node'])(
+    'and its neighbours refuse an empty query on %s',
+    async (route) => {
+      const { port } = app.server.address() as AddressInfo;
+      const options = { port, method: 'POST', path: `/internal/${route}?`, headers: { ...service.headers } };
+      // supertest would leave the question mark out.
+      const status = await new Promise((resolve, reject) => {
+        request(options, ({ statusCode }) => resolve(statusCode))
+          .on('error', reject)
+          .end();
+      });
+      expect(status).toBe(400);
+    },
+  );
 
   it('takes a form only', async () => {
     const answer = await app.post('/internal/introspect', { token: 'x' }).set(service.headers);

@@ -28,6 +28,8 @@ export class TokenCheck {
   private keys: PublishedKeys | undefined;
   private fetching: Promise<PublishedKeys | undefined> | undefined;
   private fetchedForKidAtMs = -Infinity;
+  /** Voids a fetch that was sent before the keys were dropped. */
+  private drops = 0;
 
   constructor(
     private readonly settings: Settings,
@@ -62,6 +64,7 @@ export class TokenCheck {
   }
 
   private dropKeys(): void {
+    this.drops += 1;
     this.keys = undefined;
     this.fetchedForKidAtMs = -Infinity;
   }
@@ -113,11 +116,12 @@ export class TokenCheck {
 
   private async fetch(deadlineMs: number): Promise<PublishedKeys | undefined> {
     const { jwksUrl = '' } = this.settings;
+    const dropsBefore = this.drops;
     try {
       const request = { method: 'GET', url: jwksUrl, headers: { Accept: 'application/json' } } as const;
       const { answer, sentAtMs } = await this.client.attemptTwice(request, deadlineMs);
       const set = parseObject(answer.body);
-      if (answer.status !== 200 || !set) return undefined;
+      if (answer.status !== 200 || !set || this.drops !== dropsBefore) return undefined;
       const resolve = createLocalJWKSet(set as unknown as JSONWebKeySet);
       return (this.keys = { resolve, sentAtMs, maxAgeMs: readMaxAgeSeconds(answer.headers['cache-control']) * 1_000 });
     } catch {

@@ -32,7 +32,12 @@ export function parseCursor(cursor: string | undefined): Cursor | undefined {
 function isSnapshot(snapshot: string, xmax: bigint, xip: readonly bigint[]): boolean {
   const xmin = BigInt(snapshot.slice(0, snapshot.indexOf(':')));
   const isAscending = xip.every((xid, index) => xid >= (xip[index - 1] ?? xmin) && xid < xmax);
-  return xmin > 0n && xmin <= xmax && xmax < 2n ** 63n && isAscending;
+  return isXid(xmin) && isXid(xmax) && xmin <= xmax && isAscending;
+}
+
+/** PostgreSQL never assigns an id whose lower half is 0. */
+function isXid(xid: bigint): boolean {
+  return xid < 2n ** 63n && (xid & 0xffff_ffffn) !== 0n;
 }
 
 /**
