@@ -59,6 +59,7 @@ export class ProxiedCalls {
     await this.callAsAdminForUsers();
     await this.call({ operation: 'GET /health', status: 200 });
     await this.call({ operation: 'GET /health/live', status: 200 });
+    await this.call({ operation: 'GET /.well-known/jwks.json', status: 200 });
     const missing = operations.filter((name) => !this.called.has(name));
     this.check('every operation was called through Prism', missing.length === 0, missing.join(', '));
   }
