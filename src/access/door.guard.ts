@@ -2,6 +2,7 @@ import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable }
 import type { Request, Response } from 'express';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
+import { NOT_VALID } from '../problems/unauthorized.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
 import { refuseUnknownFields } from '../problems/unknown-fields.js';
 import { Environment } from '../config/environment.js';
@@ -38,7 +39,7 @@ export const UserGuard = createDoorGuard(['user']);
 /** The refusals of the user door on `validate-user`, where the body says `valid: false` too. */
 export const USER_VERDICTS = [problems.missingAccessToken, problems.invalidAccessToken].map((problem) => ({
   ...problem,
-  extension: problems.invalidAppCredentials.extension,
+  extension: NOT_VALID,
 }));
 
 /** For the route on which a service validates an access token that a client sent to it. */

@@ -61,31 +61,11 @@ export const RequirePresentedApp = () =>
     }),
   );
 
-/**
- * A node's key: `X-API-Key: node_id:api_key`. The forwarding service's key must be valid too, if it is sent or
- * required.
- */
-export const RequireNode = () =>
-  applyDecorators(
-    SetMetadata(DOORS_OF_ROUTE, ['node']),
-    UseGuards(ForwardingAppGuard, NodeGuard),
-    ApiSecurity(REQUIREMENTS.node),
-    ApiSecurity({ ...REQUIREMENTS.node, ...REQUIREMENTS.app }),
-    ApiProblems(...COMMON_PROBLEMS, DOORS.node.problem, DOORS.app.problem),
-  );
+/** A node's key that a service forwards: `X-API-Key: node_id:api_key`. */
+export const RequireNode = () => requireForwarded('node', NodeGuard, DOORS.node.problem);
 
-/**
- * A user's access token that a service forwards. The forwarding service's key must be valid too, if it is sent or
- * required.
- */
-export const RequireForwardedUser = () =>
-  applyDecorators(
-    SetMetadata(DOORS_OF_ROUTE, ['user']),
-    UseGuards(ForwardingAppGuard, ForwardedUserGuard),
-    ApiSecurity(REQUIREMENTS.user),
-    ApiSecurity({ ...REQUIREMENTS.user, ...REQUIREMENTS.app }),
-    ApiProblems(...COMMON_PROBLEMS, ...USER_VERDICTS, DOORS.app.problem),
-  );
+/** A user's access token that a service forwards. */
+export const RequireForwardedUser = () => requireForwarded('user', ForwardedUserGuard, ...USER_VERDICTS);
 
 /** The operator's key: `X-Admin-Key`. */
 export const RequireAdmin = () => RequireWith(AdminGuard, 'admin');
@@ -105,5 +85,16 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
     UseGuards(guard),
     ...doors.map((door) => ApiSecurity(REQUIREMENTS[door])),
     ApiProblems(...COMMON_PROBLEMS, ...refusals),
+  );
+}
+
+/** The forwarding service's own key must be valid too, if it is sent or required. */
+function requireForwarded(door: Door, guard: Type<CanActivate>, ...refusals: Problem[]): MethodDecorator {
+  return applyDecorators(
+    SetMetadata(DOORS_OF_ROUTE, [door]),
+    UseGuards(ForwardingAppGuard, guard),
+    ApiSecurity(REQUIREMENTS[door]),
+    ApiSecurity({ ...REQUIREMENTS[door], ...REQUIREMENTS.app }),
+    ApiProblems(...COMMON_PROBLEMS, ...refusals, DOORS.app.problem),
   );
 }

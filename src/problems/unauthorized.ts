@@ -1,7 +1,8 @@
 import type { Problem } from './problem.js';
 
 const REALM = 'realm="platform-auth"';
-const NOT_VALID = { valid: false } as const;
+/** A member of the body of each refused validation. */
+export const NOT_VALID = { valid: false } as const;
 
 /** The 401s of the catalogue: verdicts on a credential. */
 export const unauthorized = {
