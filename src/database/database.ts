@@ -8,7 +8,7 @@ export interface Statement {
   readonly text: string;
 }
 
-export type Age = `${number} days`;
+export type Age = `${number} ${'hours' | 'days'}`;
 
 /** Another replica holds the lock, and does the same work. */
 export class LockNotAcquiredError extends Error {

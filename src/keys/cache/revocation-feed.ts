@@ -21,15 +21,14 @@ const MAX_BACKOFF_MS = 1_500;
 const PREPARE = 'LISTEN credential_changes; SET enable_seqscan = off; SET synchronous_commit = off';
 /** Longer than the longest lease and grace, so that a returning replica catches up instead of clearing its cache. */
 const RETENTION = '2 days';
+/** Verifiers poll all the time, and sessions end all the time. A verifier that was away for longer starts anew. */
+const SESSION_RETENTION = '1 hours';
 /** Only finished transactions, so that the purge never overtakes a fresh cursor. */
-const PURGE = `DELETE FROM credential_changes WHERE seq IN (
-  SELECT seq FROM credential_changes
-  WHERE at < now() - $1::interval AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
-/** Verifiers poll all the time, and sessions end all the time. One that was away for an hour starts anew. */
-const PURGE_ENDED_SESSIONS = `DELETE FROM credential_changes WHERE seq IN (
-  SELECT seq FROM credential_changes
-  WHERE kind = 'session' AND at < now() - interval '1 hour' AND at < now() - $1::interval
+const purgeWhere = (condition: string): string => `DELETE FROM credential_changes WHERE seq IN (
+  SELECT seq FROM credential_changes WHERE ${condition} AND at < now() - $1::interval
     AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
+const PURGE = purgeWhere('true');
+const PURGE_ENDED_SESSIONS = purgeWhere(`kind = 'session'`);
 const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
   SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
 
@@ -80,7 +79,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   /** Deletes old changes and announcements; see {@link Database.purge}. */
   async purge(lock: number): Promise<void> {
     await this.database.purge(PURGE, RETENTION, lock);
-    await this.database.purge(PURGE_ENDED_SESSIONS, '0 days', lock);
+    await this.database.purge(PURGE_ENDED_SESSIONS, SESSION_RETENTION, lock);
     await this.database.purge(PURGE_LEASES, RETENTION, lock);
   }
 
