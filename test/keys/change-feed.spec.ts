@@ -40,6 +40,14 @@ describe('the change feed', () => {
     client.query(`UPDATE nodes SET room = room || '.' WHERE id = $1`, [id]);
   const ids = async (): Promise<string[]> => (await reader.ask()).changes.map(({ id }) => id);
 
+  /** Deletes finished transactions only, like the purge of the service: other suites keep transactions open. */
+  const purgeAll = () =>
+    eventually('all changes are purged', async () => {
+      await database.query('DELETE FROM credential_changes WHERE xid < pg_snapshot_xmin(pg_current_snapshot())');
+      const [left] = await database.query<{ count: number }>('SELECT count(*)::integer FROM credential_changes');
+      return left?.count === 0;
+    });
+
   it('returns each change once, with its kind, in any order of commits', async () => {
     const [first, second] = (await nodes(2)) as [string, string];
     const slow = new Client({ connectionString: database.url });
@@ -102,7 +110,7 @@ describe('the change feed', () => {
     ['one transaction deleted more keys than an answer names', 'DELETE FROM nodes'],
   ])('returns a reset, once, when %s', async (_what, sql) => {
     const changed = await nodes(3_000);
-    await database.query('DELETE FROM credential_changes');
+    await purgeAll();
     await reader.ask();
     await other.query(sql);
     expect(await reader.ask()).toMatchObject({ reset: true, changes: [] });
@@ -131,7 +139,7 @@ describe('the change feed', () => {
     await behind.ask();
     await change(other, id);
     await reader.ask();
-    await database.query('DELETE FROM credential_changes');
+    await purgeAll();
     expect(await behind.ask()).toMatchObject({ reset: true });
     expect(await reader.ask()).toMatchObject({ reset: false });
     await behind.close();
