@@ -46,13 +46,13 @@ export class ProblemFilter implements ExceptionFilter {
 
   private record(error: unknown, problem: Problem, request: Request, response: Response): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
+    const isLogged = !(error instanceof ProblemException) || error.isLogged;
     if (refusal) {
       (response.locals as ResponseLocals).refusal = refusal;
-      const isLogged = error instanceof ProblemException && error.isLogged;
       if (isLogged) this.recordRefusal(refusal, request);
       else (response.locals as ResponseLocals).isUnlogged = true;
     }
-    if (problem.status < 500 || (error instanceof ProblemException && !error.isLogged)) return;
+    if (problem.status < 500 || !isLogged) return;
     const fields = {
       request_id: getRequestId(request),
       caller_request_id: getCallerRequestId(request),

@@ -43,7 +43,7 @@ class DocumentedAnswers {
     this.ajv.addSchema({ $id: 'document', ...this.document });
   }
 
-  /** @returns what differs from the document; undefined when nothing does, or when there is no route */
+  /** @returns what differs from the document; undefined when nothing differs, or when the router found no route */
   difference(request: Request, response: Response, body: string | undefined): string | undefined {
     const path = (request.route as { path?: unknown } | undefined)?.path;
     if (typeof path !== 'string') return undefined;

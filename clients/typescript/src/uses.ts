@@ -1,4 +1,4 @@
-/** The service takes at most so many in one poll. */
+/** Uses that the service accepts in one poll, at most. */
 const MAX_USES_PER_POLL = 500;
 const MAX_AGO_MS = 3_600_000;
 /** Bounds the memory while the service is away. */

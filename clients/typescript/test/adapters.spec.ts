@@ -72,7 +72,7 @@ const startNest: Start = async (verifier) => {
   return { url: toUrl(app.getHttpServer() as Server), stop: () => app.close() };
 };
 
-/** Sends headers as they are: `fetch` would join those that occur twice, and refuse others. */
+/** Sends headers unchanged: `fetch` joins repeated headers, and refuses some values. */
 function get(url: string, headers: readonly string[]) {
   return new Promise<{ status: number; headers: NodeJS.Dict<string | string[]>; body: Record<string, unknown> }>(
     (resolve, reject) => {

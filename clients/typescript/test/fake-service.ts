@@ -46,7 +46,7 @@ export class FakeService implements Transport {
   }
 
   close(): void {
-    // There is no connection.
+    // Answers come from memory: no connection is open.
   }
 
   send(request: ServiceRequest): Promise<ServiceAnswer> {
@@ -74,7 +74,7 @@ export class FakeService implements Transport {
 function resolve(answer: string | Answer): Answer {
   if (typeof answer === 'string') {
     const named = answers[answer];
-    if (!named) throw new Error(`There is no answer ${answer}`);
+    if (!named) throw new Error(`answers.json lacks the answer ${answer}`);
     return resolve(named);
   }
   if (answer.like === undefined) return answer;

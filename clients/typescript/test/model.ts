@@ -236,7 +236,7 @@ class VerifierProcess extends Process implements Transport {
   }
 
   close(): void {
-    // There is no connection.
+    // Answers come from memory: no connection is open.
   }
 
   send(request: ServiceRequest): Promise<ServiceAnswer> {

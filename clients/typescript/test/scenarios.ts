@@ -114,7 +114,7 @@ function fillText(text: string): unknown {
   return text
     .replace(/\$\{(\w+)\}/g, (_match, name: string) => {
       const value = names[name];
-      if (value === undefined) throw new Error(`There is no name ${name}`);
+      if (value === undefined) throw new Error(`credentials.json lacks the name ${name}`);
       return value;
     })
     .replace('a*5000', 'a'.repeat(5_000));
