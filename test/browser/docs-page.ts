@@ -167,7 +167,7 @@ async function checkDocsPage(cleanup: Cleanup): Promise<void> {
   checks.note('the service stops cleanly', code === 0, String(code));
 }
 
+console.log(`Screenshots: ${screenshots}`);
 await checks.around(async (cleanup) => {
   await checkDocsPage(cleanup);
 });
-console.log(`Screenshots: ${screenshots}`);
