@@ -33,7 +33,10 @@ export type SecurityEvent =
   | 'admin.user.created'
   | 'admin.user.updated'
   | 'admin.user.deleted'
-  | 'admin.user.sessions_revoked';
+  | 'admin.user.sessions_revoked'
+  | 'users.import_started'
+  | 'users.imported'
+  | 'users.exported';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
