@@ -19,8 +19,7 @@ const COUNT_NEW = `SELECT count(*)::integer AS count
   WHERE NOT EXISTS (SELECT FROM users WHERE users.email = given.email)
     AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)`;
 
-const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive", created_at AS "createdAt",
-    false AS "isEmailVerified"
+const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive", created_at AS "createdAt"
   FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
 
 const PAGE_SIZE = 1_000;

@@ -11,7 +11,6 @@ export interface PortableAccount {
   readonly passwordHash: PasswordHash;
   readonly isActive: boolean;
   readonly createdAt: Date;
-  readonly isEmailVerified: boolean;
 }
 
 /** Why a line of an import is refused. The message contains nothing of the line. */
@@ -43,7 +42,6 @@ const accountLine = z.strictObject({
   made_by: z.literal(MADE_HERE).optional(),
   is_active: z.boolean().optional(),
   created_at: z.iso.datetime({ offset: true }).optional(),
-  email_verified: z.boolean().optional(),
 });
 type AccountLine = z.infer<typeof accountLine>;
 
@@ -54,7 +52,6 @@ const FIELD_REASONS: Readonly<Record<string, string>> = {
   made_by: `made_by may only be "${MADE_HERE}"`,
   is_active: 'is_active must be true or false',
   created_at: 'created_at must be a date and time (ISO 8601)',
-  email_verified: 'email_verified must be true or false',
 };
 
 /**
@@ -73,7 +70,6 @@ export function parseAccountLine(text: string, now: Date): PortableAccount {
     passwordHash: parseHash(line),
     isActive: line.is_active ?? true,
     createdAt,
-    isEmailVerified: line.email_verified ?? false,
   };
 }
 
@@ -86,7 +82,6 @@ export function formatAccountLine(account: PortableAccount): string {
     ...(account.passwordHash.startsWith(OWN_PREFIX) && { made_by: MADE_HERE }),
     is_active: account.isActive,
     created_at: account.createdAt.toISOString(),
-    email_verified: account.isEmailVerified,
   });
 }
 

@@ -24,15 +24,13 @@ describe('a line of an import', () => {
       email: 'alice@example.org',
       isActive: true,
       createdAt: NOW,
-      isEmailVerified: false,
     });
     const id = '01985F4E-7C3A-7B52-9D1E-2F6A8C4B0D11';
-    const all = { id, is_active: false, created_at: '2020-01-02T03:04:05+02:00', email_verified: true };
+    const all = { id, is_active: false, created_at: '2020-01-02T03:04:05+02:00' };
     expect(parseAccountLine(line(all), NOW)).toMatchObject({
       id: id.toLowerCase(),
       isActive: false,
       createdAt: new Date('2020-01-02T01:04:05.000Z'),
-      isEmailVerified: true,
     });
   });
 
@@ -62,7 +60,6 @@ describe('a line of an import', () => {
     ['a time without an offset', line({ created_at: '2020-01-02T03:04:05' }), 'created_at_invalid'],
     ['a time before 1970', line({ created_at: '1969-01-02T03:04:05Z' }), 'created_at_invalid'],
     ['a time in the future', line({ created_at: '2026-12-24T00:00:00Z' }), 'created_at_invalid'],
-    ['email_verified that is a time', line({ email_verified: '2020-01-02T03:04:05Z' }), 'email_verified_invalid'],
     ['another maker', line({ made_by: 'SECRET' }), 'made_by_invalid'],
   ])('is refused with %s', (_what, text, code) => {
     expect(refusalOf(text)).toBe(code);
