@@ -36,11 +36,11 @@ export function describeCommands({ urls, folder, nodeId, appId, hasPython }: Sta
     ['Revoke the key with which recipes calls ocr:', [revoke(`apps revoke ${appId} --yes`)]],
   ];
   const sections: [string, string[]][] = [
-    ['In another terminal, first:', [`cd ${ROOT}`, `export ${exported.join(' ')}`, `. ${folder}/camera.env`, logIn]],
+    ['In another terminal, first:', [`cd '${ROOT}'`, `export ${exported.join(' ')}`, `. ${folder}/camera.env`, logIn]],
     ['A user calls recipes (TypeScript):', [`curl -s $RECIPES_URL/recipes ${authorization}`]],
     ...(hasPython ? needsOcr.slice(0, 2) : []),
     ['Watch a call, and revoke in a third terminal:', [`while sleep 0.5; do ${watch}; done`]],
-    ['In the third terminal, first:', [`cd ${ROOT}`, `export AUTH_URL=${urls.auth ?? ''}`, admin]],
+    ['In the third terminal, first:', [`cd '${ROOT}'`, `export AUTH_URL=${urls.auth ?? ''}`, admin]],
     ...(hasPython ? needsOcr.slice(2) : []),
     ['End the sessions of the user:', [revoke(`users revoke-sessions ${USER.email}`)]],
   ];

@@ -1,8 +1,8 @@
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** This program is compiled into dist/examples/platform. */
-export const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+export const ROOT = resolve(fileURLToPath(new URL('../../../', import.meta.url)));
 /** Shown in commands, which are typed in the root of the project. */
 export const EXAMPLE = 'examples/platform';
 export const CLI = 'dist/src/cli/platform-auth.js';

@@ -47,6 +47,7 @@ const say = (text: string): void => console.log(text);
 const portOf = (url = ''): number => Number(new URL(url).port);
 
 async function start(cleanup: Cleanup): Promise<void> {
+  cleanup.defer(() => say('Everything is stopped; keys and data are removed.'));
   const python = options['without-python'] ? undefined : await preparePython(cleanup);
   const platform = await prepareFolder(cleanup);
   await linkVerifier(cleanup);
@@ -160,7 +161,9 @@ async function startService(
   const { cleanup, urls } = platform;
   say(`Starting ${name} at ${urls[name] ?? ''} …`);
   const variables = { ...readEnv(platform, name), ...more };
-  const onLine = (line: string): void => console.error(`${name}: ${line}`);
+  const onLine = (line: string): void => {
+    if (!cleanup.isClosed) console.error(`${name}: ${line}`);
+  };
   const server = new ServerProcess(portOf(urls[name]), { isReady: answers, ...program, cleanup, variables, onLine });
   cleanup.defer(() => stop(server));
   return server.start();

@@ -1,1 +1,174 @@
-export {};
+// Runs examples/platform by its one command, types what it prints, revokes through the command line while callers go on, and
+// checks that nothing remains. Needs Python 3.11 with venv, a package index, bash, curl and ps. The last line counts.
+import { deepStrictEqual, match, ok } from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { answers } from '../../tools/server-process.js';
+import { Example } from './example.js';
+import { watchRevocation, type Verdict } from './watch.js';
+
+const RUN_FOLDER = 'examples/platform/.run';
+const NO_PYTHON = { PYTHON: '/nonexistent/python3' };
+const HOUSEHOLD = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
+const ASK = {
+  first: 'In another terminal, first:',
+  user: 'A user calls recipes (TypeScript):',
+  node: 'A node calls ocr (Python), which calls recipes (TypeScript) with its own key:',
+  app: 'A user calls recipes (TypeScript), which calls ocr (Python) with its own key:',
+};
+const REVOKE = {
+  first: 'In the third terminal, first:',
+  node: 'Revoke the node:',
+  app: 'Revoke the key with which recipes calls ocr:',
+  user: 'End the sessions of the user:',
+};
+const EXIT_CODE_INTERRUPTED = 130;
+const count = { passed: 0, failed: 0 };
+
+async function check(name: string, test: () => unknown): Promise<void> {
+  try {
+    await test();
+    count.passed += 1;
+    console.log(`✓ ${name}`);
+  } catch (error) {
+    count.failed += 1;
+    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** Runs checks against an example, and leaves no process of it behind. */
+async function withExample(example: Example, checks: (example: Example) => Promise<void>): Promise<void> {
+  try {
+    await checks(example);
+  } catch (error) {
+    console.log(example.output);
+    throw error;
+  } finally {
+    await example.kill();
+  }
+}
+
+/** What an example makes outside of its processes. */
+function listFolders(): string[] {
+  const runs = existsSync(RUN_FOLDER) ? readdirSync(RUN_FOLDER).map((name) => `${RUN_FOLDER}/${name}`) : [];
+  return [...runs, ...readdirSync(tmpdir()).filter((name) => name.startsWith('platform-auth-example-'))];
+}
+
+async function checkMissingPython(): Promise<void> {
+  await check('says what to do when Python is missing, and starts nothing', () =>
+    withExample(new Example(['--free-ports'], NO_PYTHON), async (example) => {
+      deepStrictEqual(await example.fails(), 1);
+      match(example.output, /needs Python 3\.11 or newer.*\/nonexistent\/python3 is missing/);
+      match(example.output, /npm run example -- --without-python/);
+      ok(!example.output.includes('Starting'));
+    }),
+  );
+}
+
+async function call(url: string, headers: Readonly<Record<string, string>>, init: RequestInit = {}): Promise<Verdict> {
+  const response = await fetch(url, { ...init, headers });
+  const text = await response.text();
+  if (response.status === 200) return 'accepted';
+  const isRefused = response.status === 401 || text.includes('ocr answered 401 to the key of recipes');
+  return isRefused ? 'refused' : `strange: ${response.status} ${text}`;
+}
+
+async function checkCalls(example: Example): Promise<void> {
+  const json = async (heading: string): Promise<unknown> => JSON.parse(await example.types(ASK.first, heading));
+  await check('a user is accepted by the TypeScript service', async () =>
+    deepStrictEqual(await json(ASK.user), { reader: 'alice@example.org', drafts: [] }),
+  );
+  await check('a node is accepted by the Python service', async () =>
+    deepStrictEqual(await json(ASK.node), { household_id: HOUSEHOLD, text: 'pancakes', draft: 1 }),
+  );
+  await check('the Python service is accepted by the TypeScript service', async () =>
+    deepStrictEqual(await json(ASK.user), { reader: 'alice@example.org', drafts: [{ from: 'ocr', text: 'pancakes' }] }),
+  );
+  await check('the TypeScript service is accepted by the Python service', async () =>
+    deepStrictEqual(await json(ASK.app), { asked_by: 'recipes', languages: ['de', 'en'] }),
+  );
+  await check('the keys come from init, and doctor finds no problem', () => {
+    match(example.output, /│ recipes +│ ocr +│ mint/);
+    ok(example.lines.includes('No problems found.'));
+  });
+}
+
+async function checkRefusals(example: Example): Promise<void> {
+  const [recipes, ocr] = [await example.reads('RECIPES_URL', ASK.first), await example.reads('OCR_URL', ASK.first)];
+  const pair = `${await example.reads('NODE_ID', ASK.first)}:${await example.reads('API_KEY', ASK.first)}`;
+  const user = { Authorization: `Bearer ${await example.reads('TOKEN', ASK.first)}` };
+  const post = { method: 'POST', body: 'pancakes' };
+  await check('every door refuses a request without a credential', async () => {
+    const asked = [call(`${ocr}/photos`, {}, post), call(`${ocr}/languages`, {}), call(`${recipes}/recipes`, {})];
+    deepStrictEqual(await Promise.all([...asked, call(`${recipes}/drafts`, {}, post)]), Array(4).fill('refused'));
+  });
+  const revoke = (heading: string) => () => example.types(REVOKE.first, heading);
+  await check('no call of a node is accepted after the command that revoked it has returned', () =>
+    watchRevocation(() => call(`${ocr}/photos`, { 'X-API-Key': pair }, post), revoke(REVOKE.node)),
+  );
+  await check('no call of a service is accepted after the command that revoked its key has returned', () =>
+    watchRevocation(() => call(`${recipes}/languages`, user), revoke(REVOKE.app)),
+  );
+  await check('no call of a user is accepted after the command that ended the sessions has returned', () =>
+    watchRevocation(() => call(`${recipes}/recipes`, user), revoke(REVOKE.user)),
+  );
+}
+
+/** @returns the address of the example's PostgreSQL */
+async function readDatabaseUrl(example: Example): Promise<string> {
+  const port = new URL(await example.reads('AUTH_URL', ASK.first)).port;
+  const [, url = ''] = /^DATABASE_URL=(.+)$/m.exec(readFileSync(`${RUN_FOLDER}/${port}/env/auth.env`, 'utf8')) ?? [];
+  return `http://${new URL(url).host}`;
+}
+
+async function checkWhole(before: readonly string[]): Promise<void> {
+  await withExample(new Example(['--free-ports']), async (example) => {
+    await example.prints(/^Ready\./);
+    await checkCalls(example);
+    await checkRefusals(example);
+    const services = ['AUTH_URL', 'RECIPES_URL', 'OCR_URL'].map((name) => example.reads(name, ASK.first));
+    const urls = [...(await Promise.all(services)), await readDatabaseUrl(example)];
+    await check('Ctrl-C stops every process and removes keys and data', async () => {
+      await example.interrupt();
+      deepStrictEqual(await Promise.all(urls.map((url) => answers(url))), Array(urls.length).fill(false));
+      deepStrictEqual(listFolders(), before);
+      ok(example.lines.includes('Everything is stopped; keys and data are removed.'));
+    });
+    await check('prints no secret', () => ok(!/pa_(app|node|rt)_|eyJ/.test(example.output)));
+  });
+}
+
+async function checkInterruptedStart(before: readonly string[]): Promise<void> {
+  await check('Ctrl-C during the start leaves nothing behind', () =>
+    withExample(new Example(['--free-ports']), async (example) => {
+      await example.prints(/^platform-auth init/);
+      await example.interrupt();
+      deepStrictEqual(listFolders(), before);
+    }),
+  );
+}
+
+async function checkWithoutPython(): Promise<void> {
+  await check('runs without Python when it is told so', () =>
+    withExample(new Example(['--free-ports', '--without-python'], NO_PYTHON), async (example) => {
+      await example.prints(/^Ready\./);
+      const answer: unknown = JSON.parse(await example.types(ASK.first, ASK.user));
+      deepStrictEqual(answer, { reader: 'alice@example.org', drafts: [] });
+      await example.interrupt();
+    }),
+  );
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(EXIT_CODE_INTERRUPTED));
+try {
+  const before = listFolders();
+  await checkMissingPython();
+  await checkWhole(before);
+  await checkInterruptedStart(before);
+  await checkWithoutPython();
+} catch (error) {
+  console.error(error);
+  count.failed += 1;
+}
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exitCode = count.failed === 0 ? 0 : 1;
