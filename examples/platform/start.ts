@@ -1,13 +1,10 @@
 // Starts a small platform: this service, recipes (TypeScript) and ocr (Python), which embed a verifier, with keys and files
 // of `platform-auth init`. Prints what to try, and stops and removes everything on Ctrl-C. README.md shows it.
-import { mkdirSync, readFileSync, rmdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { parse as parseVariables } from 'dotenv';
 import { z } from 'zod';
-import { parse as parseYaml } from 'yaml';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { Cleanup } from '../../tools/cleanup.js';
 import { readCommandLine } from '../../tools/command-line.js';
 import { startPostgres } from '../../tools/postgres.js';
@@ -16,6 +13,7 @@ import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../../tools/service.js';
 import { runChild } from './child.js';
 import { describeCommands, HOUSEHOLD, USER } from './commands.js';
 import { CLI, EXAMPLE, ExampleError, toPath } from './paths.js';
+import { portOf, prepareFolder, type Platform } from './platform-folder.js';
 import { preparePython } from './python.js';
 
 const USAGE = `Usage: npm run example -- [--without-python] [--free-ports]
@@ -25,18 +23,7 @@ const USAGE = `Usage: npm run example -- [--without-python] [--free-ports]
 const COMMAND_TIMEOUT_MS = 60_000;
 const BUILD_TIMEOUT_MS = 120_000;
 const STOP_TIMEOUT_MS = 5_000;
-const mapSchema = z.object({ services: z.record(z.string(), z.object({ url: z.string() })) });
 const registered = z.object({ node_id: z.string() });
-
-type Urls = Readonly<Record<string, string>>;
-
-interface Platform {
-  readonly cleanup: Cleanup;
-  readonly urls: Urls;
-  readonly mapPath: string;
-  /** Keys, files of services and of the node; relative to the root of the project. Removed at the end. */
-  readonly folder: string;
-}
 
 const options = readCommandLine(USAGE, () => {
   const flag = { type: 'boolean', default: false } as const;
@@ -44,12 +31,11 @@ const options = readCommandLine(USAGE, () => {
 });
 
 const say = (text: string): void => console.log(text);
-const portOf = (url = ''): number => Number(new URL(url).port);
 
 async function start(cleanup: Cleanup): Promise<void> {
   cleanup.defer(() => say('Everything is stopped; keys and data are removed.'));
   const python = options['without-python'] ? undefined : await preparePython(cleanup);
-  const platform = await prepareFolder(cleanup);
+  const platform = await prepareFolder(cleanup, options['free-ports']);
   await linkVerifier(cleanup);
   await makeKeys(platform);
   const servers = [await startAuth(platform), await startRecipes(platform)];
@@ -63,49 +49,6 @@ async function start(cleanup: Cleanup): Promise<void> {
   const ended = await Promise.race(servers.map(async (server) => [server.url, await server.exited()]));
   cleanup.assertOpen();
   throw new ExampleError(`The service at ${ended[0] ?? ''} has exited unexpectedly.`);
-}
-
-/** Each start has a folder of its own, named by the port of auth. What a killed one left behind is replaced. */
-async function prepareFolder(cleanup: Cleanup): Promise<Platform> {
-  let mapPath = `${EXAMPLE}/platform.yaml`;
-  let text = readFileSync(toPath(mapPath), 'utf8');
-  if (options['free-ports'])
-    for (const [place] of text.matchAll(/127\.0\.0\.1:\d+/g))
-      text = text.replace(place, `127.0.0.1:${await freePort()}`);
-  const { services } = mapSchema.parse(parseYaml(text));
-  const urls = Object.fromEntries(Object.entries(services).map(([name, { url }]) => [name, url]));
-  for (const url of Object.values(urls)) await refuseTakenPort(portOf(url));
-  const folder = `${EXAMPLE}/.run/${portOf(urls.auth)}`;
-  rmSync(toPath(folder), { recursive: true, force: true });
-  mkdirSync(toPath(folder), { recursive: true, mode: 0o700 });
-  cleanup.defer(() => removeFolder(folder));
-  if (options['free-ports']) {
-    mapPath = `${folder}/platform.yaml`;
-    writeFileSync(toPath(mapPath), text);
-  }
-  return { cleanup, urls, mapPath, folder };
-}
-
-function removeFolder(folder: string): void {
-  rmSync(toPath(folder), { recursive: true, force: true });
-  try {
-    rmdirSync(toPath(folder, '..'));
-  } catch {
-    // Another example is running.
-  }
-}
-
-async function refuseTakenPort(port: number): Promise<void> {
-  const probe = createServer();
-  try {
-    await once(probe.listen(port, '127.0.0.1'), 'listening');
-  } catch (error) {
-    throw new ExampleError(
-      `Port ${port} cannot be used: ${String(error)}\nStop what listens there, or run: npm run example -- --free-ports`,
-    );
-  }
-  probe.close();
-  await once(probe, 'close');
 }
 
 /** What `npm install <path of clients/typescript>` does in a service of yours. */
