@@ -1,5 +1,4 @@
 import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
-import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -15,7 +14,6 @@ const run = promisify(execFile);
 export class Example {
   readonly lines: string[] = [];
   private readonly child: ChildProcessByStdio<null, Readable, Readable>;
-  private readonly ended: Promise<unknown>;
 
   constructor(words: readonly string[], variables: Readonly<Record<string, string>> = {}) {
     this.child = spawn('npm', ['run', '--silent', 'example', '--', ...words], {
@@ -23,13 +21,8 @@ export class Example {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...variables },
     });
-    this.ended = once(this.child, 'close');
     for (const stream of [this.child.stdout, this.child.stderr])
       createInterface({ input: stream }).on('line', (line) => void this.lines.push(line));
-    // When this program is interrupted, the example in its own group is not.
-    process.once('exit', () => {
-      if (!this.hasEnded) process.kill(-this.id, 'SIGINT');
-    });
   }
 
   /** The process group. */
@@ -71,10 +64,15 @@ export class Example {
     );
   }
 
-  /** What is left of it after a failed check. */
-  async kill(): Promise<void> {
-    if ((await this.processes()).length > 0) process.kill(-this.id, 'SIGKILL');
-    await this.ended;
+  /** Ends what is left of it after a failed check. */
+  async end(): Promise<void> {
+    if ((await this.processes()).length === 0) return;
+    try {
+      await this.interrupt();
+    } catch (error) {
+      process.kill(-this.id, 'SIGKILL');
+      throw error;
+    }
   }
 
   /** The processes of its group that are running. */

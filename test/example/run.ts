@@ -3,6 +3,8 @@
 import { deepStrictEqual, match, ok } from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
 import { answers } from '../../tools/server-process.js';
 import { Example } from './example.js';
 import { watchRevocation, type Verdict } from './watch.js';
@@ -22,31 +24,23 @@ const REVOKE = {
   app: 'Revoke the key with which recipes calls ocr:',
   user: 'End the sessions of the user:',
 };
-const EXIT_CODE_INTERRUPTED = 130;
 /** SECRET_KEY, ADMIN_API_KEY, four app keys and the node's key. */
 const MIN_SECRETS = 7;
-const count = { passed: 0, failed: 0 };
+const checks = new Checks();
 
-async function check(name: string, test: () => unknown): Promise<void> {
+/** Runs a task with an example, and leaves no process of it behind. */
+async function withExample(
+  { cleanup, words, variables }: { cleanup: Cleanup; words: string[]; variables?: Record<string, string> },
+  task: (example: Example) => Promise<void>,
+): Promise<void> {
+  cleanup.assertOpen();
+  const example = new Example(['--free-ports', ...words], variables);
+  cleanup.defer(() => example.end());
   try {
-    await test();
-    count.passed += 1;
-    console.log(`✓ ${name}`);
-  } catch (error) {
-    count.failed += 1;
-    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
-  }
-}
-
-/** Runs checks against an example, and leaves no process of it behind. */
-async function withExample(example: Example, checks: (example: Example) => Promise<void>): Promise<void> {
-  try {
-    await checks(example);
+    await task(example);
   } catch (error) {
     console.log(example.output);
     throw error;
-  } finally {
-    await example.kill();
   }
 }
 
@@ -56,9 +50,9 @@ function listFolders(): string[] {
   return [...runs, ...readdirSync(tmpdir()).filter((name) => name.startsWith('platform-auth-example-'))];
 }
 
-async function checkMissingPython(): Promise<void> {
-  await check('says what to do when Python is missing, and starts nothing', () =>
-    withExample(new Example(['--free-ports'], NO_PYTHON), async (example) => {
+async function checkMissingPython(cleanup: Cleanup): Promise<void> {
+  await checks.run('says what to do when Python is missing, and starts nothing', () =>
+    withExample({ cleanup, words: [], variables: NO_PYTHON }, async (example) => {
       deepStrictEqual(await example.fails(), 1);
       match(example.output, /needs Python 3\.11 or newer.*\/nonexistent\/python3 is missing/);
       match(example.output, /npm run example -- --without-python/);
@@ -77,19 +71,19 @@ async function call(url: string, headers: Readonly<Record<string, string>>, init
 
 async function checkCalls(example: Example): Promise<void> {
   const json = async (heading: string): Promise<unknown> => JSON.parse(await example.types(ASK.first, heading));
-  await check('a user is accepted by the TypeScript service', async () =>
+  await checks.run('a user is accepted by the TypeScript service', async () =>
     deepStrictEqual(await json(ASK.user), { reader: 'alice@example.org', drafts: [] }),
   );
-  await check('a node is accepted by the Python service', async () =>
+  await checks.run('a node is accepted by the Python service', async () =>
     deepStrictEqual(await json(ASK.node), { household_id: HOUSEHOLD, text: 'pancakes', draft: 1 }),
   );
-  await check('the Python service is accepted by the TypeScript service', async () =>
+  await checks.run('the Python service is accepted by the TypeScript service', async () =>
     deepStrictEqual(await json(ASK.user), { reader: 'alice@example.org', drafts: [{ from: 'ocr', text: 'pancakes' }] }),
   );
-  await check('the TypeScript service is accepted by the Python service', async () =>
+  await checks.run('the TypeScript service is accepted by the Python service', async () =>
     deepStrictEqual(await json(ASK.app), { asked_by: 'recipes', languages: ['de', 'en'] }),
   );
-  await check('the keys come from init, and doctor finds no problem', () => {
+  await checks.run('the keys come from init, and doctor finds no problem', () => {
     match(example.output, /│ recipes +│ ocr +│ mint/);
     ok(example.lines.includes('No problems found.'));
   });
@@ -100,18 +94,18 @@ async function checkRefusals(example: Example): Promise<void> {
   const pair = `${await example.reads('NODE_ID', ASK.first)}:${await example.reads('API_KEY', ASK.first)}`;
   const user = { Authorization: `Bearer ${await example.reads('TOKEN', ASK.first)}` };
   const post = { method: 'POST', body: 'pancakes' };
-  await check('every door refuses a request without a credential', async () => {
+  await checks.run('every door refuses a request without a credential', async () => {
     const asked = [call(`${ocr}/photos`, {}, post), call(`${ocr}/languages`, {}), call(`${recipes}/recipes`, {})];
     deepStrictEqual(await Promise.all([...asked, call(`${recipes}/drafts`, {}, post)]), Array(4).fill('refused'));
   });
   const revoke = (heading: string) => () => example.types(REVOKE.first, heading);
-  await check('no call of a node is accepted after the command that revoked it has returned', () =>
+  await checks.run('no call of a node is accepted after the command that revoked it has returned', () =>
     watchRevocation(() => call(`${ocr}/photos`, { 'X-API-Key': pair }, post), revoke(REVOKE.node)),
   );
-  await check('no call of a service is accepted after the command that revoked its key has returned', () =>
+  await checks.run('no call of a service is accepted after the command that revoked its key has returned', () =>
     watchRevocation(() => call(`${recipes}/languages`, user), revoke(REVOKE.app)),
   );
-  await check('no call of a user is accepted after the command that ended the sessions has returned', () =>
+  await checks.run('no call of a user is accepted after the command that ended the sessions has returned', () =>
     watchRevocation(() => call(`${recipes}/recipes`, user), revoke(REVOKE.user)),
   );
 }
@@ -134,30 +128,30 @@ async function readDatabaseUrl(example: Example): Promise<string> {
   return `http://${new URL(url).host}`;
 }
 
-async function checkWhole(before: readonly string[]): Promise<void> {
-  await withExample(new Example(['--free-ports']), async (example) => {
+async function checkWhole(cleanup: Cleanup, before: readonly string[]): Promise<void> {
+  await withExample({ cleanup, words: [] }, async (example) => {
     await example.prints(/^Ready\./);
     await checkCalls(example);
     await checkRefusals(example);
     const secrets = await readSecrets(example);
     const services = ['AUTH_URL', 'RECIPES_URL', 'OCR_URL'].map((name) => example.reads(name, ASK.first));
     const urls = [...(await Promise.all(services)), await readDatabaseUrl(example)];
-    await check('Ctrl-C stops every process and removes keys and data', async () => {
+    await checks.run('Ctrl-C stops every process and removes keys and data', async () => {
       await example.interrupt();
       deepStrictEqual(await Promise.all(urls.map((url) => answers(url))), Array(urls.length).fill(false));
       deepStrictEqual(listFolders(), before);
       ok(example.lines.includes('Everything is stopped; keys and data are removed.'));
     });
-    await check('prints no secret', () => {
+    await checks.run('prints no secret', () => {
       ok(secrets.length >= MIN_SECRETS);
       ok(!secrets.some((secret) => example.output.includes(secret)));
     });
   });
 }
 
-async function checkInterruptedStart(before: readonly string[]): Promise<void> {
-  await check('Ctrl-C during the start leaves nothing behind', () =>
-    withExample(new Example(['--free-ports']), async (example) => {
+async function checkInterruptedStart(cleanup: Cleanup, before: readonly string[]): Promise<void> {
+  await checks.run('Ctrl-C during the start leaves nothing behind', () =>
+    withExample({ cleanup, words: [] }, async (example) => {
       await example.prints(/^platform-auth init/);
       await example.interrupt();
       deepStrictEqual(listFolders(), before);
@@ -165,9 +159,9 @@ async function checkInterruptedStart(before: readonly string[]): Promise<void> {
   );
 }
 
-async function checkWithoutPython(): Promise<void> {
-  await check('runs without Python when it is told so', () =>
-    withExample(new Example(['--free-ports', '--without-python'], NO_PYTHON), async (example) => {
+async function checkWithoutPython(cleanup: Cleanup): Promise<void> {
+  await checks.run('runs without Python when it is told so', () =>
+    withExample({ cleanup, words: ['--without-python'], variables: NO_PYTHON }, async (example) => {
       await example.prints(/^Ready\./);
       const answer: unknown = JSON.parse(await example.types(ASK.first, ASK.user));
       deepStrictEqual(answer, { reader: 'alice@example.org', drafts: [] });
@@ -176,16 +170,10 @@ async function checkWithoutPython(): Promise<void> {
   );
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(EXIT_CODE_INTERRUPTED));
-try {
+await checks.around(async (cleanup) => {
   const before = listFolders();
-  await checkMissingPython();
-  await checkWhole(before);
-  await checkInterruptedStart(before);
-  await checkWithoutPython();
-} catch (error) {
-  console.error(error);
-  count.failed += 1;
-}
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;
+  await checkMissingPython(cleanup);
+  await checkWhole(cleanup, before);
+  await checkInterruptedStart(cleanup, before);
+  await checkWithoutPython(cleanup);
+});
