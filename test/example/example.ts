@@ -13,6 +13,8 @@ const run = promisify(execFile);
 /** The example, started by its one command in a process group of its own, as in a terminal. */
 export class Example {
   readonly lines: string[] = [];
+  /** Every line was read, and no process of it can write another one. */
+  private hasEnded = false;
   private readonly child: ChildProcessByStdio<null, Readable, Readable>;
 
   constructor(words: readonly string[], variables: Readonly<Record<string, string>> = {}) {
@@ -21,6 +23,7 @@ export class Example {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...variables },
     });
+    this.child.once('close', () => (this.hasEnded = true));
     for (const stream of [this.child.stdout, this.child.stderr])
       createInterface({ input: stream }).on('line', (line) => void this.lines.push(line));
   }
@@ -105,9 +108,5 @@ export class Example {
   async reads(name: string, heading: string): Promise<string> {
     const script = [...this.commands(heading), `printf %s "$${name}"`].join('\n');
     return (await run('bash', ['-c', script], { timeout: COMMAND_TIMEOUT_MS })).stdout;
-  }
-
-  private get hasEnded(): boolean {
-    return this.child.exitCode !== null || this.child.signalCode !== null;
   }
 }
