@@ -1,15 +1,24 @@
 import { now, type Answer, type Period, type Request } from './client.js';
+import type { VerifierQuestion } from './verifiers/protocol.js';
+import type { VerifierProgram } from './verifiers/programs.js';
 
 /** The hot routes: each must have correct responses again within the bound of the scenario. */
 export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'login', 'admin'] as const;
 
-export type HotRoute = (typeof HOT)[number];
+/** A door of a verifier. */
+export type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
+export type HotRoute = (typeof HOT)[number] | VerifierRoute;
 export type Route = HotRoute | 'register' | 'logout';
 
 /** A time in milliseconds, and the hot route that took it. */
 export interface RouteTime {
   readonly name: HotRoute;
   readonly ms: number;
+}
+
+/** An answer of a verifier that is not a verdict. */
+export interface Unavailable extends Period {
+  readonly name: VerifierRoute;
 }
 
 interface RouteRecord {
@@ -29,12 +38,19 @@ export class LoadRecord {
   readonly errors = new Map<string, Map<Route, number>>();
   readonly wrong: string[] = [];
   readonly lost: string[] = [];
+  readonly unavailables: Unavailable[] = [];
   private readonly startedAt = now();
+  private injectedAt: number | undefined;
   private healedAt: number | undefined;
   private endedAt: number | undefined;
-  private readonly routes = HOT.map((name): RouteRecord => {
-    return { name, right: 0, lastAt: this.startedAt, silenceMs: 0, backAt: undefined };
-  });
+  private readonly routes: readonly RouteRecord[];
+
+  constructor(verifiers: readonly VerifierProgram['name'][] = []) {
+    const doors = verifiers.flatMap((name) => [`${name} app`, `${name} node`, `${name} user`] as const);
+    this.routes = [...HOT, ...doors].map((name) => {
+      return { name, right: 0, lastAt: this.startedAt, silenceMs: 0, backAt: undefined };
+    });
+  }
 
   answered({ method = 'POST', path }: Request, { startedAt, endedAt }: Period): void {
     this.requests += 1;
@@ -55,9 +71,13 @@ export class LoadRecord {
 
   /** A response without a verdict: the caller retries. */
   error(name: Route, { label }: Answer): void {
-    const byRoute = this.errors.get(label) ?? new Map<Route, number>();
-    byRoute.set(name, (byRoute.get(name) ?? 0) + 1);
-    this.errors.set(label, byRoute);
+    this.count(label, name);
+  }
+
+  /** A verifier could not ask: allowed only during the fault. */
+  unavailable(name: VerifierRoute, { startedAt, endedAt, label }: Answer): void {
+    this.unavailables.push({ name, startedAt, endedAt });
+    this.count(label, name);
   }
 
   wrongVerdict(text: string): void {
@@ -66,6 +86,11 @@ export class LoadRecord {
 
   lostWrite(text: string): void {
     this.lost.push(text);
+  }
+
+  /** Marks the start of the fault. */
+  injected(): void {
+    this.injectedAt ??= now();
   }
 
   /** Marks the end of the fault. */
@@ -97,11 +122,32 @@ export class LoadRecord {
     return this.worst(({ silenceMs }) => silenceMs);
   }
 
-  /** From the end of the fault to the first correct response of the last route to recover; undefined without a fault. */
-  get back(): RouteTime | undefined {
+  /** From the end of the fault to the first correct response of each route; empty without a fault. */
+  get backs(): readonly RouteTime[] {
     const { healedAt } = this;
-    if (healedAt === undefined) return undefined;
-    return this.worst(({ backAt = Infinity }) => backAt - healedAt);
+    if (healedAt === undefined) return [];
+    return this.routes.map(({ name, backAt = Infinity }) => ({ name, ms: backAt - healedAt }));
+  }
+
+  /** Of the last route to recover; undefined without a fault. */
+  get back(): RouteTime | undefined {
+    return this.backs.toSorted((a, b) => b.ms - a.ms)[0];
+  }
+
+  /** @returns the 503s of verifiers that the fault does not explain: before it, or longer after it than this */
+  unavailablesOutside(graceMs: number): Unavailable[] {
+    const { injectedAt = Infinity, healedAt = Infinity } = this;
+    return this.unavailables.filter(({ startedAt, endedAt }) => endedAt < injectedAt || startedAt > healedAt + graceMs);
+  }
+
+  get routeNames(): readonly HotRoute[] {
+    return this.routes.map(({ name }) => name);
+  }
+
+  private count(label: string, name: Route): void {
+    const byRoute = this.errors.get(label) ?? new Map<Route, number>();
+    byRoute.set(name, (byRoute.get(name) ?? 0) + 1);
+    this.errors.set(label, byRoute);
   }
 
   private find(name: Route): RouteRecord | undefined {

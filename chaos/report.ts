@@ -54,9 +54,10 @@ function figuresOf({ record }: Result): (string | number)[] {
   ];
 }
 
-function verdictOf({ notRun, broken }: Result): string {
+function verdictOf({ notRun, leftOut, broken }: Result): string {
   if (notRun !== undefined) return `not run: ${notRun}`;
-  return broken.length === 0 ? 'held' : '**broken**';
+  const verdict = broken.length === 0 ? 'held' : '**broken**';
+  return leftOut === undefined ? verdict : `${verdict} (${leftOut})`;
 }
 
 function firstOf(list: readonly string[]): string[] {
