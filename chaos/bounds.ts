@@ -1,8 +1,14 @@
-import { HOT, type HotRoute, type LoadRecord } from './record.js';
+import { HOT, type HotRoute, type LoadRecord, type Unavailable } from './record.js';
 
 const MIN_RIGHT = 5;
 /** Verifiers give verdicts again so soon after the end of any fault; until then they may answer 503. */
 const MAX_VERIFIER_BACK_MS = 2_000;
+/**
+ * None without patience. On a busy machine an answer may arrive after its lease of half a second, which is a 503 then: of the
+ * verdicts, for each unit of patience above 1.
+ */
+const MAX_UNAVAILABLE_SHARE = 0.01;
+const MAX_DESCRIBED = 3;
 const VERIFIER_UNAVAILABLE = 'verifier 503';
 const SERVICE_ROUTES: ReadonlySet<string> = new Set(HOT);
 
@@ -12,6 +18,8 @@ export interface Bounds {
   readonly errors: readonly string[];
   /** The longest time without a correct response. */
   readonly silenceMs: number;
+  /** Of verifiers; by default the same. */
+  readonly verifierSilenceMs?: number;
   readonly slowestMs: number;
   /** From the end of the fault to the first correct response of every hot route. */
   readonly backMs?: number;
@@ -37,22 +45,38 @@ export function brokenBounds(record: LoadRecord, bounds: Bounds, patience: numbe
 }
 
 function brokenTimes(record: LoadRecord, bounds: Bounds, patience: number): string[] {
-  const { silence, slowestMs, slowestRequest } = record;
-  const [maxSilenceMs, maxSlowestMs] = [bounds.silenceMs * patience, bounds.slowestMs * patience];
+  const { slowestMs, slowestRequest } = record;
+  const maxSlowestMs = bounds.slowestMs * patience;
+  const getMaxSilenceMs = (name: HotRoute): number =>
+    patience * ((SERVICE_ROUTES.has(name) ? undefined : bounds.verifierSilenceMs) ?? bounds.silenceMs);
   const maxVerifierBackMs = MAX_VERIFIER_BACK_MS * patience;
   const getMaxBackMs = (name: HotRoute): number =>
     SERVICE_ROUTES.has(name) ? (bounds.backMs ?? Infinity) * patience : maxVerifierBackMs;
   const broken: string[] = [];
-  if (silence.ms > maxSilenceMs)
-    broken.push(`${silence.name}: ${Math.round(silence.ms)} ms without a right answer, over ${maxSilenceMs}`);
+  for (const { name, ms } of record.silences) {
+    if (ms > getMaxSilenceMs(name))
+      broken.push(`${name}: ${Math.round(ms)} ms without a right answer, over ${getMaxSilenceMs(name)}`);
+  }
   if (slowestMs > maxSlowestMs)
     broken.push(`${slowestRequest}: answered after ${Math.round(slowestMs)} ms, over ${maxSlowestMs}`);
   for (const { name, ms } of record.backs) {
     if (ms > getMaxBackMs(name))
       broken.push(`${name}: right again ${Math.round(ms)} ms after the end of the fault, over ${getMaxBackMs(name)}`);
   }
-  const unexplained = record.unavailablesOutside(maxVerifierBackMs);
-  if (unexplained.length > 0)
-    broken.push(`${unexplained.length} × ${VERIFIER_UNAVAILABLE} outside of the fault, first ${unexplained[0]?.name}`);
+  const outside = record.unavailablesOutside(maxVerifierBackMs);
+  if (outside.length > countOfVerifiers(record) * MAX_UNAVAILABLE_SHARE * (patience - 1))
+    broken.push(`${outside.length} × ${VERIFIER_UNAVAILABLE} outside of the fault: ${describe(record, outside)}`);
   return broken;
+}
+
+function countOfVerifiers(record: LoadRecord): number {
+  const doors = record.routeNames.filter((name) => !SERVICE_ROUTES.has(name));
+  return doors.reduce((sum, name) => sum + record.rightOf(name), 0);
+}
+
+function describe(record: LoadRecord, outside: readonly Unavailable[]): string {
+  const texts = outside.map(({ name, startedAt, endedAt }) => {
+    return `${name} at ${record.toOffset(startedAt)} ms for ${Math.round(endedAt - startedAt)} ms`;
+  });
+  return texts.slice(0, MAX_DESCRIBED).join(', ');
 }

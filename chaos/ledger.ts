@@ -96,15 +96,11 @@ export class Ledger {
   /** Credentials whose revocation was acknowledged: they must stay refused. */
   readonly revoked: Credential[] = [];
 
-  /** @returns a function that removes what was added since, and returns it: for a database that was restored */
-  mark(): () => { readonly credentials: readonly Credential[]; readonly sessions: readonly Session[] } {
-    const lengths = [this.credentials, this.users, this.sessions, this.revoked].map(({ length }) => length);
-    return () => {
-      const [credentials = 0, users = 0, sessions = 0, revoked = 0] = lengths;
-      this.users.splice(users);
-      this.revoked.splice(revoked);
-      return { credentials: this.credentials.splice(credentials), sessions: this.sessions.splice(sessions) };
-    };
+  /** @returns a function that removes what was added since: for a database that was restored */
+  mark(): () => void {
+    const lists = [this.credentials, this.users, this.sessions, this.revoked];
+    const lengths = lists.map(({ length }) => length);
+    return () => lists.forEach((list, index) => list.splice(lengths[index] ?? 0));
   }
 
   sessionsOf(user: User): Session[] {

@@ -81,7 +81,7 @@ export class LoadRecord {
   }
 
   wrongVerdict(text: string): void {
-    this.wrong.push(`${Math.round(now() - this.startedAt)} ms: ${text}`);
+    this.wrong.push(`${this.toOffset(now())} ms: ${text}`);
   }
 
   lostWrite(text: string): void {
@@ -117,9 +117,9 @@ export class LoadRecord {
     return this.find(name)?.right ?? 0;
   }
 
-  /** The longest time without a correct response, and its route. */
-  get silence(): RouteTime {
-    return this.worst(({ silenceMs }) => silenceMs);
+  /** The longest times without a correct response. */
+  get silences(): readonly RouteTime[] {
+    return this.routes.map(({ name, silenceMs }) => ({ name, ms: silenceMs }));
   }
 
   /** From the end of the fault to the first correct response of each route; empty without a fault. */
@@ -129,15 +129,15 @@ export class LoadRecord {
     return this.routes.map(({ name, backAt = Infinity }) => ({ name, ms: backAt - healedAt }));
   }
 
-  /** Of the last route to recover; undefined without a fault. */
-  get back(): RouteTime | undefined {
-    return this.backs.toSorted((a, b) => b.ms - a.ms)[0];
-  }
-
   /** @returns the 503s of verifiers that the fault does not explain: before it, or longer after it than this */
   unavailablesOutside(graceMs: number): Unavailable[] {
     const { injectedAt = Infinity, healedAt = Infinity } = this;
     return this.unavailables.filter(({ startedAt, endedAt }) => endedAt < injectedAt || startedAt > healedAt + graceMs);
+  }
+
+  /** @returns milliseconds from the start of the load to a moment */
+  toOffset(moment: number): number {
+    return Math.round(moment - this.startedAt);
   }
 
   get routeNames(): readonly HotRoute[] {
@@ -153,9 +153,9 @@ export class LoadRecord {
   private find(name: Route): RouteRecord | undefined {
     return this.routes.find((route) => route.name === name);
   }
+}
 
-  private worst(read: (route: RouteRecord) => number): RouteTime {
-    const times = this.routes.map((route) => ({ name: route.name, ms: read(route) }));
-    return times.reduce((most, one) => (one.ms > most.ms ? one : most));
-  }
+/** @returns undefined when there are none */
+export function findWorst(times: readonly RouteTime[]): RouteTime | undefined {
+  return times.toSorted((a, b) => b.ms - a.ms)[0];
 }

@@ -1,4 +1,5 @@
 import { printHead, printRow } from '../tools/table.js';
+import { findWorst } from './record.js';
 import type { Result } from './stage.js';
 
 const TEXT_COLUMNS = ['fault', 'errors by status', 'bounds'];
@@ -42,13 +43,13 @@ export function explain({ scenario, record, broken }: Result): string[] {
 
 function figuresOf({ record }: Result): (string | number)[] {
   if (!record) return NO_FIGURES;
-  const { silence, back } = record;
+  const [silence, back] = [findWorst(record.silences), findWorst(record.backs)];
   return [
     record.requests,
     record.wrong.length,
     record.lost.length,
     [...record.errors.keys()].map((label) => `${record.countOf(label)} × ${label}`).join(', ') || 'none',
-    `${Math.round(silence.ms)} (${silence.name})`,
+    silence ? `${Math.round(silence.ms)} (${silence.name})` : '',
     Math.round(record.slowestMs),
     back ? Math.round(back.ms) : '',
   ];

@@ -111,7 +111,7 @@ async function rotate(load: Load, credential: Credential, from: string): Promise
   await validateEverywhere(load, credential, old);
   old.life.ending();
   const refusedBefore = load.writesAreRefused;
-  const verifier = Math.random() < 0.5 ? pickOne([undefined, ...load.verifiers]) : undefined;
+  const verifier = load.verifiers.length > 0 && Math.random() < 0.5 ? pickOne(load.verifiers) : undefined;
   const wasUsed = verifier ? await verifyKey(load, verifier, credential) : await validate(load, credential, { from });
   if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.ended(OVERLAP_LAG_MS);
   await validateEverywhere(load, credential, old);

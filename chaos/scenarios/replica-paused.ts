@@ -17,6 +17,8 @@ export const replicaPaused: Scenario = {
   bounds: {
     errors: ['timeout', 'network', 'balancer 502', 'balancer 503', 'balancer 504'],
     silenceMs: 5_000,
+    // They are led to the paused replica.
+    verifierSilenceMs: PAUSED_MS + 4_000,
     slowestMs: PAUSED_MS + 5_000,
     backMs: 3_000,
   },

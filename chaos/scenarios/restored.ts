@@ -9,23 +9,24 @@ import { assignIds, readNextId } from '../transaction-ids.js';
 
 const IDS = 2_000;
 /** Long enough for each replica to poll the database that was restored (backoff of at most 1.5 s). */
-const BACK_MS = 3_000;
+const HEARD_MS = 3_000;
 
 /**
  * What was minted since does not exist any more, but replicas and verifiers remember it; and transaction ids that their
- * cursors have passed are assigned anew. The load rests meanwhile, and the ledger forgets what the database forgot.
+ * cursors have passed are assigned anew. The load rests before the restore, and the ledger
+ * forgets what the database forgot.
  */
 export const restored: Scenario = {
   name: 'restored',
   title: 'PostgreSQL: restored to an earlier moment, which assigns transaction ids anew',
-  bounds: { errors: ['503', 'balancer 503'], silenceMs: 30_000, slowestMs: 6_000, backMs: 4_000 },
+  bounds: { errors: ['503', 'balancer 503'], silenceMs: 30_000, slowestMs: 6_000, backMs: 2_000 },
   async run(stage) {
     const { postgres, replicas } = stage.world;
     const load = await stage.begin({ verifiers: true });
     stage.injected();
     const resumeAfterBackup = await load.pause();
     const backup = await postgres.backUp();
-    await sleep(BACK_MS);
+    await sleep(HEARD_MS);
     const rewind = load.ledger.mark();
     resumeAfterBackup();
     await stage.quiet();
@@ -39,8 +40,10 @@ export const restored: Scenario = {
     for (const { life } of [session, ...known.map(({ key }) => key)]) life.ending();
     await postgres.restore(backup);
     rewind();
+    stage.healed();
     stage.expect((await readNextId(postgres)) < seen, 'the restored database did not assign an id a second time');
-    await sleep(BACK_MS);
+    resume();
+    await sleep(HEARD_MS);
     for (const { life } of [session, ...known.map(({ key }) => key)]) life.ended();
     for (const credential of known) {
       for (const { url } of replicas) {
@@ -50,8 +53,6 @@ export const restored: Scenario = {
     }
     await expectRefused(stage, known);
     await verifySessionEverywhere(load, session);
-    stage.healed();
-    resume();
     await stage.quiet();
   },
 };
