@@ -3,11 +3,6 @@ import { HOT, type HotRoute, type LoadRecord, type Unavailable } from './record.
 const MIN_RIGHT = 5;
 /** Verifiers give verdicts again so soon after the end of any fault; until then they may answer 503. */
 const MAX_VERIFIER_BACK_MS = 2_000;
-/**
- * None without patience. On a busy machine an answer may arrive after its lease of half a second, which is a 503 then: of the
- * verdicts, for each unit of patience above 1.
- */
-const MAX_UNAVAILABLE_SHARE = 0.01;
 const MAX_DESCRIBED = 3;
 const VERIFIER_UNAVAILABLE = 'verifier 503';
 const SERVICE_ROUTES: ReadonlySet<string> = new Set(HOT);
@@ -64,14 +59,9 @@ function brokenTimes(record: LoadRecord, bounds: Bounds, patience: number): stri
       broken.push(`${name}: right again ${Math.round(ms)} ms after the end of the fault, over ${getMaxBackMs(name)}`);
   }
   const outside = record.unavailablesOutside(maxVerifierBackMs);
-  if (outside.length > countOfVerifiers(record) * MAX_UNAVAILABLE_SHARE * (patience - 1))
+  if (outside.length > 0)
     broken.push(`${outside.length} × ${VERIFIER_UNAVAILABLE} outside of the fault: ${describe(record, outside)}`);
   return broken;
-}
-
-function countOfVerifiers(record: LoadRecord): number {
-  const doors = record.routeNames.filter((name) => !SERVICE_ROUTES.has(name));
-  return doors.reduce((sum, name) => sum + record.rightOf(name), 0);
 }
 
 function describe(record: LoadRecord, outside: readonly Unavailable[]): string {

@@ -5,6 +5,9 @@ import type { VerifierProgram } from './verifiers/programs.js';
 /** The hot routes: each must have correct responses again within the bound of the scenario. */
 export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'login', 'admin'] as const;
 
+/** By default. */
+const LEASE_MS = 500;
+
 /** A door of a verifier. */
 export type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
 export type HotRoute = (typeof HOT)[number] | VerifierRoute;
@@ -129,10 +132,16 @@ export class LoadRecord {
     return this.routes.map(({ name, backAt = Infinity }) => ({ name, ms: backAt - healedAt }));
   }
 
-  /** @returns the 503s of verifiers that the fault does not explain: before it, or longer after it than this */
+  /**
+   * @returns the 503s of verifiers that neither the fault explains (they are before it, or longer after it than this) nor an
+   *   answer that took longer than its lease, which is a time-out
+   */
   unavailablesOutside(graceMs: number): Unavailable[] {
     const { injectedAt = Infinity, healedAt = Infinity } = this;
-    return this.unavailables.filter(({ startedAt, endedAt }) => endedAt < injectedAt || startedAt > healedAt + graceMs);
+    return this.unavailables.filter(({ startedAt, endedAt }) => {
+      const isOutside = endedAt < injectedAt || startedAt > healedAt + graceMs;
+      return isOutside && endedAt - startedAt < LEASE_MS;
+    });
   }
 
   /** @returns milliseconds from the start of the load to a moment */
