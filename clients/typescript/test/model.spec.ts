@@ -4,7 +4,7 @@ import { focusedHistories } from './model/mistakes.js';
 import { World } from './model/world.js';
 
 /** For a longer search: MODEL_RUNS=20000, and MODEL_SEED to repeat one. */
-const RUNS = Number(process.env.MODEL_RUNS ?? 100);
+const RUNS = Number(process.env.MODEL_RUNS ?? 300);
 const { MODEL_SEED } = process.env;
 
 describe('after a revoking call has answered', () => {

@@ -7,6 +7,8 @@ export class Process {
   wallOffsetMs = 0;
   private suspendedMs = 0;
   private suspendedAtMs: number | undefined;
+  private wasSuspended = false;
+  private wasSetBack = false;
   private inbox: (() => void)[] = [];
 
   constructor(
@@ -24,23 +26,27 @@ export class Process {
     else work();
   }
 
-  /** With its machine: the monotonic clock stands still. */
+  /** With its machine: the monotonic clock stands still. See {@link jump}. */
   toggleSuspend(): void {
-    if (this.isPaused && this.suspendedAtMs === undefined) return;
+    if (this.wasSetBack || (this.isPaused && this.suspendedAtMs === undefined)) return;
+    this.wasSuspended = true;
     if (this.suspendedAtMs !== undefined) this.suspendedMs += this.world.nowMs - this.suspendedAtMs;
     this.suspendedAtMs = this.suspendedAtMs === undefined ? this.world.nowMs : undefined;
-    this.togglePause();
+    this.switchPause();
   }
 
   togglePause(): void {
-    if (this.suspendedAtMs !== undefined && this.isPaused) return;
-    this.isPaused = !this.isPaused;
-    if (!this.isPaused) for (const work of this.inbox.splice(0)) work();
+    if (this.suspendedAtMs === undefined) this.switchPause();
   }
 
-  /** A clock that is set back during a suspend is outside of what the argument assumes. */
+  /**
+   * A machine is either suspended, or its wall clock is set back. What is outside of the argument's assumptions is both within
+   * one lease, or the life of one entry: each clock would then hide a part of the time from the rule that compares them.
+   */
   jump(ms: number): void {
-    if (this.suspendedAtMs === undefined) this.wallOffsetMs += ms;
+    if (ms < 0 && this.wasSuspended) return;
+    if (ms < 0) this.wasSetBack = true;
+    this.wallOffsetMs += ms;
   }
 
   schedule(work: () => void, afterMs: number): () => void {
@@ -51,5 +57,10 @@ export class Process {
       }),
     );
     return () => void (isCancelled = true);
+  }
+
+  private switchPause(): void {
+    this.isPaused = !this.isPaused;
+    if (!this.isPaused) for (const work of this.inbox.splice(0)) work();
   }
 }
