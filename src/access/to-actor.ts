@@ -10,6 +10,7 @@ export function toActor(request: Request): Actor {
   return {
     door: principal?.door ?? 'open',
     id: principal ? getActorId(principal) : null,
+    operator: principal?.door === 'admin' ? principal.operator?.name : undefined,
     requestId: getRequestId(request),
     callerRequestId: getCallerRequestId(request),
     address: getClientAddress(request) ?? null,
@@ -25,6 +26,6 @@ function getActorId(principal: Principal): string | null {
     case 'node':
       return principal.nodeId;
     case 'admin':
-      return null;
+      return principal.operator?.id ?? null;
   }
 }

@@ -14,7 +14,9 @@ export const AUDIT_EVENT_NAMES = [
   'signing_key.revoked',
   'app.first_used',
   'node.first_used',
+  'operator.first_used',
   'admin.key.refused',
+  'admin.scope.refused',
   'admin.node.registered',
   'admin.node.updated',
   'admin.node.rotated',
@@ -22,6 +24,10 @@ export const AUDIT_EVENT_NAMES = [
   'admin.app_credential.minted',
   'admin.app_credential.rotated',
   'admin.app_credential.revoked',
+  'admin.operator.added',
+  'admin.operator.updated',
+  'admin.operator.rotated',
+  'admin.operator.revoked',
   'admin.user.created',
   'admin.user.updated',
   'admin.user.deleted',
@@ -34,7 +40,7 @@ export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
   readonly time: Date;
-  /** The id of the user, node, app credential or signing key that it is about. */
+  /** The id of the user, node, app credential, operator or signing key that it is about. */
   readonly subject: string;
   /** For people: what was before, what is after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;

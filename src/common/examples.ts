@@ -12,4 +12,5 @@ export const EXAMPLES = {
   name: 'speaker',
   caller: 'ocr',
   target: 'recipes',
+  operator: 'alice',
 } as const;
