@@ -100,7 +100,7 @@ function completeOperation(method: string, operation: Operation, problemExamples
 function describeScope(method: string, operation: Operation): void {
   const scope = operation[SCOPE_EXTENSION];
   if (scope === undefined) return;
-  delete operation[SCOPE_EXTENSION];
+  Reflect.deleteProperty(operation, SCOPE_EXTENSION);
   const scopes = listAcceptedScopes(scope, method.toUpperCase()).map((each) => `\`${each}\``);
   operation.description = [operation.description, `Scope of an operator: ${scopes.join(' or ')}.`]
     .filter((part) => part !== undefined && part !== '')
