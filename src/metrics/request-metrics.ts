@@ -70,6 +70,7 @@ export class RequestMetrics {
 
   /** A series that is born as 1 has no increase: alerts would miss the first refusal of its kind. */
   private startAtZero(): void {
+    this.adminRequests.inc({ actor: describeAdmin(undefined) }, 0);
     for (const status of FAILURES) this.failures.inc({ status }, 0);
     const doors = new Map(Object.entries(DOORS).map(([door, { refusalEvent }]) => [refusalEvent as string, door]));
     for (const door of doors.values()) this.verdicts.inc({ door, reason: VALID }, 0);
