@@ -46,7 +46,7 @@ export const problems = {
     status: 403,
     code: 'missing_scope',
     title: 'The operator lacks a scope',
-    detail: 'The key is valid, and the operator has none of the scopes that `scopes` lists. One of them is needed.',
+    detail: 'The key is valid. Its operator needs one of the scopes that `scopes` lists.',
     extension: { scopes: ['nodes', 'read'] },
   },
   exceedsOwnRights: {
