@@ -13,6 +13,7 @@ const VERDICTS: Readonly<Record<Door, readonly string[]>> = {
 /** 400s about what was presented. */
 const UNREADABLE_CREDENTIAL = ['malformed_request', 'duplicate_header'];
 const MAX_REMEMBER_MS = 60_000;
+const MAX_DURATION_MS = 1_000_000_000;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -86,7 +87,7 @@ function isChange(value: unknown): value is { kind: string; id: string } {
 }
 
 function isDuration(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+  return typeof value === 'number' && value >= 0 && value <= MAX_DURATION_MS;
 }
 
 function toText(value: unknown): string {
