@@ -25,7 +25,9 @@ export const REFUSAL_REASONS = {
   'admin.key.refused': ['not_accepted', 'door_closed', 'wrong_key', 'revoked', 'expired'],
   // The scope of the route, or `grant`: the caller would give more than it has.
   'admin.scope.refused': [...SCOPES, 'grant'],
-  'user.login.failed': ['unknown', 'wrong_password', 'disabled'],
+  // The last one: disabled, deleted, or given another password while the old one was verified.
+  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile'],
+  'user.password.refused': ['wrong_password', 'changed_meanwhile'],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
   'session.refresh.reused': ['reused'],
   // The reason of a throttled call is the name of the exhausted budget.

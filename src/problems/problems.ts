@@ -55,6 +55,12 @@ export const problems = {
     title: 'The operator would have more rights than the caller',
     detail: 'An operator manages only operators with no scope that it lacks, and with no later expiry than its own.',
   },
+  wrongPassword: {
+    status: 403,
+    code: 'wrong_password',
+    title: 'The password is wrong',
+    detail: 'The current password is not right. Nothing was changed, and the access token stays valid.',
+  },
   notFound: {
     status: 404,
     code: 'not_found',

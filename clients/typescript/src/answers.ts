@@ -35,6 +35,7 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
+  if (freshForMs === 0) return misconfigured(answer, 'X-Platform-Fresh-For-Ms is zero');
   return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer) };
 }
 
