@@ -1,0 +1,85 @@
+// Verifiers in TypeScript: what they save, and what they cost the service.
+import { randomUUID } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import type { Maker, Setting } from './contestants.js';
+import { measureEvictions } from './evictions.js';
+import { ownRequests, type HttpRequest } from './loads.js';
+import { NAMES } from './names.js';
+import type { Known } from './population.js';
+import { pollAs } from './polls.js';
+import type { Target } from './testbed.js';
+import type { OwnKey } from './work-messages.js';
+
+const GUARDED = fileURLToPath(new URL('./guarded.js', import.meta.url));
+
+export function verifiers(setting: Setting): [string, Maker][] {
+  const { testbed, service, known } = setting;
+  const nodes = toKeys(known);
+  const tokens = known.bearers.map(({ token }) => token);
+  const alone =
+    (start: () => ReturnType<typeof testbed.startWork>): Maker =>
+    async (name) => ({ name, load: await start() });
+  const app = once(() => startGuarded(setting));
+  const route =
+    (path: string): Maker =>
+    async (name) =>
+      ownRequests(name, await app(), toRequests(known, path));
+  return [
+    [NAMES.bareKey, alone(() => testbed.startWork('bareKey', { nodes }))],
+    [NAMES.key, alone(async () => testbed.startWork('rememberedKey', { own: await mintOwnKey(setting), nodes }))],
+    [NAMES.askingKey, alone(async () => testbed.startWork('askingKey', { own: await mintAskingKey(setting), nodes }))],
+    [NAMES.token, alone(async () => testbed.startWork('rememberedToken', { own: await mintOwnKey(setting), tokens }))],
+    [NAMES.es256, alone(() => testbed.startWork('es256', { tokens }))],
+    [NAMES.express, route('/plain')],
+    [NAMES.expressGuarded, route('/guarded')],
+    [NAMES.fewPolls, async (name) => pollAs({ name, verifiers: 100, service, own: await mintOwnKey(setting) })],
+    [NAMES.manyPolls, async (name) => pollAs({ name, verifiers: 1_000, service, own: await mintOwnKey(setting) })],
+    [
+      NAMES.eviction,
+      async (name) =>
+        measureEvictions({
+          name,
+          own: await mintOwnKey(setting),
+          client: setting.client,
+          databaseUrl: testbed.database.url(),
+        }),
+    ],
+  ];
+}
+
+export function toKeys({ nodes }: Known): string[] {
+  return nodes.map(({ node_id, api_key }) => `${node_id}:${api_key}`);
+}
+
+/** Each connection presents the key of its own node. */
+export function toRequests(known: Known, path: string): HttpRequest[][] {
+  return toKeys(known).map((key) => [{ method: 'GET', path, headers: { 'X-API-Key': key } }]);
+}
+
+/** The key of a service with a name of its own, for the measured service. */
+export async function mintOwnKey({ client, service, testbed }: Setting): Promise<OwnKey> {
+  const serviceName = `recipes-${randomUUID()}`;
+  const { app_id, app_key } = await client.mintAppCredential({ caller: serviceName, target: 'auth' });
+  return { url: service.url, appId: app_id, appKey: app_key, serviceName, secretKey: testbed.secrets.SECRET_KEY };
+}
+
+/** The same, for a service that hands no lease on. */
+export async function mintAskingKey(setting: Setting): Promise<OwnKey> {
+  const { url } = await setting.testbed.startService({ REVOCATION_LEASE_MS: '0' });
+  return { ...(await mintOwnKey(setting)), url };
+}
+
+/** The variables that `platform-auth init` writes. */
+export function toVariables({ url, appId, appKey, serviceName, secretKey }: OwnKey): Record<string, string> {
+  return { AUTH_URL: url, AUTH_APP_ID: appId, AUTH_APP_KEY: appKey, SERVICE_NAME: serviceName, SECRET_KEY: secretKey };
+}
+
+async function startGuarded(setting: Setting): Promise<Target> {
+  return setting.testbed.startProgram(GUARDED, toVariables(await mintOwnKey(setting)));
+}
+
+/** Starts what two contestants share. */
+export function once<Result>(start: () => Promise<Result>): () => Promise<Result> {
+  let started: Promise<Result> | undefined;
+  return () => (started ??= start());
+}
