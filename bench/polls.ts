@@ -57,14 +57,18 @@ async function pollUntil(over: AbortSignal, own: OwnKey, agent: http.Agent, onPo
   await sleep(Math.random() * INTERVAL_MS);
   while (!over.aborted) {
     const dueAt = performance.now() + INTERVAL_MS * (1 - JITTER * Math.random());
-    ({ cursor } = pollAnswer.parse(JSON.parse(await poll(own, agent, JSON.stringify({ cursor })))));
-    onPoll();
+    const answer = await poll(own, agent, JSON.stringify({ cursor }));
+    if (answer !== undefined) {
+      ({ cursor } = pollAnswer.parse(JSON.parse(answer)));
+      onPoll();
+    }
     await sleep(Math.max(0, dueAt - performance.now()));
   }
 }
 
-function poll({ url, appId, appKey }: OwnKey, agent: http.Agent, body: string): Promise<string> {
-  return new Promise((resolve, reject) => {
+/** @returns undefined without an answer: on a busy machine the service may lose its own lease */
+function poll({ url, appId, appKey }: OwnKey, agent: http.Agent, body: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
     const headers = {
       'Content-Type': 'application/json',
       'Content-Length': body.length,
@@ -74,11 +78,8 @@ function poll({ url, appId, appKey }: OwnKey, agent: http.Agent, body: string): 
     const request = http.request(`${url}/internal/changes`, { method: 'POST', agent, headers }, (response) => {
       let text = '';
       response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-      response.on('end', () => {
-        if (response.statusCode === 200) resolve(text);
-        else reject(new Error(`a poll was answered ${response.statusCode}`));
-      });
+      response.on('end', () => resolve(response.statusCode === 200 ? text : undefined));
     });
-    request.on('error', reject).end(body);
+    request.on('error', () => resolve(undefined)).end(body);
   });
 }
