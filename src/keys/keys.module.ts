@@ -1,18 +1,28 @@
 import { Module } from '@nestjs/common';
+import { computeRevocationWaitMs } from '../config/lease.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ChangeLog } from './cache/change-log.js';
+import { LeaseAnnouncement } from './cache/lease-announcement.js';
 import { Propagation } from './cache/propagation.js';
 import { RevocationFeed } from './cache/revocation-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
+
+import { Freshness } from './freshness.js';
 
 const MS_PER_SECOND = 1_000;
 
 @Module({
   providers: [
     ChangeLog,
+    Freshness,
     RevocationFeed,
+    {
+      provide: LeaseAnnouncement,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs }: Environment) => new LeaseAnnouncement(revocationLeaseMs),
+    },
     {
       provide: RevocationLease,
       inject: [Environment],
@@ -25,10 +35,13 @@ const MS_PER_SECOND = 1_000;
     {
       provide: Propagation,
       inject: [Environment, Database, Log],
-      useFactory: ({ revocationWaitMs }: Environment, database: Database, log: Log) =>
-        new Propagation(revocationWaitMs, database, log),
+      useFactory: ({ revocationLeaseMs, revocationWaitMs }: Environment, database: Database, log: Log) => {
+        // Without a lease, verifiers use a fresh verdict for as long as the wait: it needs the margin of a lease.
+        const waitMs = revocationLeaseMs > 0 ? revocationWaitMs : computeRevocationWaitMs(revocationWaitMs);
+        return new Propagation(waitMs, database, log);
+      },
     },
   ],
-  exports: [ChangeLog, RevocationFeed, RevocationLease, Propagation],
+  exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],
 })
 export class KeysModule {}

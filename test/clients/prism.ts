@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { answers } from '../../tools/server-process.js';
 
@@ -22,7 +23,6 @@ interface Call {
   readonly id?: string;
   readonly query?: string;
 }
-type Check = (name: string, isTrue: boolean, found?: string) => void;
 type Fields = Record<string, string>;
 
 /** Starts the validation proxy of Prism. It reports what differs from the document in the header `sl-violations`. */
@@ -47,7 +47,7 @@ export class ProxiedCalls {
   constructor(
     private readonly url: string,
     adminKey: string,
-    private readonly check: Check,
+    private readonly checks: Checks,
   ) {
     this.asAdmin = { 'X-Admin-Key': adminKey };
   }
@@ -61,7 +61,7 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /health/live', status: 200 });
     await this.call({ operation: 'GET /.well-known/jwks.json', status: 200 });
     const missing = operations.filter((name) => !this.called.has(name));
-    this.check('every operation was called through Prism', missing.length === 0, missing.join(', '));
+    this.checks.note('every operation was called through Prism', missing.length === 0, missing.join(', '));
   }
 
   private async callAsUser(): Promise<void> {
@@ -182,7 +182,7 @@ export class ProxiedCalls {
     const ofResponse = violations.filter(({ location }) => location?.[0] === 'response');
     const isExpected = response.status === status && ofResponse.length === 0;
     const found = `${response.status} ${text.slice(0, 200)} ${JSON.stringify(ofResponse)}`;
-    this.check(`Prism accepts the answer ${status} of ${operation}`, isExpected, found);
+    this.checks.note(`Prism accepts the answer ${status} of ${operation}`, isExpected, found);
     this.called.add(operation);
     return text === '' ? {} : (JSON.parse(text) as Fields);
   }
