@@ -7,11 +7,10 @@ import { freePort } from '../src/embedded-postgres/free-port.js';
 import { eventually } from '../tools/eventually.js';
 import { answers } from '../tools/server-process.js';
 import type { Maker, Setting } from './contestants.js';
-import { ownRequests } from './loads.js';
 import type { Load } from './measure.js';
 import { NAMES } from './names.js';
 import type { Target } from './testbed.js';
-import { mintAskingKey, mintOwnKey, once, toKeys, toRequests, toVariables } from './verifiers.js';
+import { mintAskingKey, mintOwnKey, once, routeOf, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
 const PYTHON = process.env.PYTHON ?? 'python3';
@@ -48,7 +47,7 @@ export function pythonVerifiers(setting: Setting): [string, Maker][] {
   const route =
     (path: string): Maker =>
     async (name) =>
-      ownRequests(name, await app(), toRequests(known, path));
+      routeOf(name, await app(), known, path);
   if (findPythonObstacle() !== undefined) return [];
   return [
     [NAMES.pythonBareKey, alone('bareKey', () => Promise.resolve({ nodes }))],

@@ -1,9 +1,12 @@
 // Verifiers in TypeScript: what they save, and what they cost the service.
 import { randomUUID } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
+import { eventually } from '../tools/eventually.js';
+import { statusOf } from '../tools/server-process.js';
 import type { Maker, Setting } from './contestants.js';
 import { measureEvictions } from './evictions.js';
-import { ownRequests, type HttpRequest } from './loads.js';
+import { itemOf, overHttp, type HttpRequest } from './loads.js';
+import type { Contestant } from './measure.js';
 import { NAMES } from './names.js';
 import type { Known } from './population.js';
 import { pollAs } from './polls.js';
@@ -23,7 +26,7 @@ export function verifiers(setting: Setting): [string, Maker][] {
   const route =
     (path: string): Maker =>
     async (name) =>
-      ownRequests(name, await app(), toRequests(known, path));
+      routeOf(name, await app(), known, path);
   return [
     [NAMES.bareKey, alone(() => testbed.startWork('bareKey', { nodes }))],
     [NAMES.key, alone(async () => testbed.startWork('rememberedKey', { own: await mintOwnKey(setting), nodes }))],
@@ -51,9 +54,19 @@ export function toKeys({ nodes }: Known): string[] {
   return nodes.map(({ node_id, api_key }) => `${node_id}:${api_key}`);
 }
 
-/** Each connection presents the key of its own node. */
-export function toRequests(known: Known, path: string): HttpRequest[][] {
-  return toKeys(known).map((key) => [{ method: 'GET', path, headers: { 'X-API-Key': key } }]);
+/** A route to which each connection sends the key of its own node. Before each measurement, all of them are remembered. */
+export function routeOf(name: string, target: Target, known: Known, path: string): Contestant {
+  const requests = toKeys(known).map((key): HttpRequest => ({ method: 'GET', path, headers: { 'X-API-Key': key } }));
+  const isServed = async ({ headers = {} }: HttpRequest): Promise<boolean> =>
+    (await statusOf(target.url + path, { headers })) === 200;
+  return overHttp({
+    name,
+    target,
+    prepare: async () => {
+      for (const request of requests) await eventually('a key is accepted', () => isServed(request));
+    },
+    setupClient: (connection, index) => connection.setRequests([itemOf(requests, index)]),
+  });
 }
 
 /** The key of a service with a name of its own, for the measured service. */
