@@ -6,6 +6,9 @@ export type SecurityEvent =
   | 'user.login.throttled'
   | 'user.registration.throttled'
   | 'session.refresh.throttled'
+  | 'user.password.changed'
+  | 'user.password.refused'
+  | 'user.deleted'
   | 'user.token.refused'
   | 'session.refreshed'
   | 'session.refresh.refused'
@@ -30,7 +33,10 @@ export type SecurityEvent =
   | 'admin.user.created'
   | 'admin.user.updated'
   | 'admin.user.deleted'
-  | 'admin.user.sessions_revoked';
+  | 'admin.user.sessions_revoked'
+  | 'users.import_started'
+  | 'users.imported'
+  | 'users.exported';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

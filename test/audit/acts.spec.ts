@@ -6,7 +6,9 @@ import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credential
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
+import { useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';
 
@@ -16,6 +18,7 @@ const ANONYMOUS = { door: 'open', id: null };
 describe('the audit log', () => {
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
   const app = useApp();
+  const http = useCli(app);
   const { clock } = app;
 
   /** Expects that an act writes exactly one row, with the id of its request. */
@@ -68,6 +71,30 @@ describe('the audit log', () => {
     await expectNoRow(app.logout(again.refresh_token));
     const bearer = { Authorization: `Bearer ${((await app.login(email)).body as Tokens).access_token}` };
     await expectRow(app.post('/api/v0/auth/logout').set(bearer), ended);
+  });
+
+  it('has one row for each act of an owner', async () => {
+    const owner = await Owner.of(app);
+    const about = { actor: { door: 'user', id: owner.user.id }, subject: owner.user.id };
+    const id = await (await owner.elsewhere()).sessionId();
+    const ended = { ...about, event: 'session.ended' };
+    await expectRow(owner.end(id), { ...ended, details: { session_id: id, reason: 'owner' } });
+    await expectNoRow(owner.end(id));
+    await owner.elsewhere();
+    await expectRow(owner.endOthers(), { ...ended, details: { reason: 'owner' } });
+    await expectNoRow(owner.endOthers());
+    await expectRow(owner.changePassword(WRONG), {
+      event: 'user.login.failed',
+      actor: ANONYMOUS,
+      subject: about.subject,
+    });
+    await expectRow(owner.changePassword(), {
+      ...about,
+      event: 'user.password.changed',
+      details: { ended_sessions: 0 },
+    });
+    await expectRow(owner.deleteAccount(NEW_PASSWORD), { ...about, event: 'user.deleted' });
+    secrets.push(WRONG, NEW_PASSWORD, owner.tokens.access_token);
   });
 
   it('has one row for each act of an operator, with the values before and after', async () => {
@@ -177,6 +204,21 @@ describe('the audit log', () => {
     expect(await recorded(app, { subject: node.nodeId, event: 'node.first_used' })).toHaveLength(1);
     expect(await recorded(app, { actor: service.appId })).toMatchObject([{ event: 'app.first_used' }]);
     await replica.stop();
+  });
+
+  it('has a row for the start and the end of an import, and one for an export', async () => {
+    const cli = http.with({ DATABASE_URL: app.database.url });
+    const hash = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
+    const line = JSON.stringify({ email: `${randomUUID()}@example.org`, password_hash: hash });
+    await cli.withInput(line).ok('users', 'import', '-');
+    await cli.run('users', 'export', '--yes');
+    const rows = await recorded(app, { actor: 'cli' });
+    expect(rows).toMatchObject([
+      { event: 'users.exported', details: { accounts: expect.any(Number) } },
+      { event: 'users.imported', details: { imported: 1, existing: 0, refused: 0 } },
+      { event: 'users.import_started' },
+    ]);
+    expect(rows[1]!.subject).toBe(rows[2]!.subject);
   });
 
   it('returns every event that its filter accepts', async () => {

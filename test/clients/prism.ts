@@ -78,11 +78,29 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /api/v0/users/{id}', status: 200, headers, id: user.id ?? '' });
     await this.call({ operation: 'GET /api/v0/users/{id}', status: 404, headers, id: randomUUID() });
     await this.callWithToken(tokens.access_token ?? '', headers);
+    await this.callAsOwner(body, headers);
     const refresh = { refresh_token: tokens.refresh_token };
     await this.call({ operation: 'POST /api/v0/auth/refresh', status: 200, body: refresh });
     await this.call({ operation: 'POST /api/v0/auth/refresh', status: 401, body: { refresh_token: 'x' } });
     await this.call({ operation: 'POST /api/v0/auth/logout', status: 204, headers, body: {} });
     await this.call({ operation: 'POST /api/v0/auth/logout', status: 400, body: {} });
+  }
+
+  /** In the session of the headers, which goes on. */
+  private async callAsOwner({ email, password }: { email: string; password: string }, headers: Fields): Promise<void> {
+    const path = '/api/v0/users/me';
+    await this.call({ operation: `GET ${path}/sessions`, status: 200, headers });
+    await this.call({ operation: `DELETE ${path}/sessions`, status: 204, headers });
+    await this.call({ operation: `DELETE ${path}/sessions/{id}`, status: 404, headers, id: randomUUID() });
+    const change = { current_password: password, new_password: 'staple the correct horse' };
+    await this.call({ operation: `POST ${path}/password`, status: 204, headers, body: change });
+    await this.call({ operation: `POST ${path}/password`, status: 403, headers, body: change });
+    await this.call({ operation: `POST ${path}/delete`, status: 403, headers, body: { password } });
+    const leaver = { email: `leaving-${email}`, password };
+    await this.call({ operation: 'POST /api/v0/auth/register', status: 201, body: leaver });
+    const tokens = await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body: leaver });
+    const asLeaver = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
+    await this.call({ operation: `POST ${path}/delete`, status: 204, headers: asLeaver, body: { password } });
   }
 
   private async callWithToken(token: string, headers: Fields): Promise<void> {
