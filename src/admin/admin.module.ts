@@ -15,7 +15,9 @@ import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
+import { OperatorsModule } from '../operators/operators.module.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
+import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
@@ -27,12 +29,14 @@ import { UsersAdminController } from './users.admin.controller.js';
     TokensModule,
     AppCredentialsModule,
     NodesModule,
+    OperatorsModule,
     ThrottlingModule,
   ],
   controllers: [
     UsersAdminController,
     AppCredentialsAdminController,
     NodesAdminController,
+    OperatorsAdminController,
     ExplanationsAdminController,
     AuditEventsAdminController,
   ],
