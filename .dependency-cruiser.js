@@ -16,7 +16,7 @@ const FLOORS = [
     'throttling',
   ],
   ['users', 'tokens', 'app-credentials', 'nodes', 'health'],
-  ['auth', 'admin', 'verifiers', 'maintenance', 'cli'],
+  ['auth', 'account', 'admin', 'verifiers', 'maintenance', 'cli'],
   ['bootstrap', 'app.module.ts', 'main.ts'],
 ];
 /** Rooms of these floors serve each other, without cycles. Rooms of the floors above do not know their neighbours. */

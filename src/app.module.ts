@@ -1,4 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import { AccountModule } from './account/account.module.js';
 import { AdminModule } from './admin/admin.module.js';
 import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
 import { AuthModule } from './auth/auth.module.js';
@@ -37,6 +38,7 @@ export class AppModule {
         HealthModule,
         // Use cases that combine them
         AuthModule,
+        AccountModule,
         AdminModule,
         VerifiersModule,
         MaintenanceModule,

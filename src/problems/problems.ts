@@ -42,6 +42,12 @@ export const problems = {
     title: 'Registration is closed',
     detail: 'This service does not accept registrations. Ask an administrator for an account.',
   },
+  wrongPassword: {
+    status: 403,
+    code: 'wrong_password',
+    title: 'The password is wrong',
+    detail: 'The current password is not right. Nothing was changed, and the access token stays valid.',
+  },
   notFound: {
     status: 404,
     code: 'not_found',

@@ -11,6 +11,7 @@ import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import { toNetwork } from '../common/network.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
@@ -19,6 +20,14 @@ import { RowsById } from '../database/rows-by-id.js';
 import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
+
+/** The user who has proven to be the owner. */
+export interface SessionOwner {
+  readonly id: string;
+  readonly email: string;
+  /** As it was when the password was verified. */
+  readonly passwordChangedAt: Date | null;
+}
 
 /** A refresh token, and what the access token beside it states. */
 export interface Grant {
@@ -43,8 +52,9 @@ export class SessionsService {
     private readonly clock: Clock,
   ) {}
 
-  /** @returns undefined when the user was disabled or deleted meanwhile */
-  async start(userId: string, email: string, actor: Actor): Promise<Grant | undefined> {
+  /** @returns undefined when the user was disabled or deleted, or has another password by now */
+  async start(owner: SessionOwner, actor: Actor): Promise<Grant | undefined> {
+    const { id: userId, email } = owner;
     const token = this.tokens.createFirst(createId());
     const now = this.clock.now();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
@@ -55,6 +65,9 @@ export class SessionsService {
       now,
       addDays(now, refreshTokenExpireDays),
       addDays(now, sessionMaxAgeDays),
+      owner.passwordChangedAt,
+      toNetwork(actor.address ?? undefined),
+      actor.userAgent ?? null,
     ];
     const started = await this.audit.execute(sql.START_SESSION, values, {
       event: 'user.login.succeeded',
@@ -136,10 +149,16 @@ export class SessionsService {
 
   /**
    * @param transaction in which the caller records the act
+   * @param exceptId the session that goes on
    * @returns the number of sessions that ended
    */
-  async endAll(transaction: EntityManager, userId: string, reason: 'admin' | 'disabled'): Promise<number> {
-    const values = [userId, this.clock.now(), reason];
+  async endAll(
+    transaction: EntityManager,
+    userId: string,
+    reason: 'admin' | 'disabled' | 'password_changed',
+    exceptId: string | null = null,
+  ): Promise<number> {
+    const values = [userId, this.clock.now(), reason, exceptId];
     const [, count] = await transaction.query<[unknown, number]>(sql.END_ALL_SESSIONS, values);
     return count;
   }
