@@ -12,6 +12,7 @@ import { LoggingModule } from './logging/logging.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
+import { RecoveryModule } from './recovery/recovery.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
@@ -39,6 +40,7 @@ export class AppModule {
         // Use cases that combine them
         AuthModule,
         AccountModule,
+        RecoveryModule.forRoot(environment),
         AdminModule,
         VerifiersModule,
         MaintenanceModule,

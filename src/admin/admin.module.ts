@@ -16,6 +16,7 @@ import { AppCredentialsAdminController } from './app-credentials.admin.controlle
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
+import { PasswordResetsAdminController } from './password-resets.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
@@ -31,6 +32,7 @@ import { UsersAdminController } from './users.admin.controller.js';
   ],
   controllers: [
     UsersAdminController,
+    PasswordResetsAdminController,
     AppCredentialsAdminController,
     NodesAdminController,
     ExplanationsAdminController,

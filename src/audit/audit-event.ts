@@ -9,6 +9,12 @@ export const AUDIT_EVENT_NAMES = [
   'user.login.failed',
   'user.password.changed',
   'user.deleted',
+  'user.password.reset',
+  'user.email.verified',
+  'user.email.change_requested',
+  'user.email.changed',
+  'user.mail.sent',
+  'user.mail.failed',
   'session.refresh.reused',
   'session.refresh.repeated_elsewhere',
   'session.ended',
@@ -28,6 +34,7 @@ export const AUDIT_EVENT_NAMES = [
   'admin.user.updated',
   'admin.user.deleted',
   'admin.user.sessions_revoked',
+  'admin.user.password_reset_issued',
 ] as const satisfies readonly SecurityEvent[];
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 

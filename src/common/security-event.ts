@@ -9,6 +9,16 @@ export type SecurityEvent =
   | 'user.password.changed'
   | 'user.password.refused'
   | 'user.deleted'
+  | 'user.password.reset'
+  | 'user.email.verified'
+  | 'user.email.change_requested'
+  | 'user.email.changed'
+  | 'user.link.refused'
+  | 'user.link.throttled'
+  | 'user.mail.requested'
+  | 'user.mail.sent'
+  | 'user.mail.failed'
+  | 'user.mail.throttled'
   | 'user.token.refused'
   | 'session.refreshed'
   | 'session.refresh.refused'
@@ -33,7 +43,8 @@ export type SecurityEvent =
   | 'admin.user.created'
   | 'admin.user.updated'
   | 'admin.user.deleted'
-  | 'admin.user.sessions_revoked';
+  | 'admin.user.sessions_revoked'
+  | 'admin.user.password_reset_issued';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

@@ -96,8 +96,5 @@ export const linkUrl = z
 
 export const folder = z
   .string()
-  .refine(
-    (value) => statSync(value, { throwIfNoEntry: false })?.isDirectory() === true,
-    'must be the path of a folder',
-  )
+  .refine((value) => statSync(value, { throwIfNoEntry: false })?.isDirectory() === true, 'must be the path of a folder')
   .meta({ bounds: 'the path of a folder' });

@@ -1,12 +1,12 @@
 import { folder, linkUrl, mailSender, mailUrl } from './mail-url.js';
 import type { Section } from './variable.js';
 
-/** Where links lead while no application is there: development prints its mails. */
-export const DEVELOPMENT_LINKS = {
+/** Without a mail server: development prints its mails, and the developer copies the token out of the link. */
+export const DEVELOPMENT_MAIL = {
+  MAIL_FROM: { name: 'platform-auth', address: 'platform-auth@localhost' },
   PASSWORD_RESET_URL: 'http://localhost:3000/password-reset',
   EMAIL_VERIFICATION_URL: 'http://localhost:3000/email-verification',
 } as const;
-export const DEVELOPMENT_SENDER = { name: 'platform-auth', address: 'platform-auth@localhost' } as const;
 
 export const mailSection = {
   title: 'E-mail',

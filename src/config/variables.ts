@@ -5,7 +5,7 @@ import { databaseSection } from './database.variables.js';
 import { keySection } from './key.variables.js';
 import { computeRevocationWaitMs } from './lease.js';
 import { logSection } from './log.variables.js';
-import { DEVELOPMENT_LINKS, DEVELOPMENT_SENDER, mailSection } from './mail.variables.js';
+import { DEVELOPMENT_MAIL, mailSection } from './mail.variables.js';
 import {
   healthSection,
   maintenanceSection,
@@ -57,7 +57,6 @@ const given = z.object(VARIABLE_TYPES);
 /** Defaults that depend on other variables, or on the machine. */
 function fillDefaults(value: z.output<typeof given>) {
   const isProduction = value.NODE_ENV === 'production';
-  const isMailSent = value.MAIL_URL !== undefined;
   return {
     ...value,
     HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
@@ -66,8 +65,17 @@ function fillDefaults(value: z.output<typeof given>) {
     HASH_QUEUE_LIMIT: value.HASH_QUEUE_LIMIT ?? Math.ceil(DEFAULT_HASH_QUEUE_LIMIT / value.WORKERS),
     REVOCATION_WAIT_MS: value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
-    ...(!isMailSent && DEVELOPMENT_LINKS),
-    MAIL_FROM: value.MAIL_FROM ?? (isMailSent ? undefined : DEVELOPMENT_SENDER),
+    ...fillMail(value),
+  };
+}
+
+/** Without a mail server, the mails that development prints need no setting. */
+function fillMail({ MAIL_URL, MAIL_FROM, PASSWORD_RESET_URL, EMAIL_VERIFICATION_URL }: z.output<typeof given>) {
+  const defaults = MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
+  return {
+    MAIL_FROM: MAIL_FROM ?? defaults?.MAIL_FROM,
+    PASSWORD_RESET_URL: PASSWORD_RESET_URL ?? defaults?.PASSWORD_RESET_URL,
+    EMAIL_VERIFICATION_URL: EMAIL_VERIFICATION_URL ?? defaults?.EMAIL_VERIFICATION_URL,
   };
 }
 

@@ -9,10 +9,7 @@ import { LoginThrottle } from '../throttling/login-throttle.js';
 import { PasswordVerifier, type VerifiedUser } from './password-verifier.js';
 
 /** The refusal of a password that a logged-in user entered again. Not a 401: the access token is valid. */
-export function createWrongPassword(
-  userId: string,
-  reason: RefusalReason<'user.password.refused'>,
-): ProblemException {
+export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {
   const refusal = { event: 'user.password.refused', reason, fields: { user_id: userId } } as const;
   return new ProblemException(problems.wrongPassword, { refusal });
 }
