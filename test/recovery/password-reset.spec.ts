@@ -80,7 +80,8 @@ describe('a password reset by e-mail', () => {
     await app.database.query(isExpired);
     const newest = await tokenFor('superseded@example.org');
     const answers: Response[] = [];
-    for (const token of [used, expired, superseded, `pa_reset_${'A'.repeat(43)}`, 'x', '💥']) answers.push(await confirm(token));
+    for (const token of [used, expired, superseded, `pa_reset_${'A'.repeat(43)}`, 'x', '💥'])
+      answers.push(await confirm(token));
     const bodies = answers.map(({ status, body }) => ({ status, ...(body as object), request_id: '', instance: '' }));
     expect(new Set(bodies.map((body) => JSON.stringify(body))).size).toBe(1);
     expectProblem(answers[0]!, problems.invalidLink);
@@ -98,7 +99,10 @@ describe('a password reset by e-mail', () => {
   });
 
   it.each([
-    ['the user changes the password', `UPDATE users SET password_hash = replace(password_hash, '$2b$', '$2y$') WHERE id = $1`],
+    [
+      'the user changes the password',
+      `UPDATE users SET password_hash = replace(password_hash, '$2b$', '$2y$') WHERE id = $1`,
+    ],
     ['the address of the account changes', `UPDATE users SET email = 'moved-' || email WHERE id = $1`],
     ['the account is disabled', 'UPDATE users SET is_active = false WHERE id = $1'],
     ['the account is deleted', 'DELETE FROM users WHERE id = $1'],
@@ -160,7 +164,10 @@ describe('a password reset by an operator', () => {
   });
 
   it('answers 404 for an unknown user, and for an id that is not a UUID', async () => {
-    expectProblem(await app.admin.post('/users/0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f/password-reset'), problems.notFound);
+    expectProblem(
+      await app.admin.post('/users/0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f/password-reset'),
+      problems.notFound,
+    );
     expectProblem(await app.admin.post('/users/alice/password-reset'), problems.notFound);
   });
 });

@@ -175,6 +175,8 @@ function decodePart(part: string): string {
   const [head = '', ...lines] = part.split('\r\n\r\n');
   const content = lines.join('\r\n\r\n');
   if (!head.includes('quoted-printable')) return content;
-  const bytes = content.replace(/=\r\n/g, '').replace(/=([0-9A-F]{2})/g, (_match, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+  const bytes = content
+    .replace(/=\r\n/g, '')
+    .replace(/=([0-9A-F]{2})/g, (_match, hex: string) => String.fromCharCode(parseInt(hex, 16)));
   return Buffer.from(bytes, 'latin1').toString('utf8');
 }
