@@ -98,7 +98,7 @@ class SmtpTransport extends MailTransport {
 /** For development: the mail is printed, past the log, which may be shipped and holds no secrets. */
 class ConsoleTransport extends MailTransport {
   override send({ to, subject, text }: Mail): Promise<void> {
-    const body = text.trimEnd().replaceAll('\n', '\n    ');
+    const body = text.trimEnd().replace(/\n(?=.)/g, '\n    ');
     console.log(`\n  Mail to ${to} (printed, because MAIL_URL is not set)\n  ${subject}\n\n    ${body}\n`);
     return Promise.resolve();
   }

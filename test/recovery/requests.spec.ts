@@ -1,13 +1,15 @@
 import { problems } from '../../src/problems/problems.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { countWaiting, useMailServer } from '../support/mail-server.js';
+import { countWaiting, MAIL_VARIABLES, useMailServer } from '../support/mail-server.js';
 import { SHORT_WAITS } from '../support/outage.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { expectThrottled } from '../support/throttled.js';
 import { useApp, useAppPerTest } from '../support/use-app.js';
 
+/** A mail server that is away: a connection to port 1 is refused. */
+const UNREACHABLE = { ...MAIL_VARIABLES, MAIL_URL: 'smtp://127.0.0.1:1' };
 const ROUTES = ['/api/v0/auth/password-reset', '/api/v0/auth/email-verification'];
 
 describe('a request for a link', () => {
@@ -48,7 +50,12 @@ describe('a request for a link', () => {
 
 describe('requests for links', () => {
   const app = useAppPerTest({
-    variables: { MAIL_LIMIT_PER_ACCOUNT: '2/900', MAIL_LIMIT_PER_ADDRESS: '5/900', LINK_LIMIT_PER_ADDRESS: '3/900' },
+    variables: {
+      ...UNREACHABLE,
+      MAIL_LIMIT_PER_ACCOUNT: '2/900',
+      MAIL_LIMIT_PER_ADDRESS: '5/900',
+      LINK_LIMIT_PER_ADDRESS: '3/900',
+    },
   });
   const [reset, verify] = ROUTES as [string, string];
 
@@ -84,7 +91,10 @@ describe('without the database', () => {
   it('every route of the links is 503, and works again afterwards', async () => {
     const database = await createTestDatabase();
     const proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ variables: SHORT_WAITS, database: { ...database, url: proxy.url } });
+    const app = await TestApp.start({
+      variables: { ...SHORT_WAITS, ...UNREACHABLE },
+      database: { ...database, url: proxy.url },
+    });
     const alice = await app.user();
     const bearer = { Authorization: `Bearer ${(await alice.logsIn()).access_token}` };
     const ask = () => [
