@@ -17,25 +17,10 @@ import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
+import type { Grant, SessionOwner } from './grant.js';
 import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
-
-/** The user who has proven to be the owner. */
-export interface SessionOwner {
-  readonly id: string;
-  readonly email: string;
-  /** As it was when the password was verified. */
-  readonly passwordChangedAt: Date | null;
-}
-
-/** A refresh token, and what the access token beside it states. */
-export interface Grant {
-  readonly sessionId: string;
-  readonly userId: string;
-  readonly email: string;
-  readonly refreshToken: string;
-}
 
 @Injectable()
 export class SessionsService {
