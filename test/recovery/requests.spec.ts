@@ -23,7 +23,9 @@ describe('a request for a link', () => {
     for (const email of [known.email, 'unknown@example.org', disabled.email])
       answers.push(await app.post(route, { email }));
     const [first, ...others] = answers.map(({ status, text, headers }) => {
-      const { 'x-request-id': _id, date: _date, ratelimit: _left, ...constant } = headers as Record<string, string>;
+      const constant = Object.entries(headers).filter(
+        ([name]) => !['x-request-id', 'date', 'ratelimit'].includes(name),
+      );
       return { status, text, constant };
     });
     expect(first).toMatchObject({ status: 202, text: '' });
