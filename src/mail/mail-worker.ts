@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import type { AuditEventName } from '../audit/audit-event.js';
 import { Clock } from '../common/clock.js';
+import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { MailMetrics } from './mail-metrics.js';
@@ -57,7 +58,7 @@ export class MailWorker implements OnModuleDestroy {
     this.compose = compose;
     this.poll = setInterval(() => void this.run(), POLL_INTERVAL_MS).unref();
     this.outbox.onAdded(() => {
-      this.wakeUp ??= setTimeout(() => void this.run(), Math.random() * MAX_WAKE_DELAY_MS).unref();
+      this.wakeUp ??= setTimeout(() => void this.run(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
     });
   }
 
@@ -150,5 +151,5 @@ export class MailWorker implements OnModuleDestroy {
 /** Exponential, with jitter: half of the delay is random. */
 function computeBackoffMs(attempts: number): number {
   const delay = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(attempts - 1, 20));
-  return delay * (0.5 + Math.random() / 2);
+  return delay * (0.5 + generateFraction() / 2);
 }
