@@ -30,6 +30,7 @@ export function symbols({ template }: Target): SymbolOf {
   return (field) => {
     if (field === 'id') return '{{user_id}}';
     if (field === 'token') return '{{access_token}}';
+    if (field === 'password' && template.endsWith('/me/email')) return '{{password}}';
     if (/^(email|password)$/.test(field)) return template.endsWith('/login') ? `{{${field}}}` : undefined;
     return SYMBOLIC.has(field) ? `{{${field}}}` : undefined;
   };
