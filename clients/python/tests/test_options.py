@@ -21,6 +21,12 @@ def test_reads_what_init_writes() -> None:
     assert settings.issuer == "platform-auth"
 
 
+def test_takes_the_secret_with_its_blanks_as_the_service_does() -> None:
+    secret = "s" * 32 + "\n"
+    assert read_environment({**ENVIRONMENT, "SECRET_KEY": secret})["secret_key"] == secret
+    assert "secret_key" not in read_environment({**ENVIRONMENT, "SECRET_KEY": " \n"})
+
+
 def test_takes_options_beside_the_environment() -> None:
     verifier = Verifier.from_environment({**ENVIRONMENT, "AUTH_URL": "http://127.0.0.1:1"}, max_entries=5)
     assert verifier._settings.max_entries == 5

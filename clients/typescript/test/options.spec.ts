@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { VerifierConfigurationError } from '../src/errors.js';
 import { readEnvironment, toSettings } from '../src/options.js';
 import { Verifier } from '../src/verifier.js';
@@ -39,6 +40,25 @@ describe('a verifier from the environment', () => {
   it('names every variable that is missing; an empty one counts as missing', () => {
     const message = messageOf(() => Verifier.fromEnvironment({}, { AUTH_URL: VARIABLES.AUTH_URL, AUTH_APP_ID: ' ' }));
     expect(message).toBe('Not set: AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME');
+  });
+
+  it('takes SECRET_KEY with its blanks, as the service does', () => {
+    const secret = `${SECRET}\n`;
+    expect(readEnvironment({ ...VARIABLES, SECRET_KEY: secret }).secretKey).toBe(secret);
+    expect(readEnvironment({ ...VARIABLES, SECRET_KEY: ' \n' }).secretKey).toBeUndefined();
+  });
+
+  it('goes on when its logger throws', () => {
+    const logger = {
+      warn: () => {
+        throw new Error('the logger failed');
+      },
+    };
+    const print = jest.spyOn(console, 'error').mockImplementation(() => undefined);
+    const settings = toSettings({ ...readEnvironment(VARIABLES), logger });
+    expect(() => settings.logger.warn('event', {})).not.toThrow();
+    expect(print).toHaveBeenCalledTimes(1);
+    print.mockRestore();
   });
 
   it.each([
