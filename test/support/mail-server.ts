@@ -43,6 +43,7 @@ export class MailServer {
     this.smtp = new SMTPServer({
       authOptional: true,
       logger: false,
+      closeTimeout: 100,
       ...this.options,
       onConnect: (_session, callback) => callback(this.refuseAt('connect')),
       onMailFrom: (_address, _session, callback) => callback(this.refuseAt('mail')),
