@@ -16,7 +16,7 @@ const FLOORS = [
     'signing-keys',
     'throttling',
   ],
-  ['users', 'tokens', 'app-credentials', 'nodes', 'health'],
+  ['users', 'tokens', 'app-credentials', 'nodes', 'operators', 'health'],
   ['auth', 'account', 'recovery', 'admin', 'verifiers', 'maintenance', 'cli'],
   ['bootstrap', 'app.module.ts', 'main.ts'],
 ];

@@ -14,7 +14,7 @@ export class PasswordResetsAdminController {
   constructor(private readonly tokens: OneTimeTokens) {}
 
   @Post(':id/password-reset')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({

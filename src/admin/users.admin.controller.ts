@@ -31,7 +31,7 @@ export class UsersAdminController {
   ) {}
 
   @Post()
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Create a user', description: 'Works while registration is closed, too.' })
   @ApiCreatedResponse({ type: UserResponse })
@@ -46,7 +46,7 @@ export class UsersAdminController {
   }
 
   @Get()
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
@@ -54,7 +54,7 @@ export class UsersAdminController {
   }
 
   @Get(':id')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a user' })
@@ -64,7 +64,7 @@ export class UsersAdminController {
   }
 
   @Patch(':id')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Disable or enable a user', description: 'Disabling ends all of their sessions.' })
@@ -82,7 +82,7 @@ export class UsersAdminController {
 
   @Delete(':id')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
@@ -92,7 +92,7 @@ export class UsersAdminController {
   }
 
   @Get(':id/sessions')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
@@ -107,7 +107,7 @@ export class UsersAdminController {
 
   @Delete(':id/sessions')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'End all sessions of a user' })

@@ -17,4 +17,5 @@ export const EXAMPLES = {
   target: 'recipes',
   resetToken: 'pa_reset_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   emailToken: 'pa_email_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
+  operator: 'alice',
 } as const;

@@ -55,6 +55,19 @@ export const problems = {
     detail:
       'The password is right. Open the link that was sent to the e-mail address, or ask for a new one, and log in again.',
   },
+  missingScope: {
+    status: 403,
+    code: 'missing_scope',
+    title: 'The operator lacks a scope',
+    detail: 'The key is valid. Its operator needs one of the scopes that `scopes` lists.',
+    extension: { scopes: ['nodes', 'read'] },
+  },
+  exceedsOwnRights: {
+    status: 403,
+    code: 'exceeds_own_rights',
+    title: 'The operator would have more rights than the caller',
+    detail: 'An operator manages only operators with no scope that it lacks, and with no later expiry than its own.',
+  },
   wrongPassword: {
     status: 403,
     code: 'wrong_password',
@@ -84,6 +97,12 @@ export const problems = {
     code: 'app_credential_exists',
     title: 'The pair has a live credential',
     detail: 'There is already a live credential for this caller and target. Rotate or revoke it.',
+  },
+  operatorExists: {
+    status: 409,
+    code: 'operator_exists',
+    title: 'The name is taken',
+    detail: 'There is already an operator with this name, in any letter case. Rotate or revoke it.',
   },
   credentialRevoked: {
     status: 409,

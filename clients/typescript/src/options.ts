@@ -44,6 +44,7 @@ const DEFAULT_MAX_ENTRIES = 100_000;
 const DEFAULT_MAX_QUESTIONS = 256;
 const MAX_OUTAGE_GRACE_SECONDS = 60;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+const URL_DEMAND = 'must be an http or https URL without a user and a query';
 const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
 
 const CONSOLE: VerifierLogger = {
@@ -63,11 +64,11 @@ export function toSettings(options: VerifierOptions): Settings {
   };
   const { outageGraceSeconds } = settings;
   const checks: readonly (readonly [string, boolean, string])[] = [
-    ['url (AUTH_URL)', isHttpUrl(settings.url), 'must be an http or https URL'],
+    ['url (AUTH_URL)', isHttpUrl(settings.url), URL_DEMAND],
     ['appId (AUTH_APP_ID)', isHeaderValue(settings.appId), 'must be the id of this service’s key for auth'],
     ['appKey (AUTH_APP_KEY)', isHeaderValue(settings.appKey), 'must be this service’s key for auth'],
     ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
-    ['jwksUrl (AUTH_JWKS_URL)', isHttpUrl(settings.jwksUrl ?? settings.url), 'must be an http or https URL'],
+    ['jwksUrl (AUTH_JWKS_URL)', isHttpUrl(settings.jwksUrl ?? settings.url), URL_DEMAND],
     [
       'secretKey (SECRET_KEY)',
       Buffer.byteLength(settings.secretKey ?? ' '.repeat(32)) >= 32,
@@ -104,9 +105,9 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
   };
 }
 
-/** Without a user name and password, which would be logged. */
+/** Without a user name and password, which would be logged, and without what a path cannot be appended to. */
 function isHttpUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
+  if (!URL.canParse(text) || /[?#]/.test(text)) return false;
   const { protocol, username, password } = new URL(text);
   return /^https?:$/.test(protocol) && username === '' && password === '';
 }

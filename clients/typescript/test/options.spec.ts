@@ -64,6 +64,11 @@ describe('a verifier from the environment', () => {
   it.each([
     ['AUTH_URL', 'auth:7701'],
     ['AUTH_URL', 'http://name:password@auth:7701'],
+    ['AUTH_URL', 'http://name@auth:7701'],
+    ['AUTH_URL', 'http://auth:7701/?tenant=a'],
+    ['AUTH_URL', 'http://auth:7701/?'],
+    ['AUTH_URL', 'http://auth:7701/#part'],
+    ['AUTH_JWKS_URL', 'http://auth:7701/jwks.json?a'],
     ['AUTH_APP_KEY', 'kéy'],
     ['SERVICE_NAME', 'a name'],
     ['AUTH_JWKS_URL', 'file:///etc/passwd'],

@@ -106,4 +106,4 @@ def _is_http_url(text: str) -> bool:
     except httpx.InvalidURL:
         return False
     is_address = url.scheme in ("http", "https") and bool(url.host) and "%" not in url.host and (url.port or 1) <= _MAX_PORT
-    return is_address and not (url.userinfo or url.query or url.fragment)
+    return is_address and not url.userinfo and not re.search("[?#]", text)
