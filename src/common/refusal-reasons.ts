@@ -26,14 +26,17 @@ export const REFUSAL_REASONS = {
   // The scope of the route, or `grant`: the caller would give more than it has.
   'admin.scope.refused': [...SCOPES, 'grant'],
   // The last one: disabled, deleted, or given another password while the old one was verified.
-  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile'],
+  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],
+  'user.link.refused': ['unknown', 'expired', 'void'],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
   'session.refresh.reused': ['reused'],
   // The reason of a throttled call is the name of the exhausted budget.
   'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
   'user.registration.throttled': ['registration'],
   'session.refresh.throttled': ['refresh'],
+  'user.mail.throttled': ['mail', 'mail-account'],
+  'user.link.throttled': ['link'],
   'admin.key.throttled': ['admin-key'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 

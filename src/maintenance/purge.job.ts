@@ -10,10 +10,12 @@ import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { RegistrationRetries } from '../nodes/registration-retries.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
+import { Outbox } from '../mail/outbox.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { OneTimeTokens } from '../users/one-time-tokens.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Deletes sessions, keys and throttle windows after their retention, in batches, in one replica at a time. */
+/** Deletes sessions, keys, throttle windows, one-time tokens and unsent mails after their retention, in batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -23,6 +25,8 @@ export class PurgeJob {
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
     private readonly throttleWindows: ThrottleWindows,
+    private readonly oneTimeTokens: OneTimeTokens,
+    private readonly outbox: Outbox,
     private readonly environment: Environment,
     private readonly clock: RetentionClock,
     private readonly log: Log,
@@ -42,6 +46,8 @@ export class PurgeJob {
       count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
+      await this.oneTimeTokens.purge(now, LOCKS.purge);
+      await this.outbox.purge(LOCKS.purge);
     } catch (error) {
       // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });

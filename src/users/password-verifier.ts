@@ -8,12 +8,12 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { User } from './user.entity.js';
 
 const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
-  password_changed_at AS "passwordChangedAt" FROM users`;
+  password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt" FROM users`;
 const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
 const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
 
 /** With the moment that identifies the password that was verified: it changes with the password, not with a rehash. */
-export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt'>;
+export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt' | 'emailVerifiedAt'>;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
   | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };

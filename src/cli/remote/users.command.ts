@@ -12,6 +12,10 @@ const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_
 const EXAMPLE = 'alice@example.org';
 
 export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
+interface IssuedReset {
+  readonly token: string;
+  readonly expires_at: string;
+}
 type SessionView = Readonly<Record<(typeof SESSION_COLUMNS)[number], Cell>>;
 
 /** `platform-auth users …`: accounts and their sessions. */
@@ -31,6 +35,7 @@ export function createUsersCommand(): Command {
   addActivation(users, 'enable', 'Allow a user to log in again.', true);
   addDelete(users);
   addSessions(users);
+  addPasswordReset(users);
   return users;
 }
 
@@ -106,6 +111,28 @@ function addSessions(users: Command): void {
     const id = await findUserId(client, user);
     await client.delete(`/users/${encodeSegment(id)}/sessions`);
     print(readOutput(command), { id, sessions_revoked: true }, () => `Every session of ${user} has ended.`);
+  });
+}
+
+function addPasswordReset(users: Command): void {
+  describeRemote(
+    users.command('reset-password <user>'),
+    'Issue a token with which a user sets a new password, for you to hand over.',
+    `users reset-password ${EXAMPLE}`,
+  ).action(async (user: string, _options, command: Command) => {
+    const client = createClient(command);
+    const path = `/users/${encodeSegment(await findUserId(client, user))}/password-reset`;
+    const issued = await withAdvice(
+      client.post<IssuedReset>(path),
+      'Run this again: a new token replaces the one before.',
+    );
+    print(
+      readOutput(command),
+      issued,
+      ({ token, expires_at }) =>
+        `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
+        '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}',
+    );
   });
 }
 
