@@ -6,20 +6,22 @@ import type { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import type { PortableAccount } from './portable-account.js';
 
-const GIVEN = 'unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[])';
+const GIVEN = `unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
+  AS given(id, email, password_hash, is_active, is_email_verified, created_at)`;
 
 /** An account whose address or id exists stays as it is: a repeated import goes on where the one before ended. */
-const INSERT = `INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
-  SELECT id, email, password_hash, is_active, created_at, $6
-  FROM ${GIVEN} AS given(id, email, password_hash, is_active, created_at)
+const INSERT = `INSERT INTO users (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
+  SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
+  FROM ${GIVEN}
   ON CONFLICT DO NOTHING RETURNING id`;
 
 const COUNT_NEW = `SELECT count(*)::integer AS count
-  FROM ${GIVEN} AS given(id, email, password_hash, is_active, created_at)
+  FROM ${GIVEN}
   WHERE NOT EXISTS (SELECT FROM users WHERE users.email = given.email)
     AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)`;
 
-const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive", created_at AS "createdAt"
+const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
+    email_verified_at IS NOT NULL AS "isEmailVerified", created_at AS "createdAt"
   FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
 
 const PAGE_SIZE = 1_000;
@@ -102,6 +104,7 @@ function toColumns(batch: readonly PortableAccount[]): unknown[] {
     batch.map(({ email }) => email),
     batch.map(({ passwordHash }) => passwordHash),
     batch.map(({ isActive }) => isActive),
+    batch.map(({ isEmailVerified }) => isEmailVerified),
     batch.map(({ createdAt }) => createdAt),
   ];
 }

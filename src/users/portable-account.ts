@@ -10,6 +10,7 @@ export interface PortableAccount {
   readonly email: string;
   readonly passwordHash: PasswordHash;
   readonly isActive: boolean;
+  readonly isEmailVerified: boolean;
   readonly createdAt: Date;
 }
 
@@ -41,6 +42,7 @@ const accountLine = z.strictObject({
   password_hash: z.union([z.string().max(MAX_HASH_LENGTH), keycloakCredential]),
   made_by: z.literal(MADE_HERE).optional(),
   is_active: z.boolean().optional(),
+  email_verified: z.boolean().optional(),
   created_at: z.iso.datetime({ offset: true }).optional(),
 });
 type AccountLine = z.infer<typeof accountLine>;
@@ -51,6 +53,7 @@ const FIELD_REASONS: Readonly<Record<string, string>> = {
   password_hash: 'password_hash must be text, or a credential of Keycloak',
   made_by: `made_by may only be "${MADE_HERE}"`,
   is_active: 'is_active must be true or false',
+  email_verified: 'email_verified must be true or false',
   created_at: 'created_at must be a date and time (ISO 8601)',
 };
 
@@ -69,6 +72,7 @@ export function parseAccountLine(text: string, now: Date): PortableAccount {
     email: parseEmail(line.email) ?? '',
     passwordHash: parseHash(line),
     isActive: line.is_active ?? true,
+    isEmailVerified: line.email_verified ?? false,
     createdAt,
   };
 }
@@ -81,6 +85,7 @@ export function formatAccountLine(account: PortableAccount): string {
     password_hash: account.passwordHash,
     ...(account.passwordHash.startsWith(OWN_PREFIX) && { made_by: MADE_HERE }),
     is_active: account.isActive,
+    email_verified: account.isEmailVerified,
     created_at: account.createdAt.toISOString(),
   });
 }

@@ -174,8 +174,9 @@ describe('platform-auth init', () => {
     });
 
     it.each([
-      ['of the environment', '4000', '1000', 4_082],
-      ['of auth.env', '', '1000', 1_022],
+      ['of the environment', '4000', '1000', 4_166],
+      ['of auth.env', '', '1000', 1_045],
+      // 1.02 × the REVOCATION_WAIT_MS of the service + 2: a command has no lease of its own.
     ])('returns when no replica has the key in its cache: after the lease %s', async (_, given, onFile, waitMs) => {
       platform.edit('auth', (text) => `${text}REVOCATION_LEASE_MS=${onFile}\n`);
       process.env.REVOCATION_LEASE_MS = given;

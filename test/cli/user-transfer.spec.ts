@@ -194,7 +194,9 @@ describe('platform-auth users export', () => {
     const long = 'y'.repeat(150);
     const [alice, bob] = [await app.user(), await app.user(undefined, long)];
     await app.admin.patch(`/users/${bob.id}`, { is_active: false }).expect(200);
-    const lines = VECTORS.map(({ hash }, i) => JSON.stringify({ email: `v${i}@example.org`, password_hash: hash }));
+    const lines = VECTORS.map(({ hash }, i) =>
+      JSON.stringify({ email: `v${i}@example.org`, password_hash: hash, email_verified: i % 2 === 0 }),
+    );
     const input = http.path('in.ndjson');
     writeFileSync(input, lines.join('\n'));
     await cli().ok('users', 'import', input);
@@ -220,6 +222,8 @@ describe('platform-auth users export', () => {
     const everyLine = (path: string): string[] => readFileSync(path, 'utf8').split('\n').sort();
     await http.with({ DATABASE_URL: app.database.url }).ok('users', 'export', '--yes', '-o', again);
     expect(everyLine(again)).toEqual(everyLine(file));
+    const verified = await second.database.query('SELECT id FROM users WHERE email_verified_at IS NOT NULL');
+    expect(verified).toHaveLength(Math.ceil(VECTORS.length / 2));
     for (const [index, { password }] of VECTORS.entries())
       await second.login(`v${index}@example.org`, password).expect(200);
     await second.stop();

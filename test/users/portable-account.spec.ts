@@ -23,13 +23,15 @@ describe('a line of an import', () => {
     expect(parseAccountLine(line({}), NOW)).toMatchObject({
       email: 'alice@example.org',
       isActive: true,
+      isEmailVerified: false,
       createdAt: NOW,
     });
     const id = '01985F4E-7C3A-7B52-9D1E-2F6A8C4B0D11';
-    const all = { id, is_active: false, created_at: '2020-01-02T03:04:05+02:00' };
+    const all = { id, is_active: false, email_verified: true, created_at: '2020-01-02T03:04:05+02:00' };
     expect(parseAccountLine(line(all), NOW)).toMatchObject({
       id: id.toLowerCase(),
       isActive: false,
+      isEmailVerified: true,
       createdAt: new Date('2020-01-02T01:04:05.000Z'),
     });
   });
@@ -57,6 +59,7 @@ describe('a line of an import', () => {
     ['a hash of 2,000 characters', line({ password_hash: 'x'.repeat(2_000) }), 'password_hash_invalid'],
     ['an id that is not a UUID', line({ id: '7' }), 'id_invalid'],
     ['a state that is text', line({ is_active: 'true' }), 'is_active_invalid'],
+    ['a proof of the address that is text', line({ email_verified: 'true' }), 'email_verified_invalid'],
     ['a time without an offset', line({ created_at: '2020-01-02T03:04:05' }), 'created_at_invalid'],
     ['a time before 1970', line({ created_at: '1969-01-02T03:04:05Z' }), 'created_at_invalid'],
     ['a time in the future', line({ created_at: '2026-12-24T00:00:00Z' }), 'created_at_invalid'],
