@@ -7,6 +7,14 @@ export const AUDIT_EVENT_NAMES = [
   'user.registered',
   'user.login.succeeded',
   'user.login.failed',
+  'user.second_factor.failed',
+  'user.totp.enrolled',
+  'user.totp.removed',
+  'user.recovery_codes.replaced',
+  'user.recovery_code.used',
+  'user.passkey.added',
+  'user.passkey.renamed',
+  'user.passkey.removed',
   'session.refresh.reused',
   'session.refresh.repeated_elsewhere',
   'session.ended',
@@ -26,6 +34,7 @@ export const AUDIT_EVENT_NAMES = [
   'admin.user.updated',
   'admin.user.deleted',
   'admin.user.sessions_revoked',
+  'admin.user.factors_removed',
 ] as const satisfies readonly SecurityEvent[];
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 

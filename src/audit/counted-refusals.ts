@@ -13,7 +13,11 @@ const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
 
 /** The counted events, and the tables of their open windows. */
-const TABLES = { 'user.login.failed': 'failed_logins', 'admin.key.refused': 'refused_admin_keys' } as const;
+const TABLES = {
+  'user.login.failed': 'failed_logins',
+  'user.second_factor.failed': 'failed_second_factors',
+  'admin.key.refused': 'refused_admin_keys',
+} as const;
 export type CountedEvent = keyof typeof TABLES;
 const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
 
@@ -61,15 +65,15 @@ const buildMoveStatement = (event: CountedEvent) => ({
 export interface Refusal {
   readonly event: CountedEvent;
   readonly reason: string;
-  /** Canonical e-mail address, or network: the key of the count. */
+  /** Canonical e-mail address, id of the user, or network: the key of the count. */
   readonly counted: string;
-  /** Undefined for an e-mail address without an account. */
+  /** Undefined where no account is known. */
   readonly subject?: string | undefined;
 }
 
 /**
- * Counts failed logins and refused admin keys: one row for each e-mail address, or network, and window of 15 minutes,
- * across all replicas. The row has the request ids and network address of the first refusal.
+ * Counts failed logins, failed second factors and refused admin keys: one row for each account, or network, and window
+ * of 15 minutes, across all replicas. The row has the request ids and network address of the first refusal.
  */
 @Injectable()
 export class CountedRefusals {

@@ -23,10 +23,23 @@ export const REFUSAL_REASONS = {
   'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
   'admin.key.refused': ['not_accepted', 'door_closed', 'wrong_key'],
   'user.login.failed': ['unknown', 'wrong_password', 'disabled'],
+  // The password was right.
+  'user.login.challenged': ['second_factor'],
+  'user.second_factor.failed': [
+    'wrong_code',
+    'repeated_code',
+    'no_factor',
+    'wrong_passkey',
+    'unknown_passkey',
+    'counter_not_increased',
+    'challenge',
+    'disabled',
+  ],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
   'session.refresh.reused': ['reused'],
   // The reason of a throttled call is the name of the exhausted budget.
   'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
+  'user.second_factor.throttled': ['second-factor-account', 'second-factor-address'],
   'user.registration.throttled': ['registration'],
   'session.refresh.throttled': ['refresh'],
   'admin.key.throttled': ['admin-key'],

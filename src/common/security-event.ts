@@ -4,6 +4,16 @@ export type SecurityEvent =
   | 'user.login.succeeded'
   | 'user.login.failed'
   | 'user.login.throttled'
+  | 'user.login.challenged'
+  | 'user.second_factor.failed'
+  | 'user.second_factor.throttled'
+  | 'user.totp.enrolled'
+  | 'user.totp.removed'
+  | 'user.recovery_codes.replaced'
+  | 'user.recovery_code.used'
+  | 'user.passkey.added'
+  | 'user.passkey.renamed'
+  | 'user.passkey.removed'
   | 'user.registration.throttled'
   | 'session.refresh.throttled'
   | 'user.token.refused'
@@ -30,7 +40,8 @@ export type SecurityEvent =
   | 'admin.user.created'
   | 'admin.user.updated'
   | 'admin.user.deleted'
-  | 'admin.user.sessions_revoked';
+  | 'admin.user.sessions_revoked'
+  | 'admin.user.factors_removed';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

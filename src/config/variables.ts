@@ -62,6 +62,8 @@ function fillDefaults(value: z.output<typeof given>) {
     HASH_THREADS: value.HASH_THREADS ?? Math.ceil(availableParallelism() / value.WORKERS),
     HASH_QUEUE_LIMIT: value.HASH_QUEUE_LIMIT ?? Math.ceil(DEFAULT_HASH_QUEUE_LIMIT / value.WORKERS),
     REVOCATION_WAIT_MS: value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
+    WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
+    WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
   };
 }
@@ -86,6 +88,17 @@ export const RULES: readonly Rule[] = [
     name: 'SHUTDOWN_DELAY_MS',
     demand: 'must be shorter than SHUTDOWN_DEADLINE_MS',
     isKept: (value) => value.SHUTDOWN_DELAY_MS < value.SHUTDOWN_DEADLINE_MS,
+  },
+  {
+    name: 'WEBAUTHN_RP_ID',
+    demand: 'must be set together with WEBAUTHN_ORIGINS',
+    isKept: (value) => (value.WEBAUTHN_RP_ID === undefined) === (value.WEBAUTHN_ORIGINS === undefined),
+  },
+  {
+    name: 'WEBAUTHN_ORIGINS',
+    demand: 'must have hosts that are WEBAUTHN_RP_ID or end with a dot and it',
+    isKept: ({ WEBAUTHN_RP_ID: rpId, WEBAUTHN_ORIGINS: origins = [] }) =>
+      rpId === undefined || origins.every((origin) => `.${new URL(origin).hostname}`.endsWith(`.${rpId}`)),
   },
   {
     name: 'INTERNAL_PORT',

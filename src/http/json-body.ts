@@ -15,6 +15,8 @@ export const FORM_ROUTE = '/internal/introspect';
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 /** Routes that parse their body themselves, once the caller is authenticated. */
 const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
+/** The only list that a request may have: what `PublicKeyCredential.toJSON()` of browsers contains (WebAuthn §5.1). */
+const LIST_POINTER = '/passkey/response/transports';
 const MAX_DEPTH = 16;
 /** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
 const MAX_TEXT_LENGTH = 8_192;
@@ -26,7 +28,7 @@ export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(
 
 /**
  * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
- * is recursive), not an object, with a list (every route refuses lists), with names that reach a prototype, or with
+ * is recursive), not an object, with a list other than the one of passkeys, with names that reach a prototype, or with
  * text that is not well-formed Unicode (different lone surrogates encode alike).
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
@@ -79,7 +81,7 @@ function refuseHostileValues(body: unknown): void {
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer } = item;
     if (typeof value === 'string') refuseHostileText(value, pointer);
-    if (Array.isArray(value)) refuseField(pointer, 'must not be a list');
+    if (Array.isArray(value) && pointer !== LIST_POINTER) refuseField(pointer, 'must not be a list');
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
       if (PROTOTYPE_NAMES.has(name))

@@ -42,6 +42,12 @@ export const problems = {
     title: 'Registration is closed',
     detail: 'This service does not accept registrations. Ask an administrator for an account.',
   },
+  secondFactorRequired: {
+    status: 403,
+    code: 'second_factor_required',
+    title: 'A second factor is required',
+    detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
+  },
   notFound: {
     status: 404,
     code: 'not_found',
@@ -59,6 +65,24 @@ export const problems = {
     code: 'email_taken',
     title: 'The e-mail address is taken',
     detail: 'There is already an account with this e-mail address.',
+  },
+  totpEnrolled: {
+    status: 409,
+    code: 'totp_enrolled',
+    title: 'The authenticator app is enrolled',
+    detail: 'The account has a confirmed authenticator app (TOTP). Remove it first.',
+  },
+  passkeyExists: {
+    status: 409,
+    code: 'passkey_exists',
+    title: 'The passkey is registered',
+    detail: 'The passkey is registered already.',
+  },
+  tooManyPasskeys: {
+    status: 409,
+    code: 'too_many_passkeys',
+    title: 'The account has too many passkeys',
+    detail: 'An account has 20 passkeys at most. Remove one first.',
   },
   appCredentialExists: {
     status: 409,

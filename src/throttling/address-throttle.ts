@@ -7,12 +7,13 @@ import { ThrottleWindows } from './throttle-windows.js';
 const CALLS = {
   registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },
   refresh: { event: 'session.refresh.throttled', limit: 'refreshLimitPerAddress' },
+  'second-factor-address': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAddress' },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const;
 
 export type ThrottledCall = keyof typeof CALLS;
 
-/** Counts calls by network: all registrations and refreshes, and wrong admin keys. None is refunded. */
+/** Counts calls by network: all registrations, refreshes and second factors, and wrong admin keys. None is refunded. */
 @Injectable()
 export class AddressThrottle {
   constructor(

@@ -6,8 +6,8 @@ import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 /** FOR SHARE on the user's row closes the race with the transaction that disables the user. */
 export const START_SESSION = withAuditEvent({
   name: 'sessions_start',
-  text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at)
-         SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6
+  text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at, amr)
+         SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $7
          FROM (SELECT id FROM users WHERE id = $2 AND is_active FOR SHARE) AS active
          RETURNING id`,
 });
@@ -42,8 +42,8 @@ export const ROTATE = {
            FROM users
            WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
              AND users.id = user_id AND users.is_active
-           RETURNING user_id, users.email)
-         SELECT user_id, email,
+           RETURNING user_id, users.email, amr)
+         SELECT user_id, email, amr,
            user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
          FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
 };
@@ -64,7 +64,7 @@ export const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
 
 export const READ_SUPERSEDED = {
   name: 'sessions_read_superseded',
-  text: `SELECT user_id, email, token_digest, generation, rotated_at, rotated_from
+  text: `SELECT user_id, email, amr, token_digest, generation, rotated_at, rotated_from
          FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = $1 AND ended_at IS NULL AND expires_at > $2 AND is_active`,
 };
@@ -87,7 +87,7 @@ export const END_ALL_SESSIONS = `WITH locked AS (
 /** Of the given sessions, the live ones of active users. */
 export const READ_LIVE = {
   name: 'sessions_read_live',
-  text: `SELECT sessions.id, user_id, email, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
+  text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
 };
 

@@ -20,11 +20,20 @@ import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
 
+/** How a user authenticated at a login (RFC 8176). */
+export type Amr = readonly string[];
+
+interface SessionUser {
+  readonly id: string;
+  readonly email: string;
+}
+
 /** A refresh token, and what the access token beside it states. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
   readonly email: string;
+  readonly amr: Amr;
   readonly refreshToken: string;
 }
 
@@ -43,8 +52,11 @@ export class SessionsService {
     private readonly clock: Clock,
   ) {}
 
-  /** @returns undefined when the user was disabled or deleted meanwhile */
-  async start(userId: string, email: string, actor: Actor): Promise<Grant | undefined> {
+  /**
+   * @param amr how the user authenticated
+   * @returns undefined when the user was disabled or deleted meanwhile
+   */
+  async start({ id: userId, email }: SessionUser, actor: Actor, amr: Amr): Promise<Grant | undefined> {
     const token = this.tokens.createFirst(createId());
     const now = this.clock.now();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
@@ -55,18 +67,19 @@ export class SessionsService {
       now,
       addDays(now, refreshTokenExpireDays),
       addDays(now, sessionMaxAgeDays),
+      amr,
     ];
     const started = await this.audit.execute(sql.START_SESSION, values, {
       event: 'user.login.succeeded',
       actor,
       time: now,
       subject: userId,
-      details: { session_id: token.sessionId },
+      details: { session_id: token.sessionId, amr },
       logFields: { user_id: userId, session_id: token.sessionId },
     });
     if (started.length === 0) return undefined;
     await this.endSurplus(userId, token.sessionId, actor);
-    return { sessionId: token.sessionId, userId, email, refreshToken: token.text };
+    return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
   }
 
   /**
@@ -175,6 +188,7 @@ interface LiveSession {
   readonly id: string;
   readonly user_id: string;
   readonly email: string;
+  readonly amr: Amr;
   readonly absolute_expires_at: Date;
 }
 
