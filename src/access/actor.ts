@@ -6,6 +6,8 @@ export interface Actor {
   /** The `X-Request-Id` that the caller sent, for correlation only. */
   readonly callerRequestId?: string | undefined;
   readonly address: string | null;
+  /** For the list of sessions. It is neither logged nor audited. */
+  readonly userAgent?: string | undefined;
 }
 
 /** The operator's command line, which works on the database. */

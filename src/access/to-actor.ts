@@ -1,6 +1,7 @@
 import type { Request } from 'express';
 import type { Actor } from './actor.js';
 import { getClientAddress } from '../common/client-address.js';
+import { readUserAgent } from '../common/user-agent.js';
 import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { Principal } from './principals.js';
 
@@ -13,6 +14,7 @@ export function toActor(request: Request): Actor {
     requestId: getRequestId(request),
     callerRequestId: getCallerRequestId(request),
     address: getClientAddress(request) ?? null,
+    userAgent: readUserAgent(request),
   };
 }
 

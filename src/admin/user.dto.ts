@@ -20,6 +20,7 @@ export class UsersQuery extends PageQuery {
 }
 
 const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
+const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
 export class SessionResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
@@ -28,8 +29,17 @@ export class SessionResponse {
   @ApiProperty(MOMENT)
   created_at!: string;
 
+  @ApiProperty({ ...NETWORK, description: 'the network of the login' })
+  created_from!: string | null;
+
+  @ApiProperty({ type: String, nullable: true, description: 'of the login', example: EXAMPLES.userAgent })
+  user_agent!: string | null;
+
   @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
   rotated_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh' })
+  rotated_from!: string | null;
 
   @ApiProperty({ ...MOMENT, description: 'when its refresh token expires if it is not used' })
   expires_at!: string;
@@ -47,7 +57,10 @@ export class SessionResponse {
     return {
       id: session.id,
       created_at: session.createdAt.toISOString(),
+      created_from: session.createdFrom,
+      user_agent: session.userAgent,
       rotated_at: session.rotatedAt.toISOString(),
+      rotated_from: session.rotatedFrom,
       expires_at: session.expiresAt.toISOString(),
       absolute_expires_at: session.absoluteExpiresAt.toISOString(),
       ended_at: session.endedAt?.toISOString() ?? null,

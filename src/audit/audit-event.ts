@@ -7,6 +7,8 @@ export const AUDIT_EVENT_NAMES = [
   'user.registered',
   'user.login.succeeded',
   'user.login.failed',
+  'user.password.changed',
+  'user.deleted',
   'user.second_factor.failed',
   'user.totp.enrolled',
   'user.totp.removed',

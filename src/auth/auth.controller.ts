@@ -43,13 +43,19 @@ export class AuthController {
   @Post('login')
   @HttpCode(200)
   @Public()
-  @ApiProblems(problems.invalidCredentials, problems.tooManyRequests, problems.hashingBusy)
+  @ApiProblems(
+    problems.invalidCredentials,
+    problems.secondFactorRequired,
+    problems.tooManyRequests,
+    problems.hashingBusy,
+  )
   @ApiOperation({
     summary: 'Log in',
     description:
       'An unknown e-mail address, a wrong password and a disabled account get the same response. Wrong passwords are ' +
       'counted per account and per network; over the limit the response is 429, and the password is not verified. A ' +
-      'user has a limited number of sessions: a login beyond it ends the oldest.',
+      'user has a limited number of sessions: a login beyond it ends the oldest. For a user with a second factor the ' +
+      'response to the right password is 403 with a challenge.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {

@@ -8,6 +8,7 @@ import { createRefusal } from '../access/doors.js';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
+import type { RefusalReason } from '../common/refusal-reasons.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
@@ -15,20 +16,26 @@ import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens } from '../tokens/access-tokens.js';
-import { SessionsService, type Grant } from '../tokens/sessions.service.js';
+import type { Grant } from '../tokens/grant.js';
+import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
-import { PasswordVerifier, type PasswordVerdict } from '../users/password-verifier.js';
+import { PasswordVerifier } from '../users/password-verifier.js';
 import { UsersService } from '../users/users.service.js';
 import type { TokenPairResponse } from './auth.dto.js';
+import { SecondFactorLogin } from './second-factor-login.js';
 
-type RefusedPassword = Extract<PasswordVerdict, { valid: false }>;
+interface RefusedLogin {
+  readonly reason: RefusalReason<'user.login.failed'>;
+  readonly userId?: string;
+}
 
 @Injectable()
 export class AuthService {
   constructor(
     private readonly users: UsersService,
     private readonly passwords: PasswordVerifier,
+    private readonly secondFactors: SecondFactorLogin,
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
@@ -53,19 +60,19 @@ export class AuthService {
     }
   }
 
-  /** @throws {ProblemException} invalid_credentials, the same for every reason; too_many_requests; hashing_busy */
+  /**
+   * @throws {ProblemException} invalid_credentials, the same for every reason; second_factor_required after the right
+   * password; too_many_requests; hashing_busy
+   */
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPairResponse> {
-    const { address } = actor;
-    const attempt = await this.throttle.begin(email, address ?? undefined);
-    const verdict = await this.passwords.verify(email, password, attempt.turn).catch(async (error: unknown) => {
-      await attempt.refund(error);
-      throw error;
-    });
-    await attempt.settle(verdict.valid);
+    const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
+      this.passwords.verify(email, password, turn),
+    );
     if (!verdict.valid) return this.refuseLogin(email, verdict, actor);
     const { id: userId } = verdict.user;
-    const grant = await this.sessions.start(userId, verdict.user.email, toUserActor(actor, userId));
-    if (!grant) return this.refuseLogin(email, { valid: false, reason: 'disabled', userId }, actor);
+    if (verdict.user.hasSecondFactor) return this.secondFactors.demand(verdict.user);
+    const grant = await this.sessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
+    if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
     return this.toTokenPair(grant);
   }
 
@@ -104,7 +111,7 @@ export class AuthService {
     await this.propagation.awaitPropagation();
   }
 
-  private async toTokenPair(grant: Grant): Promise<TokenPairResponse> {
+  async toTokenPair(grant: Grant): Promise<TokenPairResponse> {
     return {
       access_token: await this.accessTokens.sign(grant),
       refresh_token: grant.refreshToken,
@@ -113,8 +120,7 @@ export class AuthService {
     };
   }
 
-  private async refuseLogin(email: string, verdict: RefusedPassword, actor: Actor): Promise<never> {
-    const { reason, userId } = verdict;
+  private async refuseLogin(email: string, { reason, userId }: RefusedLogin, actor: Actor): Promise<never> {
     await this.refusals.count({ event: 'user.login.failed', reason, counted: email, subject: userId }, actor);
     const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
     throw new ProblemException(problems.invalidCredentials, { refusal: event });

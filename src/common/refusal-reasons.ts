@@ -22,7 +22,9 @@ export const REFUSAL_REASONS = {
   'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
   'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
   'admin.key.refused': ['not_accepted', 'door_closed', 'wrong_key'],
-  'user.login.failed': ['unknown', 'wrong_password', 'disabled'],
+  // The last one: disabled, deleted, or given another password while the old one was verified.
+  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile'],
+  'user.password.refused': ['wrong_password', 'changed_meanwhile'],
   // The password was right.
   'user.login.challenged': ['second_factor'],
   'user.second_factor.failed': [

@@ -17,6 +17,7 @@ import { AddAuditDefiners1763684050000 } from './migrations/1763684050000-add-au
 import { RecordSessionChanges1763684200000 } from './migrations/1763684200000-record-session-changes.js';
 import { CreateIdempotencyKeys1763684250000 } from './migrations/1763684250000-create-idempotency-keys.js';
 import { CreateSigningKeys1763684300000 } from './migrations/1763684300000-create-signing-keys.js';
+import { OwnAccounts1763771500000 } from './migrations/1763771500000-own-accounts.js';
 import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
@@ -45,6 +46,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       RecordSessionChanges1763684200000,
       CreateIdempotencyKeys1763684250000,
       CreateSigningKeys1763684300000,
+      OwnAccounts1763771500000,
       AddSecondFactors1763771800000,
     ],
     migrationsTableName: 'migrations',

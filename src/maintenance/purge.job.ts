@@ -9,11 +9,12 @@ import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { RegistrationRetries } from '../nodes/registration-retries.js';
+import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Deletes sessions, keys and throttle windows after their retention, in batches, in one replica at a time. */
+/** Deletes sessions, keys, throttle windows and used challenges after their retention, in batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -23,6 +24,7 @@ export class PurgeJob {
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
     private readonly throttleWindows: ThrottleWindows,
+    private readonly challenges: Challenges,
     private readonly environment: Environment,
     private readonly clock: RetentionClock,
     private readonly log: Log,
@@ -42,6 +44,7 @@ export class PurgeJob {
       count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
+      await this.challenges.purge(LOCKS.purge);
     } catch (error) {
       // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });

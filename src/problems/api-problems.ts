@@ -55,10 +55,7 @@ export class ProblemSchema {
   })
   methods?: SecondFactorMethod[];
 
-  @ApiPropertyOptional({
-    type: String,
-    description: 'with second_factor_required: single use, for 5 minutes',
-  })
+  @ApiPropertyOptional({ type: String, description: 'with second_factor_required: single use, for 5 minutes' })
   challenge?: string;
 
   @ApiPropertyOptional({

@@ -48,6 +48,12 @@ export const problems = {
     title: 'A second factor is required',
     detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
   },
+  wrongPassword: {
+    status: 403,
+    code: 'wrong_password',
+    title: 'The password is wrong',
+    detail: 'The current password is not right. Nothing was changed, and the access token stays valid.',
+  },
   notFound: {
     status: 404,
     code: 'not_found',

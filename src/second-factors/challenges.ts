@@ -68,7 +68,9 @@ export class Challenges {
     body.writeUIntBE(now.getTime(), KIND_BYTES, TIME_BYTES);
     body.set(parse(userId), KIND_BYTES + TIME_BYTES);
     body.set(generateSecretBytes().subarray(0, NONCE_BYTES), BODY_BYTES - NONCE_BYTES);
-    return Buffer.concat([body, computeMac(this.key, Buffer.concat([body, Buffer.from(context)]))]).toString('base64url');
+    return Buffer.concat([body, computeMac(this.key, Buffer.concat([body, Buffer.from(context)]))]).toString(
+      'base64url',
+    );
   }
 
   /** @returns undefined for text that is not a challenge of this kind */

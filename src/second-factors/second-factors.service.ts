@@ -26,7 +26,7 @@ interface KnownPasskey {
 export interface Factors {
   readonly id: string;
   readonly email: string;
-  readonly passwordHash: string;
+  readonly passwordChangedAt: Date | null;
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
   /** Null: enrolled and not confirmed, or not enrolled. */

@@ -71,7 +71,11 @@ export class TotpVault implements OnModuleInit {
         return secret ? [{ id, former, encrypted: this.encrypt(id, secret) }] : [];
       });
       unreadable += rows.length - replaced.length;
-      const columns = [replaced.map(({ id }) => id), replaced.map((row) => row.encrypted), replaced.map((row) => row.former)];
+      const columns = [
+        replaced.map(({ id }) => id),
+        replaced.map((row) => row.encrypted),
+        replaced.map((row) => row.former),
+      ];
       count += (await this.database.rows(REPLACE_SECRETS, [...columns, this.keyMark])).length;
     }
     if (count > 0) this.log.info('totp_secrets_reencrypted', { count });

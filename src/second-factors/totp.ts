@@ -46,7 +46,9 @@ export function drawQrCode(text: string): string {
   const size = code.getModuleCount();
   const at = Array.from({ length: size }, (_, index) => index);
   const dark = at.flatMap((row) =>
-    at.filter((column) => code.isDark(row, column)).map((column) => `M${column + QR_MARGIN} ${row + QR_MARGIN}h1v1h-1z`),
+    at
+      .filter((column) => code.isDark(row, column))
+      .map((column) => `M${column + QR_MARGIN} ${row + QR_MARGIN}h1v1h-1z`),
   );
   const side = size + 2 * QR_MARGIN;
   return (

@@ -37,6 +37,24 @@ export class LoginThrottle {
   ) {}
 
   /**
+   * Reserves a guess, verifies it and settles it by the verdict. A guess that could not be verified is refunded.
+   * @throws {ProblemException} as {@link begin}
+   */
+  async attempt<Verdict extends { readonly valid: boolean }>(
+    account: string,
+    address: string | undefined,
+    verify: (turn: Turn) => Promise<Verdict>,
+  ): Promise<Verdict> {
+    const attempt = await this.begin(account, address);
+    const verdict = await verify(attempt.turn).catch(async (error: unknown) => {
+      await attempt.refund(error);
+      throw error;
+    });
+    await attempt.settle(verdict.valid);
+    return verdict;
+  }
+
+  /**
    * Reserves a guess before the password is verified. A throttled login is not verified.
    * @param account canonical e-mail address
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait

@@ -3,7 +3,7 @@ import { JwtService } from '@nestjs/jwt';
 import { Clock } from '../common/clock.js';
 import { isId, createRandomId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import type { Amr, Grant } from './sessions.service.js';
+import type { Amr, Grant } from './grant.js';
 import { TokenKeys } from './token-keys.js';
 
 /** The claims of an access token (RFC 7519 §4.1). */

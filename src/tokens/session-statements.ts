@@ -3,12 +3,18 @@ import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 
 /** The hot statements of login, refresh and bearer requests. Times come from the injected clock. */
 
-/** FOR SHARE on the user's row closes the race with the transaction that disables the user. */
+/**
+ * FOR SHARE on the user's row closes the race with the transaction that disables the user, or sets another password than
+ * the one that was verified.
+ */
 export const START_SESSION = withAuditEvent({
   name: 'sessions_start',
-  text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at, amr)
-         SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $7
-         FROM (SELECT id FROM users WHERE id = $2 AND is_active FOR SHARE) AS active
+  text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at,
+                               created_from, user_agent, amr)
+         SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $8, $9, $10
+         FROM (SELECT id FROM users
+               WHERE id = $2 AND is_active AND password_changed_at IS NOT DISTINCT FROM $7::timestamptz
+               FOR SHARE) AS active
          RETURNING id`,
 });
 
@@ -79,10 +85,18 @@ export const END_SESSION = withAuditEvent({
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** Runs in the transaction of the act that ends them, which records the audit event. */
+/**
+ * All but `$4`, which may be null. Runs in the transaction of the act that ends them, which records the audit event.
+ */
 export const END_ALL_SESSIONS = `WITH locked AS (
-    SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL ORDER BY id FOR UPDATE)
+    SELECT id FROM sessions
+    WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
   UPDATE sessions SET ended_at = $2, end_reason = $3 FROM locked WHERE sessions.id = locked.id`;
+
+export const END_OTHER_SESSIONS = withAuditEvent({
+  name: 'sessions_end_others',
+  text: `${END_ALL_SESSIONS} RETURNING sessions.id`,
+});
 
 /** Of the given sessions, the live ones of active users. */
 export const READ_LIVE = {

@@ -48,7 +48,23 @@ export class Session {
 
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
+
+  /** The network of the login. Null for sessions of a version that did not record it. */
+  @Column({ name: 'created_from', type: 'text', nullable: true })
+  createdFrom!: string | null;
+
+  /** Of the login. */
+  @Column({ name: 'user_agent', type: 'text', nullable: true })
+  userAgent!: string | null;
 }
 
-export const SESSION_END_REASONS = ['logout', 'reuse', 'admin', 'disabled', 'session_limit'] as const;
+export const SESSION_END_REASONS = [
+  'logout',
+  'owner',
+  'password_changed',
+  'reuse',
+  'admin',
+  'disabled',
+  'session_limit',
+] as const;
 export type SessionEndReason = (typeof SESSION_END_REASONS)[number];

@@ -11,31 +11,16 @@ import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import { toNetwork } from '../common/network.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
+import type { Amr, Grant, SessionOwner } from './grant.js';
 import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
-
-/** How a user authenticated at a login (RFC 8176). */
-export type Amr = readonly string[];
-
-interface SessionUser {
-  readonly id: string;
-  readonly email: string;
-}
-
-/** A refresh token, and what the access token beside it states. */
-export interface Grant {
-  readonly sessionId: string;
-  readonly userId: string;
-  readonly email: string;
-  readonly amr: Amr;
-  readonly refreshToken: string;
-}
 
 @Injectable()
 export class SessionsService {
@@ -54,9 +39,10 @@ export class SessionsService {
 
   /**
    * @param amr how the user authenticated
-   * @returns undefined when the user was disabled or deleted meanwhile
+   * @returns undefined when the user was disabled or deleted, or has another password by now
    */
-  async start({ id: userId, email }: SessionUser, actor: Actor, amr: Amr): Promise<Grant | undefined> {
+  async start(owner: SessionOwner, actor: Actor, amr: Amr): Promise<Grant | undefined> {
+    const { id: userId, email } = owner;
     const token = this.tokens.createFirst(createId());
     const now = this.clock.now();
     const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
@@ -67,6 +53,9 @@ export class SessionsService {
       now,
       addDays(now, refreshTokenExpireDays),
       addDays(now, sessionMaxAgeDays),
+      owner.passwordChangedAt,
+      toNetwork(actor.address ?? undefined),
+      actor.userAgent ?? null,
       amr,
     ];
     const started = await this.audit.execute(sql.START_SESSION, values, {
@@ -149,10 +138,16 @@ export class SessionsService {
 
   /**
    * @param transaction in which the caller records the act
+   * @param exceptId the session that goes on
    * @returns the number of sessions that ended
    */
-  async endAll(transaction: EntityManager, userId: string, reason: 'admin' | 'disabled'): Promise<number> {
-    const values = [userId, this.clock.now(), reason];
+  async endAll(
+    transaction: EntityManager,
+    userId: string,
+    reason: 'admin' | 'disabled' | 'password_changed',
+    exceptId: string | null = null,
+  ): Promise<number> {
+    const values = [userId, this.clock.now(), reason, exceptId];
     const [, count] = await transaction.query<[unknown, number]>(sql.END_ALL_SESSIONS, values);
     return count;
   }

@@ -11,9 +11,10 @@ import { UnansweredStatementError } from '../database/fail-fast-client.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { toNetwork } from '../common/network.js';
+import type { Amr, Grant } from './grant.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
 import * as sql from './session-statements.js';
-import { SessionsService, type Amr, type Grant } from './sessions.service.js';
+import { SessionsService } from './sessions.service.js';
 
 /** A slower rotation restarts its grace when it is visible: the client may have timed out by then. */
 const SLOW_COMMIT_MS = 1_000;

@@ -8,6 +8,7 @@ import { Environment } from '../config/environment.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { AccessTokens } from './access-tokens.js';
 import { LiveSessionsGauge } from './live-sessions.gauge.js';
+import { OwnSessions } from './own-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
 import { SessionsService } from './sessions.service.js';
@@ -31,7 +32,16 @@ import { UserStrategy } from './user.strategy.js';
     }),
   ],
   controllers: [ValidateUserController],
-  providers: [TokenKeys, AccessTokens, RefreshTokens, SessionsService, TokenRotation, UserStrategy, LiveSessionsGauge],
-  exports: [AccessTokens, SessionsService, TokenRotation],
+  providers: [
+    TokenKeys,
+    AccessTokens,
+    RefreshTokens,
+    SessionsService,
+    OwnSessions,
+    TokenRotation,
+    UserStrategy,
+    LiveSessionsGauge,
+  ],
+  exports: [AccessTokens, SessionsService, OwnSessions, TokenRotation],
 })
 export class TokensModule {}

@@ -15,14 +15,18 @@ export class PasswordPolicy {
     this.common = loadCommonPasswords(environment.passwordBlocklist);
   }
 
-  /** @throws {ProblemException} validation_failed with the reason */
-  check(password: string): void {
-    if (Array.from(password).length < this.minLength) refuse(`must be at least ${this.minLength} characters long`);
+  /**
+   * @param pointer the field of the body
+   * @throws {ProblemException} validation_failed with the reason
+   */
+  check(password: string, pointer = '/password'): void {
+    if (Array.from(password).length < this.minLength)
+      refuse(pointer, `must be at least ${this.minLength} characters long`);
     if (this.common.has(password.toLowerCase()))
-      refuse('is one of the most commonly used passwords; choose another one');
+      refuse(pointer, 'is one of the most commonly used passwords; choose another one');
   }
 }
 
-function refuse(detail: string): never {
-  throw new ProblemException(problems.validationFailed, { errors: [{ pointer: '/password', detail }] });
+function refuse(pointer: string, detail: string): never {
+  throw new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
 }

@@ -7,12 +7,16 @@ import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { User } from './user.entity.js';
 
-const READ_BY_EMAIL = {
-  name: 'users_read_by_email',
-  text: 'SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive" FROM users WHERE email = $1',
-};
+const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
+  password_changed_at AS "passwordChangedAt",
+  EXISTS (SELECT FROM totp_factors WHERE user_id = users.id AND confirmed_at IS NOT NULL)
+    OR EXISTS (SELECT FROM passkeys WHERE user_id = users.id) AS "hasSecondFactor" FROM users`;
+const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
+const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
 
-export type VerifiedUser = Pick<User, 'id' | 'email'>;
+/** With the moment that identifies the password that was verified: it changes with the password, not with a rehash. */
+export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt'> & { readonly hasSecondFactor: boolean };
+type VerifiedRow = User & VerifiedUser;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
   | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
@@ -32,7 +36,18 @@ export class PasswordVerifier {
    * @throws {ProblemException} hashing_busy
    */
   async verify(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
-    const user = await this.database.row<User>(READ_BY_EMAIL, [email]);
+    return this.judge(await this.database.row<VerifiedRow>(READ_BY_EMAIL, [email]), password, turn);
+  }
+
+  /**
+   * The same for a user who is logged in.
+   * @throws {ProblemException} hashing_busy
+   */
+  async verifyById(userId: string, password: string, turn: Turn): Promise<PasswordVerdict> {
+    return this.judge(await this.database.row<VerifiedRow>(READ_BY_ID, [userId]), password, turn);
+  }
+
+  private async judge(user: VerifiedRow | undefined, password: string, turn: Turn): Promise<PasswordVerdict> {
     const matches = await this.hasher.verify(password, user?.passwordHash, turn);
     if (!user) return { valid: false, reason: 'unknown' };
     if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };

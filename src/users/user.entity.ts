@@ -14,6 +14,10 @@ export class User {
   @Column({ name: 'password_hash', type: 'text' })
   passwordHash!: PasswordHash;
 
+  /** When the password was set or changed, not when it was rehashed. Strictly increasing; null for old and imported accounts. */
+  @Column({ name: 'password_changed_at', type: 'timestamptz', precision: 3, nullable: true })
+  passwordChangedAt!: Date | null;
+
   @Column({ name: 'is_active', type: 'boolean' })
   isActive!: boolean;
 

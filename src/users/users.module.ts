@@ -4,16 +4,19 @@ import { AuditModule } from '../audit/audit.module.js';
 import { CryptoModule } from '../crypto/crypto.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { ThrottlingModule } from '../throttling/throttling.module.js';
+import { OwnAccount } from './own-account.js';
 import { PasswordPolicy } from './password-policy.js';
+import { PasswordProof } from './password-proof.js';
 import { PasswordVerifier } from './password-verifier.js';
 import { User } from './user.entity.js';
 import { UsersController } from './users.controller.js';
 import { UsersService } from './users.service.js';
 
 @Module({
-  imports: [AccessModule, AuditModule, CryptoModule, KeysModule, TypeOrmModule.forFeature([User])],
+  imports: [AccessModule, AuditModule, CryptoModule, KeysModule, ThrottlingModule, TypeOrmModule.forFeature([User])],
   controllers: [UsersController],
-  providers: [UsersService, PasswordVerifier, PasswordPolicy],
-  exports: [UsersService, PasswordVerifier],
+  providers: [UsersService, PasswordVerifier, PasswordPolicy, PasswordProof, OwnAccount],
+  exports: [UsersService, PasswordVerifier, PasswordPolicy, PasswordProof, OwnAccount],
 })
 export class UsersModule {}

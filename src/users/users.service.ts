@@ -27,8 +27,8 @@ const READ = {
          FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 
-/** The user without the password hash. */
-export type Account = Omit<User, 'passwordHash'>;
+/** The user without the password. */
+export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt'>;
 
 @Injectable()
 export class UsersService {
@@ -59,7 +59,7 @@ export class UsersService {
     const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
-    const times = { createdAt: now, updatedAt: now };
+    const times = { createdAt: now, updatedAt: now, passwordChangedAt: now };
     const user = this.users.create({ id: createId(), email, passwordHash, isActive: true, ...times });
     try {
       await this.users.manager.transaction(async (transaction) => {

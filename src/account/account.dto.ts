@@ -1,0 +1,97 @@
+import { ApiProperty, type ApiPropertyOptions } from '@nestjs/swagger';
+import { EXAMPLES } from '../common/examples.js';
+import { CharactersBetween } from '../common/fields.js';
+import { createPageResponse, type Page } from '../http/page.js';
+import type { Session } from '../tokens/session.entity.js';
+
+const PASSWORD = { format: 'password', minLength: 1, maxLength: 256 } as const;
+const CURRENT_PASSWORD: ApiPropertyOptions = {
+  ...PASSWORD,
+  description: 'The password of the account. A wrong one counts like a failed login.',
+  example: EXAMPLES.password,
+};
+
+export class ChangePasswordRequest {
+  @ApiProperty(CURRENT_PASSWORD)
+  @CharactersBetween(1, 256)
+  current_password!: string;
+
+  @ApiProperty({
+    ...PASSWORD,
+    description: 'It needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
+    example: EXAMPLES.newPassword,
+  })
+  @CharactersBetween(1, 256)
+  new_password!: string;
+}
+
+export class DeleteAccountRequest {
+  @ApiProperty(CURRENT_PASSWORD)
+  @CharactersBetween(1, 256)
+  password!: string;
+}
+
+const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
+const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
+
+interface OwnSession {
+  readonly id: string;
+  readonly session: Session;
+  readonly isCurrent: boolean;
+}
+
+export class OwnSessionResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty({ description: 'whether the access token of this request belongs to it', example: true })
+  is_current!: boolean;
+
+  @ApiProperty({ ...MOMENT, description: 'the login' })
+  created_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the login: an IPv4 address, or an IPv6 /64' })
+  created_from!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'of the login: printable ASCII, at most 200 characters. The client chose it: escape it',
+    example: EXAMPLES.userAgent,
+  })
+  user_agent!: string | null;
+
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
+  last_used_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh, or of the login' })
+  last_used_from!: string | null;
+
+  @ApiProperty({ ...MOMENT, description: 'when it expires if it is not used' })
+  expires_at!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
+  absolute_expires_at!: string;
+
+  static from({ session, isCurrent }: OwnSession): OwnSessionResponse {
+    return {
+      id: session.id,
+      is_current: isCurrent,
+      created_at: session.createdAt.toISOString(),
+      created_from: session.createdFrom,
+      user_agent: session.userAgent,
+      last_used_at: session.rotatedAt.toISOString(),
+      last_used_from: session.rotatedFrom ?? session.createdFrom,
+      expires_at: session.expiresAt.toISOString(),
+      absolute_expires_at: session.absoluteExpiresAt.toISOString(),
+    };
+  }
+}
+
+export class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSessionResponse>(OwnSessionResponse) {}
+
+/** @param currentId the session of the request */
+export function markCurrent({ items, nextCursor }: Page<Session>, currentId: string): Page<OwnSession> {
+  const marked = items.map((session) => ({ id: session.id, session, isCurrent: session.id === currentId }));
+  return { items: marked, nextCursor };
+}

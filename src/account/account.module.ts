@@ -1,0 +1,14 @@
+import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { KeysModule } from '../keys/keys.module.js';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { UsersModule } from '../users/users.module.js';
+import { AccountController } from './account.controller.js';
+import { AccountService } from './account.service.js';
+
+@Module({
+  imports: [AccessModule, KeysModule, UsersModule, TokensModule],
+  controllers: [AccountController],
+  providers: [AccountService],
+})
+export class AccountModule {}

@@ -1,0 +1,19 @@
+/** How a user authenticated at a login (RFC 8176). */
+export type Amr = readonly string[];
+
+/** The user whose session begins, after the proof of who they are. */
+export interface SessionOwner {
+  readonly id: string;
+  readonly email: string;
+  /** As it was when the password was verified. */
+  readonly passwordChangedAt: Date | null;
+}
+
+/** A refresh token, and what the access token beside it states. */
+export interface Grant {
+  readonly sessionId: string;
+  readonly userId: string;
+  readonly email: string;
+  readonly amr: Amr;
+  readonly refreshToken: string;
+}

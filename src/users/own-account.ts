@@ -1,0 +1,103 @@
+/**
+ * What owners do to their accounts after a PasswordProof: set another password, delete the account. Each act is one
+ * statement, conditional on the password that was verified: of two acts that race, the second finds it changed.
+ */
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import type { EntityManager, Repository } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { createRefusal } from '../access/doors.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { toNetworks } from '../common/network.js';
+import { PasswordHasher, type PasswordHash } from '../crypto/password-hasher.js';
+import type { ProblemException } from '../problems/problem.exception.js';
+import { createWrongPassword } from './password-proof.js';
+import type { VerifiedUser } from './password-verifier.js';
+import { User } from './user.entity.js';
+
+/** The account, and the password that it had when the right to act was established. */
+export type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
+
+/** Strictly later than before: two passwords of an account never have the same moment, whatever the clocks say. */
+const SET_PASSWORD = `UPDATE users
+  SET password_hash = $3, updated_at = $4,
+      password_changed_at = GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
+  WHERE id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+
+const DELETE = `DELETE FROM users WHERE id = $1 AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+
+@Injectable()
+export class OwnAccount {
+  constructor(
+    @InjectRepository(User) private readonly users: Repository<User>,
+    private readonly hasher: PasswordHasher,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * @param newPassword that the policy accepts
+   * @param endSessions ends the sessions that the old password began, and returns their number
+   * @throws {ProblemException} hashing_busy; wrong_password when it was changed meanwhile; invalid_access_token
+   */
+  async changePassword(
+    verified: VerifiedUser,
+    newPassword: string,
+    actor: Actor,
+    endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
+  ): Promise<void> {
+    const { id: userId } = verified;
+    const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
+    const passwordHash = await this.hasher.hash(newPassword, turn);
+    await this.users.manager.transaction(async (transaction) => {
+      // Locks the user's row: a login with the old password has begun its session, which ends here, or finds the new one.
+      if (!(await this.setPassword(transaction, verified, passwordHash))) throw await explainMiss(transaction, userId);
+      const count = await endSessions(transaction, userId);
+      await this.audit.record(transaction, {
+        event: 'user.password.changed',
+        actor,
+        time: this.clock.now(),
+        subject: userId,
+        details: { ended_sessions: count },
+        logFields: { user_id: userId, count },
+      });
+    });
+  }
+
+  /**
+   * The only statement that sets the password of an existing account; a rehash keeps the password.
+   * @returns false when the account is gone or disabled, or its password was set since
+   */
+  async setPassword(transaction: EntityManager, user: PasswordState, passwordHash: PasswordHash): Promise<boolean> {
+    const values = [user.id, user.passwordChangedAt, passwordHash, this.clock.now()];
+    const [, count] = await transaction.query<[unknown, number]>(SET_PASSWORD, values);
+    return count === 1;
+  }
+
+  /**
+   * Deletes the account; all that belongs to it is deleted by the foreign keys. The audit log keeps the act.
+   * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when it is gone
+   */
+  async delete({ id: userId, passwordChangedAt }: VerifiedUser, actor: Actor): Promise<void> {
+    await this.users.manager.transaction(async (transaction) => {
+      const [, count] = await transaction.query<[unknown, number]>(DELETE, [userId, passwordChangedAt]);
+      if (count === 0) throw await explainMiss(transaction, userId);
+      await this.audit.record(transaction, {
+        event: 'user.deleted',
+        actor,
+        time: this.clock.now(),
+        subject: userId,
+        logFields: { user_id: userId },
+      });
+    });
+  }
+}
+
+/** Why there is no account with the password that was verified. */
+async function explainMiss(transaction: EntityManager, userId: string): Promise<ProblemException> {
+  const isActive = await transaction.existsBy(User, { id: userId, isActive: true });
+  return isActive
+    ? createWrongPassword(userId, 'changed_meanwhile')
+    : createRefusal('user', 'session_ended', { user_id: userId });
+}
