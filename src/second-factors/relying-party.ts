@@ -70,7 +70,7 @@ export class RelyingParty {
       if (!hasPlainAttestation(response)) return undefined;
       const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
       const result = await verifyRegistrationResponse({
-        response: response as Parameters<typeof verifyRegistrationResponse>[0]['response'],
+        response: response,
         ...expected,
         requireUserVerification: false,
       });
