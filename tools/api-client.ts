@@ -34,6 +34,10 @@ export class ApiClient {
     return this.post('/api/v0/auth/login', person, tokenPair);
   }
 
+  logOut({ refresh_token }: TokenPair): Promise<unknown> {
+    return this.send('POST', '/api/v0/auth/logout', { refresh_token });
+  }
+
   registerNode(node: { household_id: string; room: string; name: string }): Promise<NodeCredential> {
     return this.post('/api/v0/admin/nodes', node, nodeCredential, this.asAdmin);
   }
@@ -42,11 +46,20 @@ export class ApiClient {
     return this.post('/api/v0/admin/app-credentials', pair, appCredential, this.asAdmin);
   }
 
-  private post<Answer>(path: string, body: object, schema: z.ZodType<Answer>, headers = {}): Promise<Answer> {
-    return readJson(this.url + path, schema, {
-      method: 'POST',
+  revokeAppCredential({ app_id }: AppCredential): Promise<unknown> {
+    return this.send('DELETE', `/api/v0/admin/app-credentials/${app_id}`, undefined, this.asAdmin);
+  }
+
+  private async post<Answer>(path: string, body: object, schema: z.ZodType<Answer>, headers = {}): Promise<Answer> {
+    const response = await this.send('POST', path, body, headers);
+    return schema.parse(await response.json());
+  }
+
+  private send(method: string, path: string, body?: object, headers = {}): Promise<Response> {
+    return fetchGood(this.url + path, {
+      method,
       headers: { 'Content-Type': 'application/json', ...headers },
-      body: JSON.stringify(body),
+      ...(body && { body: JSON.stringify(body) }),
     });
   }
 }
@@ -57,7 +70,12 @@ export async function readJson<Answer>(
   schema: z.ZodType<Answer>,
   init: RequestInit = {},
 ): Promise<Answer> {
+  const response = await fetchGood(url, init);
+  return schema.parse(await response.json());
+}
+
+async function fetchGood(url: string, init: RequestInit): Promise<Response> {
   const response = await fetch(url, init);
   if (!response.ok) throw new Error(`${url} answered ${response.status}`);
-  return schema.parse(await response.json());
+  return response;
 }

@@ -4,7 +4,6 @@
 
 import { Module } from '@nestjs/common';
 import { Doors } from './doors.js';
-import { Freshness } from './freshness.js';
 
-@Module({ providers: [Doors, Freshness], exports: [Doors, Freshness] })
+@Module({ providers: [Doors], exports: [Doors] })
 export class AccessModule {}

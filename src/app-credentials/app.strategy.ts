@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Doors, createRefusal, type DoorReason } from '../access/doors.js';
-import { wantsFreshVerdict } from '../access/freshness.js';
+import { wantsFreshVerdict } from '../keys/freshness.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
 import type { ProblemException } from '../problems/problem.exception.js';

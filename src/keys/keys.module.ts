@@ -3,16 +3,25 @@ import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ChangeLog } from './cache/change-log.js';
+import { LeaseAnnouncement } from './cache/lease-announcement.js';
 import { Propagation } from './cache/propagation.js';
 import { RevocationFeed } from './cache/revocation-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
+
+import { Freshness } from './freshness.js';
 
 const MS_PER_SECOND = 1_000;
 
 @Module({
   providers: [
     ChangeLog,
+    Freshness,
     RevocationFeed,
+    {
+      provide: LeaseAnnouncement,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs }: Environment) => new LeaseAnnouncement(revocationLeaseMs),
+    },
     {
       provide: RevocationLease,
       inject: [Environment],
@@ -29,6 +38,6 @@ const MS_PER_SECOND = 1_000;
         new Propagation(revocationWaitMs, database, log),
     },
   ],
-  exports: [ChangeLog, RevocationFeed, RevocationLease, Propagation],
+  exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],
 })
 export class KeysModule {}

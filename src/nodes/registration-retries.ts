@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { addDays, Clock } from '../common/clock.js';
+import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
+import { DatabaseClock } from '../database/database-clock.js';
 import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
@@ -30,14 +31,16 @@ interface HeldKey {
 /** Recognises the repeat of a registration whose response was lost, by its Idempotency-Key. */
 @Injectable()
 export class RegistrationRetries {
-  private readonly macKey;
+  /** The former key first: a replica that still holds it claims under it alone. */
+  private readonly macKeys;
 
   constructor(
-    environment: Environment,
+    { secretKey, secretKeyPrevious }: Environment,
     private readonly database: Database,
-    private readonly clock: Clock,
+    private readonly clock: DatabaseClock,
   ) {
-    this.macKey = deriveKey(environment.secretKey, 'idempotency keys');
+    const secrets = secretKeyPrevious === undefined ? [secretKey] : [secretKeyPrevious, secretKey];
+    this.macKeys = secrets.map((secret) => deriveKey(secret, 'idempotency keys'));
   }
 
   /**
@@ -52,15 +55,18 @@ export class RegistrationRetries {
     registration: object,
     nodeId: string,
   ): Promise<string | undefined> {
-    const [keyMac, bodyMac] = [computeMac(this.macKey, key), computeMac(this.macKey, JSON.stringify(registration))];
-    const now = this.clock.now();
-    const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
-    const claimed = await transaction.query<unknown[]>(CLAIM, values);
-    if (claimed.length > 0) return undefined;
-    const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
-    if (!held) throw new Error('The row that is locked here has disappeared');
-    if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
-    return held.node_id;
+    const now = await this.clock.now(transaction);
+    for (const macKey of this.macKeys) {
+      const [keyMac, bodyMac] = [computeMac(macKey, key), computeMac(macKey, JSON.stringify(registration))];
+      const values = [keyMac, bodyMac, nodeId, now, addDays(now, -VALID_DAYS)];
+      const claimed = await transaction.query<unknown[]>(CLAIM, values);
+      if (claimed.length > 0) continue;
+      const [held] = await transaction.query<HeldKey[]>(READ, [keyMac]);
+      if (!held) throw new Error('The row that is locked here has disappeared');
+      if (!isSameDigest(held.body_mac, bodyMac)) throw new ProblemException(problems.idempotencyKeyReused);
+      return held.node_id;
+    }
+    return undefined;
   }
 
   /** Deletes keys that are no longer valid. See {@link Database.purge}. */

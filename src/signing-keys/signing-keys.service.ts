@@ -4,6 +4,7 @@ import DataLoader from 'dataloader';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
+import { DatabaseClock } from '../database/database-clock.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../keys/cache/revocation-lease.js';
@@ -52,6 +53,7 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
     private readonly vault: KeyVault,
     private readonly environment: Environment,
     private readonly clock: Clock,
+    private readonly databaseClock: DatabaseClock,
     private readonly log: Log,
   ) {
     lease.addListener(this);
@@ -113,7 +115,8 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
     const ageMs = Math.abs(now.getTime() - this.recordedAtMs);
     if (ageMs < RECORD_INTERVAL_MS) return;
     try {
-      await this.database.rows(RECORD_SIGNING, [this.environment.accessTokenAlgorithm, now]);
+      const signedAt = await this.databaseClock.now();
+      await this.database.rows(RECORD_SIGNING, [this.environment.accessTokenAlgorithm, signedAt]);
       this.recordedAtMs = now.getTime();
     } catch (error) {
       if (ageMs > MAX_UNRECORDED_MS) throw error;

@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/access.module.js';
 import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { MetricsModule } from '../metrics/metrics.module.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
@@ -21,6 +22,7 @@ import { UserStrategy } from './user.strategy.js';
   imports: [
     AccessModule,
     AuditModule,
+    KeysModule,
     MetricsModule,
     TypeOrmModule.forFeature([Session]),
     SigningKeysModule,

@@ -94,7 +94,7 @@ export class OwnAccount {
   }
 }
 
-/** Why there is no account with the password that was verified. */
+/** Says why no account has the password that was verified. */
 async function explainMiss(transaction: EntityManager, userId: string): Promise<ProblemException> {
   const isActive = await transaction.existsBy(User, { id: userId, isActive: true });
   return isActive

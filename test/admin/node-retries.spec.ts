@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import { generateSecret } from '../../src/crypto/secret.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { SECRET_KEY } from '../support/settings.js';
+import { TestClock } from '../support/test-clock.js';
 import { useAppPerTest } from '../support/use-app.js';
 
 describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
@@ -55,6 +58,34 @@ describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
     );
     expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 10 }, () => 201));
     expect(new Set(answers.map((answer) => (answer.body as { node_id: string }).node_id)).size).toBe(1);
+    expect(await countOf('nodes')).toBe(1);
+  });
+
+  it('answers the repeat with the same node during a rotation of SECRET_KEY, on replicas with either key', async () => {
+    const newSecretKey = generateSecret();
+    const rotated = await app.startReplica({
+      variables: { SECRET_KEY: newSecretKey, SECRET_KEY_PREVIOUS: SECRET_KEY },
+    });
+    const [before, during] = [registration(), registration()];
+    const first = await register('before', before).expect(201);
+    const repeat = await rotated.admin.post('/nodes', before).set('Idempotency-Key', 'before').expect(201);
+    expect(repeat.body.node_id).toBe(first.body.node_id);
+    const second = await rotated.admin.post('/nodes', during).set('Idempotency-Key', 'during').expect(201);
+    expect((await register('during', during).expect(201)).body.node_id).toBe(second.body.node_id);
+    const after = await app.startReplica({ variables: { SECRET_KEY: newSecretKey } });
+    const last = await after.admin.post('/nodes', during).set('Idempotency-Key', 'during').expect(201);
+    expect(last.body.node_id).toBe(second.body.node_id);
+    expect(await countOf('nodes')).toBe(2);
+  });
+
+  it('recognises the repeat on a replica whose clock is 500 days ahead', async () => {
+    const clock = new TestClock();
+    clock.drift({ days: 500 });
+    const ahead = await app.startReplica({ clock });
+    const body = registration();
+    const first = await register('k', body).expect(201);
+    const repeat = await ahead.admin.post('/nodes', body).set('Idempotency-Key', 'k').expect(201);
+    expect(repeat.body.node_id).toBe(first.body.node_id);
     expect(await countOf('nodes')).toBe(1);
   });
 

@@ -5,7 +5,8 @@ import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cleanup } from '../../tools/cleanup.js';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
 import { PANEL_QUERIES, Prometheus, type PanelQuery } from './dashboard.js';
 import { scrape, type Exposition } from './exposition.js';
 import { constant, expectAlerts, promtool, RULES, RULES_FILE } from './rules.js';
@@ -15,18 +16,7 @@ import { startWatchedService, stealRefreshToken, validateNode, type WatchedServi
 const TIMEOUT_MS = 30_000;
 const POLL_INTERVAL_MS = 250;
 const WELL_MINUTES = [1, 10, 30];
-const count = { passed: 0, failed: 0 };
-
-async function check(name: string, test: () => unknown): Promise<void> {
-  try {
-    await test();
-    count.passed += 1;
-    console.log(`✓ ${name}`);
-  } catch (error) {
-    count.failed += 1;
-    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
-  }
-}
+const checks = new Checks();
 
 /** Scrapes until the exposition is as expected: a request is counted just after its response is sent. */
 async function scrapeUntil({ metricsUrl }: WatchedService, series: string, value: string): Promise<Exposition> {
@@ -56,8 +46,8 @@ async function record(service: WatchedService): Promise<History> {
 }
 
 async function checkRules(folder: string, history: History): Promise<void> {
-  await check('promtool accepts the rules', () => promtool('check', 'rules', RULES_FILE));
-  await check('while all is well, all alerts are silent', () =>
+  await checks.run('promtool accepts the rules', () => promtool('check', 'rules', RULES_FILE));
+  await checks.run('while all is well, all alerts are silent', () =>
     expectAlerts(
       folder,
       constant(history.idle),
@@ -66,13 +56,13 @@ async function checkRules(folder: string, history: History): Promise<void> {
   );
   const scenarios: Scenario[] = [...recordedScenarios(history), ...computedScenarios(history.idle)];
   for (const { name, values, expectations } of scenarios) {
-    await check(name, () => expectAlerts(folder, values, expectations));
+    await checks.run(name, () => expectAlerts(folder, values, expectations));
   }
   const fired = new Set(
     scenarios.flatMap(({ expectations }) => expectations.filter(({ labels }) => labels)).map(({ alert }) => alert),
   );
   const unproven = RULES.filter(({ alert }) => !fired.has(alert)).map(({ alert }) => alert);
-  await check('every alert has a scenario in which it fires', () => {
+  await checks.run('every alert has a scenario in which it fires', () => {
     if (unproven.length > 0) throw new Error(unproven.join(', '));
   });
 }
@@ -80,7 +70,7 @@ async function checkRules(folder: string, history: History): Promise<void> {
 /** A panel shows a number: not nothing, and not NaN. */
 async function checkPanels(prometheus: Prometheus, queries: readonly PanelQuery[], when: string): Promise<void> {
   for (const { panel, expr } of queries) {
-    await check(`${when}, the panel "${panel}" shows numbers`, async () => {
+    await checks.run(`${when}, the panel "${panel}" shows numbers`, async () => {
       const values = await prometheus.query(expr);
       if (values.length === 0 || values.some(Number.isNaN)) throw new Error(`${expr}\n  is [${values.join(', ')}]`);
     });
@@ -108,7 +98,7 @@ async function checkDashboard(cleanup: Cleanup, folder: string, service: Watched
     PANEL_QUERIES.filter(({ needsTraffic }) => needsTraffic),
     'with health checks',
   );
-  await check('in a real Prometheus, all alerts are silent', async () => {
+  await checks.run('in a real Prometheus, all alerts are silent', async () => {
     const alerts = await prometheus.alerts();
     if (alerts.length > 0) throw new Error(alerts.join(', '));
   });
@@ -116,25 +106,18 @@ async function checkDashboard(cleanup: Cleanup, folder: string, service: Watched
 
 async function checkExposition({ metricsUrl }: WatchedService, name: string): Promise<void> {
   const { text } = await scrape(metricsUrl);
-  await check(`promtool accepts the metrics of ${name}`, () => {
+  await checks.run(`promtool accepts the metrics of ${name}`, () => {
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
     if (status !== 0 || `${stdout}${stderr}`.trim() !== '') throw new Error(`${stdout}${stderr}`);
   });
 }
 
-await Cleanup.around(async (cleanup) => {
+await checks.around(async (cleanup) => {
   const folder = mkdtempSync(join(tmpdir(), 'platform-auth-alerts-'));
   cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
-  try {
-    await checkExposition(await startWatchedService(cleanup, 2), 'a fleet of two workers');
-    const service = await startWatchedService(cleanup);
-    await checkExposition(service, 'one process');
-    await checkDashboard(cleanup, folder, service);
-    await checkRules(folder, await record(service));
-  } catch (error) {
-    console.error(error);
-    count.failed += 1;
-  }
+  await checkExposition(await startWatchedService(cleanup, 2), 'a fleet of two workers');
+  const service = await startWatchedService(cleanup);
+  await checkExposition(service, 'one process');
+  await checkDashboard(cleanup, folder, service);
+  await checkRules(folder, await record(service));
 });
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;

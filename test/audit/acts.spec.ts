@@ -7,6 +7,7 @@ import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';
 
@@ -68,6 +69,30 @@ describe('the audit log', () => {
     await expectNoRow(app.logout(again.refresh_token));
     const bearer = { Authorization: `Bearer ${((await app.login(email)).body as Tokens).access_token}` };
     await expectRow(app.post('/api/v0/auth/logout').set(bearer), ended);
+  });
+
+  it('has one row for each act of an owner', async () => {
+    const owner = await Owner.of(app);
+    const about = { actor: { door: 'user', id: owner.user.id }, subject: owner.user.id };
+    const id = await (await owner.elsewhere()).sessionId();
+    const ended = { ...about, event: 'session.ended' };
+    await expectRow(owner.end(id), { ...ended, details: { session_id: id, reason: 'owner' } });
+    await expectNoRow(owner.end(id));
+    await owner.elsewhere();
+    await expectRow(owner.endOthers(), { ...ended, details: { reason: 'owner' } });
+    await expectNoRow(owner.endOthers());
+    await expectRow(owner.changePassword(WRONG), {
+      event: 'user.login.failed',
+      actor: ANONYMOUS,
+      subject: about.subject,
+    });
+    await expectRow(owner.changePassword(), {
+      ...about,
+      event: 'user.password.changed',
+      details: { ended_sessions: 0 },
+    });
+    await expectRow(owner.deleteAccount(NEW_PASSWORD), { ...about, event: 'user.deleted' });
+    secrets.push(WRONG, NEW_PASSWORD, owner.tokens.access_token);
   });
 
   it('has one row for each act of an operator, with the values before and after', async () => {

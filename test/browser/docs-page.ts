@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { chromium, type Locator, type Page } from 'playwright-core';
 import { z } from 'zod';
 import { readJson } from '../../tools/api-client.js';
-import { Cleanup } from '../../tools/cleanup.js';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
 import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from './service.js';
 
 const TIMEOUT_MS = 15_000;
@@ -53,12 +54,7 @@ const CALLS: readonly Call[] = [
 const documentSchema = z.object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
 const screenshots = mkdtempSync(join(tmpdir(), 'platform-auth-screenshots-'));
 const complaints: string[] = [];
-const count = { passed: 0, failed: 0 };
-
-function check(name: string, isTrue: boolean, found: string | number = ''): void {
-  count[isTrue ? 'passed' : 'failed'] += 1;
-  console.log(isTrue ? `✓ ${name}` : `✗ ${name} ${found}`);
-}
+const checks = new Checks();
 
 /** Collects all complaints of the page and the browser: script errors, the content security policy, requests, answers. */
 function listen(page: Page, url: string): void {
@@ -88,9 +84,9 @@ async function checkDialog(page: Page): Promise<void> {
   const types = await page.evaluate<string[]>(
     `[...document.querySelectorAll('.auth-container input')].map(({ type }) => type)`,
   );
-  check('the dialog hides keys', types.length > 0 && types.every((type) => type === 'password'), types.join());
+  checks.note('the dialog hides keys', types.length > 0 && types.every((type) => type === 'password'), types.join());
   const scrolled = await page.evaluate<number>(`document.querySelector('.modal-ux-content').scrollTop`);
-  check('the dialog opens at its top', scrolled === 0, scrolled);
+  checks.note('the dialog opens at its top', scrolled === 0, scrolled);
   await page.click('.close-modal');
 }
 
@@ -104,7 +100,7 @@ async function withDoor(page: Page, call: Call, values: Credentials, use: () => 
       if (isOpening) await form.locator('input').fill(values[scheme]);
       await form.locator('button', { hasText: isOpening ? 'Authorize' : 'Logout' }).click();
       await form.locator('button', { hasText: isOpening ? 'Logout' : 'Authorize' }).waitFor({ timeout: TIMEOUT_MS });
-      if (isOpening) check(`the dialog takes ${scheme}`, true);
+      if (isOpening) checks.note(`the dialog takes ${scheme}`, true);
     }
     if (schemes.length > 0 && isOpening) await page.screenshot({ path: join(screenshots, `dialog-${door}.png`) });
     if (schemes.length > 0) await page.click('.btn-done');
@@ -124,9 +120,9 @@ async function tryOut(page: Page, { door, method, path, status: expected = 200 }
   await status.waitFor({ timeout: TIMEOUT_MS });
   const text = await status.innerText();
   const name = `${method.toUpperCase()} ${path} answers ${expected} as prefilled, through ${door} door`;
-  check(name, text.trim().startsWith(String(expected)), text);
+  checks.note(name, text.trim().startsWith(String(expected)), text);
   const [width = 0, visible = 0] = await page.evaluate<number[]>('[document.documentElement.scrollWidth, innerWidth]');
-  check(`it fits into ${visible} pixels`, width <= visible, width);
+  checks.note(`it fits into ${visible} pixels`, width <= visible, width);
   await block.screenshot({ path: join(screenshots, `answer-${door}-${visible}.png`) });
   await block.locator('.opblock-summary-control').click();
 }
@@ -143,11 +139,11 @@ async function visit(page: Page, service: FirstRun): Promise<void> {
   listen(page, url);
   const answer = await page.goto(`${url}/docs`);
   const policy = (await answer?.allHeaders())?.['content-security-policy'] ?? '';
-  check('the content security policy allows no inline script', /script-src 'self'(;|$)/.test(policy), policy);
+  checks.note('the content security policy allows no inline script', /script-src 'self'(;|$)/.test(policy), policy);
   await page.waitForSelector('.opblock');
   const shown = await page.locator('.opblock').count();
-  check('every operation is on the page', shown === (await countOperations(url)), shown);
-  check('the schemas are folded', (await page.locator('.models.is-open').count()) === 0);
+  checks.note('every operation is on the page', shown === (await countOperations(url)), shown);
+  checks.note('the schemas are folded', (await page.locator('.models.is-open').count()) === 0);
   await page.screenshot({ path: join(screenshots, 'page.png'), fullPage: true });
   await checkDialog(page);
   await tryOut(page, REGISTER);
@@ -155,7 +151,7 @@ async function visit(page: Page, service: FirstRun): Promise<void> {
   for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
   await page.setViewportSize(NARROW);
   for (const call of CALLS) await withDoor(page, call, values, () => tryOut(page, call));
-  check('nothing complains', complaints.length === 0, complaints.join('\n  '));
+  checks.note('nothing complains', complaints.length === 0, complaints.join('\n  '));
 }
 
 async function checkDocsPage(cleanup: Cleanup): Promise<void> {
@@ -168,17 +164,10 @@ async function checkDocsPage(cleanup: Cleanup): Promise<void> {
   await visit(await browser.newPage({ viewport: WIDE }), service);
   await browser.close();
   const code = await Promise.race([service.server.stop(), sleep(STOP_TIMEOUT_MS, 'too slow', { ref: false })]);
-  check('the service stops cleanly', code === 0, String(code));
+  checks.note('the service stops cleanly', code === 0, String(code));
 }
 
-await Cleanup.around(async (cleanup) => {
-  try {
-    await checkDocsPage(cleanup);
-  } catch (error) {
-    console.error(error);
-    count.failed += 1;
-  }
-});
 console.log(`Screenshots: ${screenshots}`);
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;
+await checks.around(async (cleanup) => {
+  await checkDocsPage(cleanup);
+});

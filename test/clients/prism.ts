@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { answers } from '../../tools/server-process.js';
 
@@ -22,7 +23,6 @@ interface Call {
   readonly id?: string;
   readonly query?: string;
 }
-type Check = (name: string, isTrue: boolean, found?: string) => void;
 type Fields = Record<string, string>;
 
 /** Starts the validation proxy of Prism. It reports what differs from the document in the header `sl-violations`. */
@@ -47,7 +47,7 @@ export class ProxiedCalls {
   constructor(
     private readonly url: string,
     adminKey: string,
-    private readonly check: Check,
+    private readonly checks: Checks,
   ) {
     this.asAdmin = { 'X-Admin-Key': adminKey };
   }
@@ -61,7 +61,7 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /health/live', status: 200 });
     await this.call({ operation: 'GET /.well-known/jwks.json', status: 200 });
     const missing = operations.filter((name) => !this.called.has(name));
-    this.check('every operation was called through Prism', missing.length === 0, missing.join(', '));
+    this.checks.note('every operation was called through Prism', missing.length === 0, missing.join(', '));
   }
 
   private async callAsUser(): Promise<void> {
@@ -78,11 +78,29 @@ export class ProxiedCalls {
     await this.call({ operation: 'GET /api/v0/users/{id}', status: 200, headers, id: user.id ?? '' });
     await this.call({ operation: 'GET /api/v0/users/{id}', status: 404, headers, id: randomUUID() });
     await this.callWithToken(tokens.access_token ?? '', headers);
+    await this.callAsOwner(body, headers);
     const refresh = { refresh_token: tokens.refresh_token };
     await this.call({ operation: 'POST /api/v0/auth/refresh', status: 200, body: refresh });
     await this.call({ operation: 'POST /api/v0/auth/refresh', status: 401, body: { refresh_token: 'x' } });
     await this.call({ operation: 'POST /api/v0/auth/logout', status: 204, headers, body: {} });
     await this.call({ operation: 'POST /api/v0/auth/logout', status: 400, body: {} });
+  }
+
+  /** In the session of the headers, which goes on. */
+  private async callAsOwner({ email, password }: { email: string; password: string }, headers: Fields): Promise<void> {
+    const path = '/api/v0/users/me';
+    await this.call({ operation: `GET ${path}/sessions`, status: 200, headers });
+    await this.call({ operation: `DELETE ${path}/sessions`, status: 204, headers });
+    await this.call({ operation: `DELETE ${path}/sessions/{id}`, status: 404, headers, id: randomUUID() });
+    const change = { current_password: password, new_password: 'staple the correct horse' };
+    await this.call({ operation: `POST ${path}/password`, status: 204, headers, body: change });
+    await this.call({ operation: `POST ${path}/password`, status: 403, headers, body: change });
+    await this.call({ operation: `POST ${path}/delete`, status: 403, headers, body: { password } });
+    const leaver = { email: `leaving-${email}`, password };
+    await this.call({ operation: 'POST /api/v0/auth/register', status: 201, body: leaver });
+    const tokens = await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body: leaver });
+    const asLeaver = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
+    await this.call({ operation: `POST ${path}/delete`, status: 204, headers: asLeaver, body: { password } });
   }
 
   private async callWithToken(token: string, headers: Fields): Promise<void> {
@@ -182,7 +200,7 @@ export class ProxiedCalls {
     const ofResponse = violations.filter(({ location }) => location?.[0] === 'response');
     const isExpected = response.status === status && ofResponse.length === 0;
     const found = `${response.status} ${text.slice(0, 200)} ${JSON.stringify(ofResponse)}`;
-    this.check(`Prism accepts the answer ${status} of ${operation}`, isExpected, found);
+    this.checks.note(`Prism accepts the answer ${status} of ${operation}`, isExpected, found);
     this.called.add(operation);
     return text === '' ? {} : (JSON.parse(text) as Fields);
   }

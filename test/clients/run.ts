@@ -5,7 +5,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
-import { Cleanup } from '../../tools/cleanup.js';
+import { Checks } from '../../tools/checks.js';
 import { startFirstRun, type FirstRun } from '../browser/service.js';
 import { ProxiedCalls, startPrism } from './prism.js';
 
@@ -24,73 +24,60 @@ interface Document {
   readonly paths: Record<string, object>;
 }
 
-const count = { passed: 0, failed: 0 };
+const checks = new Checks();
 
-function check(name: string, isTrue: boolean, found = ''): void {
-  count[isTrue ? 'passed' : 'failed'] += 1;
-  console.log(isTrue ? `✓ ${name}` : `✗ ${name}: ${found}`);
+/** Runs a tool of the folder's own package, and checks that it succeeds. */
+function runTool(name: string, program: string, ...words: string[]): Promise<void> {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, ...QUIET };
+  return checks.run(name, () =>
+    execFileSync(join(FOLDER, 'node_modules/.bin', program), words, { cwd: FOLDER, env, stdio: 'pipe' }),
+  );
 }
 
-/** Runs a tool of the folder's own package, and counts whether it succeeds. */
-function runTool(name: string, program: string, ...words: string[]): void {
-  try {
-    const env = { PATH: process.env.PATH, HOME: process.env.HOME, ...QUIET };
-    execFileSync(join(FOLDER, 'node_modules/.bin', program), words, { cwd: FOLDER, env, stdio: 'pipe' });
-    check(name, true);
-  } catch (error) {
-    const { stdout, stderr } = error as { stdout?: Buffer; stderr?: Buffer };
-    check(name, false, `${stdout?.toString() ?? String(error)}\n${stderr?.toString() ?? ''}`);
-  }
-}
-
-function generateClients(): void {
-  runTool(
+async function generateClients(): Promise<void> {
+  await runTool(
     'redocly lint (recommended, warnings are errors)',
     'redocly',
     'lint',
     '--extends=recommended-strict',
     DOCUMENT,
   );
-  runTool('openapi-typescript', 'openapi-typescript', DOCUMENT, '--output', join(GENERATED, 'openapi-typescript.ts'));
+  await runTool(
+    'openapi-typescript',
+    'openapi-typescript',
+    DOCUMENT,
+    '--output',
+    join(GENERATED, 'openapi-typescript.ts'),
+  );
   const heyApi = ['--input', DOCUMENT, '--output', join(GENERATED, 'hey-api'), '--client', '@hey-api/client-fetch'];
-  runTool('@hey-api/openapi-ts', 'openapi-ts', ...heyApi, '--no-log-file', '--silent');
-  runTool('both clients compile strictly', 'tsc', '--project', '.');
+  await runTool('@hey-api/openapi-ts', 'openapi-ts', ...heyApi, '--no-log-file', '--silent');
+  await runTool('both clients compile strictly', 'tsc', '--project', '.');
 }
 
 async function runFlows({ server, adminKey }: FirstRun): Promise<void> {
   for (const name of CLIENTS) {
     const account = { email: `${name}@example.org`, password: 'correct horse battery' };
     const household_id = '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10';
-    try {
+    await checks.run(`${name}: registers, logs in, reads its account, validates a node`, async () => {
       const file = pathToFileURL(join(GENERATED, `dist/src/${name}.js`)).href;
       const { runFlow } = (await import(file)) as Flow;
       await runFlow({ url: server.url, adminKey, account, household_id });
-      check(`${name}: registers, logs in, reads its account, validates a node`, true);
-    } catch (error) {
-      check(`${name}: registers, logs in, reads its account, validates a node`, false, String(error));
-    }
+    });
   }
 }
 
-await Cleanup.around(async (cleanup) => {
-  try {
-    const service = await startFirstRun(cleanup);
-    const document = (await (await fetch(`${service.server.url}/docs-json`)).json()) as Document;
-    rmSync(GENERATED, { recursive: true, force: true });
-    mkdirSync(GENERATED);
-    writeFileSync(DOCUMENT, JSON.stringify(document));
-    generateClients();
-    await runFlows(service);
-    const operations = Object.entries(document.paths).flatMap(([path, item]) =>
-      Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
-    );
-    const program = join(FOLDER, 'node_modules/.bin/prism');
-    const proxy = await startPrism(cleanup, program, DOCUMENT, service.server.url, await freePort());
-    await new ProxiedCalls(proxy, service.adminKey, check).callAll(operations);
-  } catch (error) {
-    console.error(error);
-    count.failed += 1;
-  }
+await checks.around(async (cleanup) => {
+  const service = await startFirstRun(cleanup);
+  const document = (await (await fetch(`${service.server.url}/docs-json`)).json()) as Document;
+  rmSync(GENERATED, { recursive: true, force: true });
+  mkdirSync(GENERATED);
+  writeFileSync(DOCUMENT, JSON.stringify(document));
+  await generateClients();
+  await runFlows(service);
+  const operations = Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  const program = join(FOLDER, 'node_modules/.bin/prism');
+  const proxy = await startPrism(cleanup, program, DOCUMENT, service.server.url, await freePort());
+  await new ProxiedCalls(proxy, service.adminKey, checks).callAll(operations);
 });
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;

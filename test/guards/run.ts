@@ -6,7 +6,8 @@ import { delimiter, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ApiClient } from '../../tools/api-client.js';
-import { Cleanup } from '../../tools/cleanup.js';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
 import { answers } from '../../tools/server-process.js';
 import { startFirstRun } from '../browser/service.js';
 import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
@@ -15,18 +16,7 @@ import { StandIn } from './stand-in.js';
 const PYTHON = process.env.PYTHON ?? '/usr/bin/python3';
 const START_TIMEOUT_MS = 30_000;
 const POLL_INTERVAL_MS = 100;
-const count = { passed: 0, failed: 0 };
-
-async function check(name: string, test: () => Promise<unknown>): Promise<void> {
-  try {
-    await test();
-    count.passed += 1;
-    console.log(`✓ ${name}`);
-  } catch (error) {
-    count.failed += 1;
-    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
-  }
-}
+const checks = new Checks();
 
 /** The service of guarded.py, which asks the platform-auth at this address. @returns its own address */
 async function startGuarded(cleanup: Cleanup, authUrl: string): Promise<string> {
@@ -88,7 +78,7 @@ async function checkVerdicts(cleanup: Cleanup): Promise<void> {
   const credentials = await makeCredentials(server.url, adminKey);
   const url = await startGuarded(cleanup, server.url);
   for (const { name, path, headers, expected } of VERDICT_CASES) {
-    await check(name, () => expectAnswer(url + path, headers(credentials), expected));
+    await checks.run(name, () => expectAnswer(url + path, headers(credentials), expected));
   }
 }
 
@@ -97,26 +87,19 @@ async function checkAnswers(cleanup: Cleanup): Promise<void> {
   cleanup.defer(() => standIn.stop());
   const url = `${await startGuarded(cleanup, standIn.url)}/node`;
   for (const { name, answers: told, requests, expected } of ANSWER_CASES) {
-    await check(name, async () => {
+    await checks.run(name, async () => {
       standIn.answerWith(...told);
       await expectAnswer(url, { 'X-API-Key': 'a:b' }, expected);
       if (standIn.requests !== requests) throw new Error(`It asked ${standIn.requests} times instead of ${requests}`);
     });
   }
   standIn.stop();
-  await check('answers 503 when connections are refused', () =>
+  await checks.run('answers 503 when connections are refused', () =>
     expectAnswer(url, { 'X-API-Key': 'a:b' }, { status: 503, code: 'unavailable' }),
   );
 }
 
-await Cleanup.around(async (cleanup) => {
-  try {
-    await checkVerdicts(cleanup);
-    await checkAnswers(cleanup);
-  } catch (error) {
-    console.error(error);
-    count.failed += 1;
-  }
+await checks.around(async (cleanup) => {
+  await checkVerdicts(cleanup);
+  await checkAnswers(cleanup);
 });
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;

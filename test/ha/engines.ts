@@ -5,7 +5,8 @@ import { execFileSync } from 'node:child_process';
 import type { Variables } from '../../src/config/environment.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ApiClient, type NodeCredential } from '../../tools/api-client.js';
-import { Cleanup } from '../../tools/cleanup.js';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { makeTemporaryFolder, withClient } from '../../tools/postgres.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
@@ -17,12 +18,7 @@ const FAILOVER_TIMEOUT_MS = 45_000;
 const VALIDATIONS = 100;
 const UNKNOWN_NODE = { node_id: '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f', api_key: 'unknown' };
 const secrets = makeSecrets();
-const count = { passed: 0, failed: 0 };
-
-function check(name: string, isTrue: boolean, found = ''): void {
-  count[isTrue ? 'passed' : 'failed'] += 1;
-  console.log(isTrue ? `✓ ${name}` : `✗ ${name} ${found}`);
-}
+const checks = new Checks();
 
 async function makeService(cleanup: Cleanup, databaseUrl: string, more: Variables = {}): Promise<ServerProcess> {
   return new ServerProcess(await freePort(), {
@@ -57,13 +53,16 @@ function limitsHold(service: ServerProcess, postgres: PostgresServer): Promise<b
 async function checkSessionMode(setting: Setting, postgres: PostgresServer): Promise<void> {
   const service = await makeService(setting.cleanup, await startPgBouncer(setting, postgres, 'session'));
   await service.start();
-  check('PgBouncer, pool_mode = session: the service starts and is healthy', true);
+  checks.note('PgBouncer, pool_mode = session: the service starts and is healthy', true);
   const node = await registerNode(service);
   const statuses = await Promise.all(Array.from({ length: VALIDATIONS }, () => validate(service, node)));
   const areGood = statuses.every((status) => status === 200);
-  check('PgBouncer, pool_mode = session: 100 validations at once are 200', areGood, statuses.join());
-  check('PgBouncer, pool_mode = session: limits hold that it drops at the start', await limitsHold(service, postgres));
-  check('PgBouncer, pool_mode = session: the service stops cleanly', (await service.stop()) === 0);
+  checks.note('PgBouncer, pool_mode = session: 100 validations at once are 200', areGood, statuses.join());
+  checks.note(
+    'PgBouncer, pool_mode = session: limits hold that it drops at the start',
+    await limitsHold(service, postgres),
+  );
+  checks.note('PgBouncer, pool_mode = session: the service stops cleanly', (await service.stop()) === 0);
 }
 
 async function checkRefusedMode(setting: Setting, postgres: PostgresServer, mode: string): Promise<void> {
@@ -73,7 +72,7 @@ async function checkRefusedMode(setting: Setting, postgres: PostgresServer, mode
   const output = service.lastLines.join('\n');
   const isNamed = /PgBouncer.*pool_mode = transaction or statement.*pool_mode = session/.test(output);
   const isRefused = (await service.exited()) === 1 && isNamed;
-  check(`PgBouncer, pool_mode = ${mode}: refused at the start by name`, isRefused, output);
+  checks.note(`PgBouncer, pool_mode = ${mode}: refused at the start by name`, isRefused, output);
 }
 
 async function checkFailover(setting: Setting, primary: PostgresServer): Promise<void> {
@@ -82,39 +81,35 @@ async function checkFailover(setting: Setting, primary: PostgresServer): Promise
   const service = await makeService(setting.cleanup, url, { REVOCATION_LEASE_MS: '0' });
   await service.start();
   const before = await registerNode(service);
-  check('HAProxy: the service works on the primary', (await validate(service, before)) === 200);
+  checks.note('HAProxy: the service works on the primary', (await validate(service, before)) === 200);
   await primary.kill();
   const statuses = new Set<number | undefined>();
   for (let asked = 0; asked < 20; asked += 1) statuses.add(await validate(service, before));
   const found = [...statuses].join();
-  check('HAProxy: without a primary every validation is 503', found === '503', found);
+  checks.note('HAProxy: without a primary every validation is 503', found === '503', found);
   await standby.promote();
   const isReady = async (): Promise<boolean> => {
     if (service.hasExited) throw new Error(`The service has exited:\n${service.lastLines.join('\n')}`);
     return isHealthy(service.url);
   };
   await eventually('the service is ready on the promoted standby', isReady, FAILOVER_TIMEOUT_MS);
-  check('HAProxy: the acknowledged node is valid on the promoted standby', (await validate(service, before)) === 200);
-  check('HAProxy: a write succeeds there', (await validate(service, await registerNode(service))) === 200);
-  check('HAProxy: the service stops cleanly', (await service.stop()) === 0);
+  checks.note(
+    'HAProxy: the acknowledged node is valid on the promoted standby',
+    (await validate(service, before)) === 200,
+  );
+  checks.note('HAProxy: a write succeeds there', (await validate(service, await registerNode(service))) === 200);
+  checks.note('HAProxy: the service stops cleanly', (await service.stop()) === 0);
 }
 
 async function checkAll(setting: Setting): Promise<void> {
   execFileSync('haproxy', ['-c', '-f', HAPROXY_CONFIGURATION], { stdio: 'ignore' });
-  check('deploy/ha/haproxy.cfg is valid', true);
+  checks.note('deploy/ha/haproxy.cfg is valid', true);
   const postgres = await PostgresServer.start(setting.cleanup, 'ha');
   await checkSessionMode(setting, postgres);
   for (const mode of ['transaction', 'statement']) await checkRefusedMode(setting, postgres, mode);
   await checkFailover(setting, postgres);
 }
 
-await Cleanup.around(async (cleanup) => {
-  try {
-    await checkAll({ cleanup, folder: makeTemporaryFolder(cleanup, 'ha') });
-  } catch (error) {
-    console.error(error);
-    count.failed += 1;
-  }
+await checks.around(async (cleanup) => {
+  await checkAll({ cleanup, folder: makeTemporaryFolder(cleanup, 'ha') });
 });
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;

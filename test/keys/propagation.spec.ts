@@ -99,6 +99,7 @@ describe('the announcement of a lease', () => {
   let database: TestDatabase;
   let client: Client;
   let nowMs: number;
+  let wallMs: number;
   let announcement: LeaseAnnouncement;
 
   beforeAll(async () => {
@@ -111,7 +112,8 @@ describe('the announcement of a lease', () => {
     client = new Client({ connectionString: database.url });
     await client.connect();
     nowMs = 0;
-    announcement = new LeaseAnnouncement(500, () => nowMs);
+    wallMs = 0;
+    announcement = new LeaseAnnouncement(500, { monotonic: () => nowMs, wall: () => wallMs });
   });
 
   afterEach(() => client.end());
@@ -138,6 +140,18 @@ describe('the announcement of a lease', () => {
     await announcement.announceIfDue(client);
     nowMs = 30_000;
     await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
+  });
+
+  it.each([
+    ['monotonic', () => (nowMs = 30_000)],
+    ['wall', () => (wallMs = 30_000)],
+  ])('is not current before it is made, nor 30 s later by the %s clock', async (_clock, pass) => {
+    expect(announcement.isCurrent).toBe(false);
+    await announcement.announceIfDue(client);
+    [nowMs, wallMs] = [29_999, 29_999];
+    expect(announcement.isCurrent).toBe(true);
+    pass();
+    expect(announcement.isCurrent).toBe(false);
   });
 
   it('must succeed before the first key is cached', async () => {

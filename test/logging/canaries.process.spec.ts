@@ -84,12 +84,17 @@ describe('the log, at debug level', () => {
         })
       ).json()) as Record<string, string>;
     const tokens = await json('/api/v0/auth/login', person);
+    const bearer = { Authorization: `Bearer ${tokens.access_token}`, 'User-Agent': `${CANARY} agent` };
+    const change = { current_password: `${CANARY} wrong`, new_password: `${CANARY} new passphrase` };
+    await call('POST', '/api/v0/users/me/password', change, bearer);
+    await call('POST', '/api/v0/users/me/password', { ...change, current_password: person.password }, bearer);
+    await call('POST', '/api/v0/users/me/delete', { password: change.current_password }, bearer);
     const node = await json('/api/v0/admin/nodes', { household_id: randomUUID(), room: 'hall', name: 'lamp' }, admin);
     const app = await json('/api/v0/admin/app-credentials', { caller: 'ocr', target: 'auth' }, admin);
     await call('POST', '/internal/validate-node', undefined, { 'X-API-Key': `${node.node_id}:${node.api_key}` });
     await call('GET', '/api/v0/users/me', undefined, { Authorization: `Bearer ${tokens.access_token}` });
     const secrets = [person.password, tokens.access_token, tokens.refresh_token, node.api_key, app.app_key, ADMIN_KEY];
-    for (const secret of [...secrets, VARIABLES.SECRET_KEY]) {
+    for (const secret of [...secrets, ...Object.values(change), bearer['User-Agent'], VARIABLES.SECRET_KEY]) {
       expect(secret).toBeTruthy();
       expect(service.output).not.toContain(secret);
     }

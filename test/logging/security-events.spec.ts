@@ -3,6 +3,7 @@ import type { Test as SupertestRequest } from 'supertest';
 import type { SecurityEvent } from '../../src/common/security-event.js';
 import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
 import { useApp } from '../support/use-app.js';
 
 describe('security events', () => {
@@ -38,6 +39,20 @@ describe('security events', () => {
     await expectEvent('user.token.refused', app.get('/api/v0/users/me'), { reason: 'no_credential' });
     const again = (await app.login(email)).body as Tokens;
     await expectEvent('session.ended', app.logout(again.refresh_token), { reason: 'logout' });
+  });
+
+  it('record what owners do', async () => {
+    const owner = await Owner.of(app);
+    await owner.elsewhere();
+    const user_id = owner.user.id;
+    await expectEvent('user.password.refused', owner.changePassword(WRONG), {
+      reason: 'wrong_password',
+      level: 'warn',
+      user_id,
+    });
+    await expectEvent('session.ended', owner.endOthers(), { reason: 'owner', count: 1, user_id });
+    await expectEvent('user.password.changed', owner.changePassword(), { level: 'info', count: 0, user_id });
+    await expectEvent('user.deleted', owner.deleteAccount(NEW_PASSWORD), { level: 'info', user_id });
   });
 
   it('record failed validations and refused operators', async () => {

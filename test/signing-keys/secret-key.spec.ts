@@ -2,6 +2,7 @@ import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
+import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { useAppPerTest } from '../support/use-app.js';
 import { ES256, kidOf, listKids, maintain, readJwks, verifyByJwks } from './support.js';
@@ -100,5 +101,14 @@ describe('a change of ACCESS_TOKEN_ALGORITHM', () => {
     expect(await readJwks(app)).toEqual({ keys: [] });
     const states = await app.database.query('SELECT DISTINCT state FROM signing_keys');
     expect(states).toEqual([{ state: 'retired' }]);
+  });
+
+  it('is recorded by the clock of PostgreSQL, not by the clock of a replica that is 500 days ahead', async () => {
+    const clock = new TestClock();
+    clock.drift({ days: 500 });
+    const ahead = await app.startReplica({ clock });
+    await (await app.user()).logsIn(ahead);
+    const future = await app.database.query(`SELECT * FROM signing_algorithms WHERE last_signed_at > now()`);
+    expect(future).toEqual([]);
   });
 });

@@ -43,6 +43,13 @@ export class Callers {
       app.logout(tokens.refresh_token),
       app.post('/api/v0/auth/logout').set('Authorization', bearer),
       app.me(tokens.access_token),
+      app.get('/api/v0/users/me/sessions').set('Authorization', bearer),
+      app.delete('/api/v0/users/me/sessions').set('Authorization', bearer),
+      app.delete(`/api/v0/users/me/sessions/${unknownId}`).set('Authorization', bearer),
+      app
+        .post('/api/v0/users/me/password', { current_password: alice.password, new_password: `new ${alice.password}` })
+        .set('Authorization', bearer),
+      app.post('/api/v0/users/me/delete', { password: 'not the passphrase' }).set('Authorization', bearer),
       app.get(`/api/v0/users/${alice.id}`).set('Authorization', bearer),
       app.get(`/api/v0/users/${alice.id}`).set(service.headers),
       app.get(`/api/v0/users/${unknownId}`).set('X-Admin-Key', ADMIN_KEY),

@@ -1,4 +1,4 @@
-import type { DataSource } from 'typeorm';
+import type { DataSource, EntityManager } from 'typeorm';
 import { Clock } from '../../src/common/clock.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
 
@@ -46,7 +46,7 @@ export class MovedDatabaseClock extends DatabaseClock {
     super(dataSource);
   }
 
-  override async now(): Promise<Date> {
-    return this.clock.ofDatabase(await super.now());
+  override async now(transaction?: EntityManager): Promise<Date> {
+    return this.clock.ofDatabase(await super.now(transaction));
   }
 }

@@ -1,3 +1,5 @@
+import { jest } from '@jest/globals';
+import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { TestClock } from '../support/test-clock.js';
@@ -80,5 +82,14 @@ describe('validations with Cache-Control: no-cache', () => {
     const { headers } = await unleased.validateNode(node.header).set(NO_CACHE).expect(200);
     expect(freshness(headers as Record<string, string>)).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '700' });
     await unleased.stop();
+  });
+
+  it('hand on nothing while revoking calls do not know the lease of the replica', async () => {
+    const node = await app.node();
+    const replica = await app.startReplica();
+    jest.spyOn(replica.nest.get(LeaseAnnouncement), 'isCurrent', 'get').mockReturnValue(false);
+    const { headers } = await replica.validateNode(node.header).set(NO_CACHE).expect(200);
+    expect(freshness(headers as Record<string, string>)).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '0' });
+    await replica.stop();
   });
 });

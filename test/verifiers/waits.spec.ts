@@ -1,5 +1,6 @@
 import { jest } from '@jest/globals';
 import { Propagation } from '../../src/keys/cache/propagation.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
 import { useApp } from '../support/use-app.js';
 
 /** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
@@ -29,12 +30,29 @@ describe('calls that end sessions or users', () => {
     expect(await waitsOf(() => app.admin.delete(`/users/${user.id}/sessions`).expect(404))).toBe(1);
   });
 
-  it('are the only ones: logins, refreshes and enabling a user do not wait', async () => {
+  it('of an owner wait too, also when they are refused or find nothing left to end', async () => {
+    const owner = await Owner.of(app);
+    const id = await (await owner.elsewhere()).sessionId();
+    for (let i = 0; i < 2; i += 1) {
+      expect(await waitsOf(() => owner.end(id).expect(204))).toBe(1);
+      expect(await waitsOf(() => owner.endOthers().expect(204))).toBe(1);
+    }
+    expect(await waitsOf(() => owner.end('unknown').expect(404))).toBe(1);
+    expect(await waitsOf(() => owner.changePassword().expect(204))).toBe(1);
+    expect(await waitsOf(() => owner.changePassword().expect(403))).toBe(1);
+    expect(await waitsOf(() => owner.deleteAccount(WRONG).expect(403))).toBe(1);
+    expect(await waitsOf(() => owner.deleteAccount(NEW_PASSWORD).expect(204))).toBe(1);
+  });
+
+  it('are the only ones: logins, refreshes, lists and enabling a user do not wait', async () => {
     const user = await app.user();
     const { refresh_token } = await user.logsIn();
     expect(await waitsOf(() => app.refresh(refresh_token).expect(200))).toBe(0);
     expect(await waitsOf(() => app.admin.patch(`/users/${user.id}`, { is_active: true }).expect(200))).toBe(0);
     expect(await waitsOf(() => app.refresh('unknown').expect(401))).toBe(0);
+    const owner = await Owner.of(app);
+    expect(await waitsOf(() => owner.sessions())).toBe(0);
+    expect(await waitsOf(() => owner.changePassword(NEW_PASSWORD, 'short').expect(400))).toBe(0);
     expect(await waitsOf(() => app.post('/api/v0/auth/logout', {}).expect(400))).toBe(0);
   });
 });

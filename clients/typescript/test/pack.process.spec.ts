@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process';
-import { join } from 'node:path';
 
-const SCRIPT = join(import.meta.dirname, 'pack.js');
+const SCRIPT = 'dist/clients/typescript/test/pack.js';
 
 describe('the packed verifier', () => {
   it('stands alone: ES modules, CommonJS, types, and before a real service', async () => {

@@ -1,6 +1,7 @@
 import type { Request, Response } from 'express';
 import { readPackageVersion } from '../../common/package-version.js';
 import { createPageHandler } from '../../http/static-page.js';
+import { renderPage } from './page.js';
 
 const NAME = 'platform-auth';
 const LINKS = { docs: '/docs', openapi: '/docs-json', health: '/health' } as const;
@@ -18,18 +19,11 @@ export function createHomeHandler(): (request: Request, response: Response) => P
   };
 }
 
-/** The links are relative, because a proxy may add a prefix to the path. */
 function renderHome(version: string): string {
-  return `<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8">
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <title>Authentication service</title>
-    <link rel="icon" type="image/png" href="docs/favicon-32x32.png" sizes="32x32">
-    <link rel="stylesheet" href="docs/page.css">
-  </head>
-  <body class="home">
+  return renderPage(
+    'docs/',
+    [],
+    `<body class="home">
     <h1>Authentication service</h1>
     <p>${NAME} ${version}</p>
     <ul>
@@ -37,7 +31,6 @@ function renderHome(version: string): string {
       <li><a href="docs-json">OpenAPI document</a></li>
       <li><a href="health">Health</a></li>
     </ul>
-  </body>
-</html>
-`;
+  </body>`,
+  );
 }

@@ -1,7 +1,12 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
 
-/** @param folder relative URL of the page's files, because a proxy may add a prefix to the path */
-export function renderHtml(folder: string): string {
+/**
+ * A page of the service. All URLs in it are relative, because a proxy may add a prefix to the path.
+ * @param folder where the page's files are
+ * @param styles names of style sheets there, beside the page's own
+ */
+export function renderPage(folder: string, styles: readonly string[], body: string): string {
+  const links = [...styles, 'page.css'].map((name) => `<link rel="stylesheet" href="${folder}${name}">`);
   return `<!doctype html>
 <html lang="en">
   <head>
@@ -10,17 +15,24 @@ export function renderHtml(folder: string): string {
     <title>Authentication service</title>
     <link rel="icon" type="image/png" href="${folder}favicon-32x32.png" sizes="32x32">
     <link rel="icon" type="image/png" href="${folder}favicon-16x16.png" sizes="16x16">
-    <link rel="stylesheet" href="${folder}swagger-ui.css">
-    <link rel="stylesheet" href="${folder}index.css">
-    <link rel="stylesheet" href="${folder}page.css">
+    ${links.join('\n    ')}
   </head>
-  <body>
+  ${body}
+</html>
+`;
+}
+
+/** @param folder relative URL of the page's files */
+export function renderSwaggerPage(folder: string): string {
+  return renderPage(
+    folder,
+    ['swagger-ui.css', 'index.css'],
+    `<body>
     <div id="swagger-ui"></div>
     <script src="${folder}swagger-ui-bundle.js"></script>
     <script src="${folder}swagger-ui-init.js"></script>
-  </body>
-</html>
-`;
+  </body>`,
+  );
 }
 
 /** A file of its own, because the content security policy does not allow inline scripts. */

@@ -6,7 +6,7 @@ import { stringify } from 'yaml';
 import { createPageHandler } from '../../http/static-page.js';
 import { createHomeHandler } from './home.js';
 import { createOpenApiDocument } from './openapi-document.js';
-import { PAGE_CSS, renderHtml, renderInitScript } from './page.js';
+import { PAGE_CSS, renderSwaggerPage, renderInitScript } from './page.js';
 
 const require = createRequire(import.meta.url);
 const HTML = 'text/html; charset=utf-8';
@@ -51,8 +51,8 @@ export function serveDocs(app: INestApplication): void {
       createPageHandler(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
     );
   }
-  const page = createPageHandler(HTML, () => renderHtml('./docs/'));
-  const pageInFolder = createPageHandler(HTML, () => renderHtml('./'));
+  const page = createPageHandler(HTML, () => renderSwaggerPage('./docs/'));
+  const pageInFolder = createPageHandler(HTML, () => renderSwaggerPage('./'));
   http.get('/docs', page);
   http.get('/docs/', pageInFolder);
   http.get('/docs/index.html', pageInFolder);

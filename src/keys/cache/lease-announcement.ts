@@ -1,6 +1,7 @@
 import type { Client } from 'pg';
 import { createId } from '../../common/ids.js';
 import { isWriteRefusal } from '../../database/database-failure.js';
+import { SYSTEM_CLOCKS, type Clocks } from './revocation-lease.js';
 
 /** Six heartbeats fit into the minute for which an announcement counts. */
 const HEARTBEAT_INTERVAL_MS = 10_000;
@@ -17,19 +18,30 @@ const ANNOUNCE = `INSERT INTO replica_leases (id, lease_ms) VALUES ($1, $2)
 export class LeaseAnnouncement {
   private readonly id = createId();
   private announcedAtMs = -Infinity;
+  private announcedAtWallMs = -Infinity;
 
   constructor(
     private readonly leaseMs: number,
-    private readonly monotonic: () => number = () => performance.now(),
+    private readonly clocks: Clocks = SYSTEM_CLOCKS,
   ) {}
+
+  /** Whether revoking calls know this replica's lease, by both clocks: the monotonic one may stop while the machine is suspended. */
+  get isCurrent(): boolean {
+    const { clocks } = this;
+    return (
+      clocks.monotonic() < this.announcedAtMs + MAX_SILENCE_MS &&
+      clocks.wall() < this.announcedAtWallMs + MAX_SILENCE_MS
+    );
+  }
 
   /** @throws when the announcement no longer counts and cannot be repeated */
   async announceIfDue(client: Pick<Client, 'query'>): Promise<void> {
-    const now = this.monotonic();
+    const [now, wall] = [this.clocks.monotonic(), this.clocks.wall()];
     if (now < this.announcedAtMs + HEARTBEAT_INTERVAL_MS) return;
     try {
       await client.query(ANNOUNCE, [this.id, this.leaseMs]);
       this.announcedAtMs = now;
+      this.announcedAtWallMs = wall;
     } catch (error) {
       // A database that cannot write cannot commit a revocation either.
       if (!isWriteRefusal(error) || now >= this.announcedAtMs + MAX_SILENCE_MS) throw error;
@@ -38,6 +50,6 @@ export class LeaseAnnouncement {
 
   /** For a new connection: another server may not have the announcement. */
   makeDue(): void {
-    this.announcedAtMs = Math.min(this.announcedAtMs, this.monotonic() - HEARTBEAT_INTERVAL_MS);
+    this.announcedAtMs = Math.min(this.announcedAtMs, this.clocks.monotonic() - HEARTBEAT_INTERVAL_MS);
   }
 }

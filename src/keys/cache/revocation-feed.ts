@@ -39,7 +39,6 @@ const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
 @Injectable()
 export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private readonly leaseMs: number;
-  private readonly announcement: LeaseAnnouncement;
   private client: Client | undefined;
   private polling: Promise<void> | undefined;
   private isPollDue = false;
@@ -52,12 +51,12 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   constructor(
     private readonly lease: RevocationLease,
     private readonly changes: ChangeLog,
+    private readonly announcement: LeaseAnnouncement,
     private readonly environment: Environment,
     private readonly database: Database,
     private readonly log: Log,
   ) {
     this.leaseMs = environment.revocationLeaseMs;
-    this.announcement = new LeaseAnnouncement(this.leaseMs);
     this.backoff = new ExponentialBackoff({
       initialDelay: Math.min(this.leaseMs / POLLS_PER_LEASE, MAX_BACKOFF_MS),
       maxDelay: MAX_BACKOFF_MS,

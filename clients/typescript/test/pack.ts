@@ -1,36 +1,30 @@
 // Packs the verifier, installs the tarball into an empty folder, and tries it there: ES modules, CommonJS, types, and a real
 // service with a PostgreSQL of its own. `npm run test:pack`; needs what `npm run build:tools` builds.
 import { execFile } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { freePort } from '../../../dist/src/embedded-postgres/free-port.js';
-import { Cleanup } from '../../../dist/tools/cleanup.js';
-import { startPostgres } from '../../../dist/tools/postgres.js';
-import { isHealthy, ServerProcess } from '../../../dist/tools/server-process.js';
-import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../../../dist/tools/service.js';
+import type { Variables } from '../../../src/config/environment.js';
+import { freePort } from '../../../src/embedded-postgres/free-port.js';
+import { ApiClient } from '../../../tools/api-client.js';
+import { Checks } from '../../../tools/checks.js';
+import type { Cleanup } from '../../../tools/cleanup.js';
+import { makeTemporaryFolder, startPostgres } from '../../../tools/postgres.js';
+import { isHealthy, ServerProcess } from '../../../tools/server-process.js';
+import { makeSecrets, productionVariables, SERVICE_FLAGS, SERVICE_SCRIPT } from '../../../tools/service.js';
 
-const PACKAGE = join(import.meta.dirname, '..');
-const MODULES = join(PACKAGE, '../../node_modules');
+/** Started from the root of the project. */
+const PACKAGE = resolve('clients/typescript');
+const MODULES = resolve('node_modules');
 /** Development packages that the consumer's types need. The verifier's own dependencies are installed. */
 const LINKED = ['typescript', '@types/node', '@types/express', 'express', 'fastify', '@nestjs/common'];
 const LEASE_MS = 500;
 const run = promisify(execFile);
 
-let passed = 0;
-let failed = 0;
+const checks = new Checks();
 
-async function check(what, task) {
-  try {
-    await task();
-    passed += 1;
-    console.log(`ok      ${what}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAILED  ${what}\n${error.stderr || error.stdout || error.stack}`);
-  }
-}
+/** Verifies the headers at a door, and returns what the verifier decided. */
+type Verify = (door: 'App' | 'User', headers: Readonly<Record<string, string>>) => Promise<string>;
 
 const TRY = `
   const auth = Verifier.forTests({ serviceName: 'recipes' });
@@ -70,54 +64,61 @@ const SERVICE = `
   }
   auth.close();`;
 
-async function install(folder) {
+/** What `npm pack --json` says about a package. */
+interface PackedFile {
+  readonly filename: string;
+  readonly files: readonly { readonly path: string }[];
+}
+
+/** @returns the files of the package */
+async function install(folder: string): Promise<string[]> {
   const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', folder], { cwd: PACKAGE });
-  const [{ filename, files }] = JSON.parse(stdout.slice(stdout.indexOf('[')));
+  const [packed] = JSON.parse(stdout.slice(stdout.indexOf('['))) as [PackedFile];
   writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'consumer', type: 'module', private: true }));
   const own = ['jose', 'lru-cache'].map((name) => join(MODULES, name));
   const flags = ['--offline', '--ignore-scripts', '--install-links', '--no-audit', '--no-fund', '--legacy-peer-deps'];
-  await run('npm', ['install', ...flags, join(folder, filename), ...own], { cwd: folder });
+  await run('npm', ['install', ...flags, join(folder, packed.filename), ...own], { cwd: folder });
   for (const name of LINKED) {
     const link = join(folder, 'node_modules', name);
     mkdirSync(dirname(link), { recursive: true });
     symlinkSync(join(MODULES, name), link);
   }
-  return files.map(({ path }) => path);
+  return packed.files.map(({ path }) => path);
 }
 
-async function tryPack(folder) {
-  let files = [];
-  await check('packs and installs', async () => {
+async function tryPack(folder: string): Promise<void> {
+  let files: string[] = [];
+  await checks.run('packs and installs', async () => {
     files = await install(folder);
   });
-  await check('contains the build, the types and the README, and nothing else', () => {
+  await checks.run('contains the build, the types and the README, and nothing else', () => {
     const strange = files.filter((path) => !/^(dist\/[\w-]+\.(js|d\.ts)|README\.md|package\.json)$/.test(path));
     if (strange.length > 0 || !files.includes('README.md')) throw new Error(files.join('\n'));
   });
-  const node = (name, text) => {
+  const node = (name: string, text: string) => {
     writeFileSync(join(folder, name), text);
     return run(process.execPath, [name], { cwd: folder });
   };
   const names = `{ Verifier, RefusedError }`;
-  await check('is imported as an ES module', () =>
+  await checks.run('is imported as an ES module', () =>
     node(
       'esm.mjs',
       `import ${names} from '@platform-auth/verifier'; import { requireApp } from '@platform-auth/verifier/express'; ${TRY}`,
     ),
   );
-  await check('is required by CommonJS', () =>
+  await checks.run('is required by CommonJS', () =>
     node(
       'cjs.cjs',
       `const ${names} = require('@platform-auth/verifier'); const { requireApp } = require('@platform-auth/verifier/express'); ${TRY}`,
     ),
   );
-  await check('imports the adapters of Fastify and NestJS', () =>
+  await checks.run('imports the adapters of Fastify and NestJS', () =>
     node(
       'adapters.mjs',
       `await import('@platform-auth/verifier/fastify'); await import('@platform-auth/verifier/nest');`,
     ),
   );
-  await check('has strict types, and compiles the example of the README', async () => {
+  await checks.run('has strict types, and compiles the example of the README', async () => {
     writeFileSync(join(folder, 'consumer.ts'), CONSUMER);
     const tsc = join(MODULES, 'typescript/bin/tsc');
     const flags = ['--strict', '--noEmit', '--module', 'nodenext', '--target', 'es2022', '--types', 'node'];
@@ -125,7 +126,7 @@ async function tryPack(folder) {
   });
 }
 
-async function tryService(cleanup, folder) {
+async function tryService(cleanup: Cleanup, folder: string): Promise<void> {
   const postgres = await startPostgres({ cleanup, purpose: 'verifier-pack' });
   const secrets = makeSecrets();
   const variables = {
@@ -135,18 +136,12 @@ async function tryService(cleanup, folder) {
   };
   const options = { cleanup, script: SERVICE_SCRIPT, flags: SERVICE_FLAGS, variables, isReady: isHealthy };
   const service = await new ServerProcess(await freePort(), options).start();
-  const post = async (path, body, method = 'POST') => {
-    const headers = { 'Content-Type': 'application/json', 'X-Admin-Key': secrets.ADMIN_API_KEY };
-    const response = await fetch(service.url + path, { method, headers, body: JSON.stringify(body) });
-    if (!response.ok) throw new Error(`${path}: ${response.status}`);
-    return response.status === 204 ? undefined : response.json();
-  };
-  const admin = '/api/v0/admin';
-  const own = await post(`${admin}/app-credentials`, { caller: 'recipes', target: 'auth' });
-  const caller = await post(`${admin}/app-credentials`, { caller: 'meals', target: 'recipes' });
+  const client = new ApiClient(service.url, secrets.ADMIN_API_KEY);
+  const own = await client.mintAppCredential({ caller: 'recipes', target: 'auth' });
+  const caller = await client.mintAppCredential({ caller: 'meals', target: 'recipes' });
   const user = { email: 'user@example.org', password: 'a perfectly fine passphrase' };
-  await post('/api/v0/auth/register', user);
-  const tokens = await post('/api/v0/auth/login', user);
+  await client.register(user);
+  const tokens = await client.logIn(user);
   const app = { 'X-Platform-App-Id': caller.app_id, 'X-Platform-App-Key': caller.app_key };
   const bearer = { Authorization: `Bearer ${tokens.access_token}` };
   const verify = startVerifier(cleanup, folder, {
@@ -156,40 +151,39 @@ async function tryService(cleanup, folder) {
     SERVICE_NAME: 'recipes',
     SECRET_KEY: secrets.SECRET_KEY,
   });
-  const expect = (door, headers, expected) => async () => {
-    const outcome = await verify(door, headers);
-    if (outcome !== expected) throw new Error(`${outcome} instead of ${expected}`);
-  };
-  await check('accepts an app of the real service', expect('App', app, 'accepted'));
-  await check('accepts a user of the real service', expect('User', bearer, 'accepted'));
-  await post('/api/v0/auth/logout', { refresh_token: tokens.refresh_token });
-  await check('refuses the user when the logout has answered', expect('User', bearer, 'invalid_access_token'));
-  await post(`${admin}/app-credentials/${caller.app_id}`, undefined, 'DELETE');
-  await check('refuses the app when its revocation has answered', expect('App', app, 'invalid_app_credentials'));
+  const expect =
+    (...[door, headers, expected]: [...Parameters<Verify>, string]) =>
+    async () => {
+      const outcome = await verify(door, headers);
+      if (outcome !== expected) throw new Error(`${outcome} instead of ${expected}`);
+    };
+  await checks.run('accepts an app of the real service', expect('App', app, 'accepted'));
+  await checks.run('accepts a user of the real service', expect('User', bearer, 'accepted'));
+  await client.logOut(tokens);
+  await checks.run('refuses the user when the logout has answered', expect('User', bearer, 'invalid_access_token'));
+  await client.revokeAppCredential(caller);
+  await checks.run('refuses the app when its revocation has answered', expect('App', app, 'invalid_app_credentials'));
   await service.stop();
-  await check('answers 503 when the service is gone', expect('App', app, 'unavailable'));
+  await checks.run('answers 503 when the service is gone', expect('App', app, 'unavailable'));
 }
 
 /** @returns what verifies headers in a process that embeds the packed verifier */
-function startVerifier(cleanup, folder, variables) {
+function startVerifier(cleanup: Cleanup, folder: string, variables: Variables): Verify {
   writeFileSync(join(folder, 'service.mjs'), SERVICE);
   const env = { PATH: process.env.PATH, ...variables };
   const child = execFile(process.execPath, ['service.mjs'], { cwd: folder, env });
   cleanup.defer(() => child.kill('SIGKILL'));
-  child.stderr.pipe(process.stderr);
+  child.stderr?.pipe(process.stderr);
   return (door, headers) =>
-    new Promise((resolve, reject) => {
+    new Promise((answer, reject) => {
       child.once('exit', () => reject(new Error('The verifier exited')));
-      child.stdout.once('data', (text) => resolve(String(text).trim()));
-      child.stdin.write(`${JSON.stringify({ door, headers })}\n`);
+      child.stdout?.once('data', (text: Buffer) => answer(text.toString().trim()));
+      child.stdin?.write(`${JSON.stringify({ door, headers })}\n`);
     });
 }
 
-await Cleanup.around(async (cleanup) => {
-  const folder = mkdtempSync(join(tmpdir(), 'platform-auth-pack-'));
-  cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
+await checks.around(async (cleanup) => {
+  const folder = makeTemporaryFolder(cleanup, 'pack');
   await tryPack(folder);
-  if (failed === 0) await check('works before a real service', () => tryService(cleanup, folder));
+  if (!checks.haveFailed) await tryService(cleanup, folder);
 });
-console.log(`${passed} passed, ${failed} failed`);
-process.exitCode = failed === 0 ? 0 : 1;

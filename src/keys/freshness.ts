@@ -2,7 +2,8 @@ import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import type { Rememberable } from './principals.js';
+import { LeaseAnnouncement } from './cache/lease-announcement.js';
+import type { Rememberable } from '../access/principals.js';
 
 const MAX_REMEMBERED_SECONDS = 60;
 
@@ -15,16 +16,11 @@ export function wantsFreshVerdict({ headers }: Request): boolean {
 /** Tells a verifier how long it may use a verdict, and whether it may remember it (docs/decisions/0044). */
 @Injectable()
 export class Freshness {
-  private readonly freshForMs: string;
-  private readonly isLeased: boolean;
-
   constructor(
-    { revocationLeaseMs, revocationWaitMs }: Environment,
+    private readonly environment: Environment,
+    private readonly announcement: LeaseAnnouncement,
     private readonly clock: Clock,
-  ) {
-    this.isLeased = revocationLeaseMs > 0;
-    this.freshForMs = String(this.isLeased ? revocationLeaseMs : revocationWaitMs);
-  }
+  ) {}
 
   /**
    * Sets the header fields of an accepted `validate-*` request that asked for a fresh verdict.
@@ -32,14 +28,23 @@ export class Freshness {
    */
   describe(request: Request, rememberable: Rememberable | undefined): void {
     if (!wantsFreshVerdict(request)) return;
+    const { freshForMs } = this;
     const now = this.clock.now().getTime();
     const lifeMs = (rememberable?.expiresAt?.getTime() ?? Infinity) - now;
     const expiresIn = Math.max(0, Math.min(MAX_REMEMBERED_SECONDS, Math.floor(lifeMs / 1_000)));
-    const canRemember = this.isLeased && rememberable !== undefined && expiresIn > 0;
+    const isLeased = this.environment.revocationLeaseMs > 0 && freshForMs > 0;
+    const canRemember = isLeased && rememberable !== undefined && expiresIn > 0;
     request.res?.set({
       'X-Platform-Remember': canRemember ? 'yes' : 'no',
       'X-Platform-Expires-In': String(expiresIn),
-      'X-Platform-Fresh-For-Ms': this.freshForMs,
+      'X-Platform-Fresh-For-Ms': String(freshForMs),
     });
+  }
+
+  /** 0 while revoking calls may not know this replica's lease, and so do not wait for it: the verdict cannot be handed on. */
+  private get freshForMs(): number {
+    const { revocationLeaseMs, revocationWaitMs } = this.environment;
+    if (revocationLeaseMs === 0) return revocationWaitMs;
+    return this.announcement.isCurrent ? revocationLeaseMs : 0;
   }
 }

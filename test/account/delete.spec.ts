@@ -1,0 +1,73 @@
+import { problems } from '../../src/problems/problems.js';
+import { recorded } from '../audit/record.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { PASSWORD } from '../support/settings.js';
+import { countByStatus } from '../support/throttled.js';
+import { useApp, useReplica } from '../support/use-app.js';
+import { NEW_PASSWORD, Owner, WRONG } from './owner.js';
+
+describe('POST /api/v0/users/me/delete', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('deletes the account and every session of it, and the address can be registered again', async () => {
+    const alice = await Owner.of(app);
+    const other = await alice.elsewhere();
+    await alice.deleteAccount().expect(204);
+    for (const each of [alice, other]) for (const on of [app, replica]) expect(await each.isLive(on)).toBe(false);
+    expectProblem(await replica.login(alice.user.email), problems.invalidCredentials);
+    expectProblem(await app.admin.get(`/users/${alice.user.id}`), problems.notFound);
+    expect(await app.database.query('SELECT FROM sessions WHERE user_id = $1', [alice.user.id])).toEqual([]);
+    expect((await app.user(alice.user.email)).id).not.toBe(alice.user.id);
+  });
+
+  it('keeps the act in the audit log, and the address nowhere', async () => {
+    const alice = await Owner.of(app);
+    await alice.deleteAccount().expect(204);
+    const subject = alice.user.id;
+    expect(await recorded(app, { subject, event: 'user.deleted' })).toMatchObject([
+      { actor: { door: 'user', id: subject }, count: 1 },
+    ]);
+    const tables = await app.database.query<{ name: string }>(
+      `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'`,
+    );
+    for (const { name } of tables) {
+      const rows = await app.database.query(`SELECT * FROM "${name}"`);
+      expect({ name, found: JSON.stringify(rows).includes(alice.user.email) }).toEqual({ name, found: false });
+    }
+  });
+
+  it('answers 403 to a wrong password, and deletes nothing', async () => {
+    const alice = await Owner.of(app);
+    expectProblem(await alice.deleteAccount(WRONG), problems.wrongPassword);
+    expect(await alice.isLive()).toBe(true);
+  });
+
+  it('answers 400 without a password', async () => {
+    const alice = await Owner.of(app);
+    expectInvalid(await alice.as(app.post('/api/v0/users/me/delete', {})), '/password');
+  });
+
+  it('succeeds once of 50 concurrent calls on two replicas; the others find their session ended', async () => {
+    const alice = await Owner.of(app);
+    const calls = Array.from({ length: 50 }, (_, index) => alice.deleteAccount(PASSWORD, index % 2 ? app : replica));
+    const answers = await Promise.all(calls);
+    expect(countByStatus(answers)).toEqual({ 204: 1, 401: 49 });
+    for (const answer of answers) if (answer.status === 401) expectProblem(answer, problems.invalidAccessToken);
+    expect(await recorded(app, { subject: alice.user.id, event: 'user.deleted' })).toHaveLength(1);
+  });
+
+  it('races with a change of the password: an account whose password was changed is not deleted by the old one', async () => {
+    for (let round = 0; round < 25; round += 1) {
+      const alice = await Owner.of(app);
+      const thief = await alice.elsewhere();
+      const [changed, deleted] = await Promise.all([
+        alice.changePassword(PASSWORD, NEW_PASSWORD, replica),
+        thief.deleteAccount(),
+      ]);
+      const exists = (await app.admin.get(`/users/${alice.user.id}`)).status === 200;
+      expect([changed.status === 204, deleted.status === 204]).toEqual([exists, !exists]);
+      expect(exists ? [401, 403] : [401]).toContain(exists ? deleted.status : changed.status);
+    }
+  });
+});

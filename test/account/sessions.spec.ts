@@ -1,0 +1,163 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/problems/problems.js';
+import { recorded } from '../audit/record.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { useApp, useReplica } from '../support/use-app.js';
+import { Owner, type OwnSession } from './owner.js';
+
+const HOME = '2001:db8:1:2:3::7';
+const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0';
+
+describe('GET /api/v0/users/me/sessions', () => {
+  const app = useApp({ variables: { TRUST_PROXY: 'true' } });
+
+  const loginAs = async (email: string, headers: Record<string, string>): Promise<OwnSession[]> => {
+    const { body } = await app.login(email).set(headers).expect(200);
+    const { access_token } = body as { access_token: string };
+    const answer = await app.get('/api/v0/users/me/sessions').set('Authorization', `Bearer ${access_token}`);
+    return (answer.body as { items: OwnSession[] }).items;
+  };
+
+  it('shows each live session of the user, the oldest login first, and which is this one', async () => {
+    const alice = await Owner.of(app);
+    await Owner.of(app);
+    const [second, third] = [await alice.elsewhere(), await alice.elsewhere()];
+    await app.logout(third.tokens.refresh_token).expect(204);
+    const seen = await second.sessions();
+    expect(seen.map(({ is_current }) => is_current)).toEqual([false, true]);
+    expect(seen[0]!.id).toBe(await alice.sessionId());
+  });
+
+  it('shows from which network and user agent it was begun, and when and from where it was last used', async () => {
+    const alice = await app.user();
+    const { body } = await app.login(alice.email).set({ 'X-Forwarded-For': HOME, 'User-Agent': BROWSER }).expect(200);
+    app.clock.advance({ minutes: 5 });
+    const { refresh_token } = body as { refresh_token: string };
+    await app.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.9').expect(200);
+    const [first] = await loginAs(alice.email, {});
+    expect(first).toMatchObject({
+      created_from: '2001:db8:1:2::/64',
+      user_agent: BROWSER,
+      last_used_from: '192.0.2.9',
+    });
+    const usedAfter = new Date(first!.last_used_at).getTime() - new Date(first!.created_at).getTime();
+    expect(usedAfter).toBeGreaterThanOrEqual(5 * 60_000);
+  });
+
+  it('keeps 200 printable ASCII characters of the user agent', async () => {
+    const { email } = await app.user();
+    const agents = ['x'.repeat(300), 'caf\u00e9\u00ad\u0085 1.0', '\u00ff', `  ${BROWSER}\t`];
+    const shown: (string | null)[] = [];
+    for (const agent of agents) shown.push((await loginAs(email, { 'User-Agent': agent })).at(-1)!.user_agent);
+    expect(shown).toEqual(['x'.repeat(200), 'caf 1.0', null, BROWSER]);
+  });
+
+  it('shows a session of a version that recorded neither', async () => {
+    const alice = await Owner.of(app);
+    await app.database.query('UPDATE sessions SET created_from = NULL, user_agent = NULL WHERE user_id = $1', [
+      alice.user.id,
+    ]);
+    expect(await alice.sessions()).toMatchObject([{ created_from: null, user_agent: null, last_used_from: null }]);
+  });
+
+  it('leaves out sessions that have expired', async () => {
+    const alice = await Owner.of(app);
+    app.clock.advance({ days: 15 });
+    expect(await (await alice.elsewhere()).sessions()).toMatchObject([{ is_current: true }]);
+  });
+
+  it('comes in cursor pages', async () => {
+    const alice = await Owner.of(app);
+    for (let index = 0; index < 4; index += 1) await alice.elsewhere();
+    const ids: string[] = [];
+    let query = '?limit=2';
+    for (let pages = 0; pages < 3; pages += 1) {
+      const { body } = await alice.as(app.get(`/api/v0/users/me/sessions${query}`)).expect(200);
+      const { items, next_cursor } = body as { items: OwnSession[]; next_cursor: string | null };
+      ids.push(...items.map(({ id }) => id));
+      query = `?limit=2&cursor=${next_cursor}`;
+      expect(next_cursor === null).toBe(pages === 2);
+    }
+    expect(ids).toEqual((await alice.sessions()).map(({ id }) => id));
+    expect(new Set(ids).size).toBe(5);
+    expectInvalid(await alice.as(app.get('/api/v0/users/me/sessions?cursor=x')), '/cursor');
+  });
+
+  it('shows no token and no digest', async () => {
+    const alice = await Owner.of(app);
+    const { text } = await alice.as(app.get('/api/v0/users/me/sessions')).expect(200);
+    expect(text).not.toMatch(/digest|token|pa_rt_|generation/);
+  });
+
+  it('shows the operator the same of each session', async () => {
+    const alice = await app.user();
+    await loginAs(alice.email, { 'X-Forwarded-For': HOME, 'User-Agent': BROWSER });
+    const { body } = await app.admin.get(`/users/${alice.id}/sessions`).expect(200);
+    expect((body as { items: object[] }).items).toMatchObject([
+      { created_from: '2001:db8:1:2::/64', user_agent: BROWSER, rotated_from: null },
+    ]);
+  });
+});
+
+describe('DELETE /api/v0/users/me/sessions/{id}', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('ends that session on every replica, and no other', async () => {
+    const alice = await Owner.of(app);
+    const [gone, kept] = [await alice.elsewhere(), await alice.elsewhere()];
+    await alice.end(await gone.sessionId()).expect(204);
+    expect([await gone.isLive(), await gone.isLive(replica)]).toEqual([false, false]);
+    expect([await alice.isLive(replica), await kept.isLive()]).toEqual([true, true]);
+    await app.login(alice.user.email).expect(200);
+  });
+
+  it('is idempotent, and recorded once when 50 calls race', async () => {
+    const alice = await Owner.of(app);
+    const id = await (await alice.elsewhere()).sessionId();
+    const calls = Array.from({ length: 50 }, (_, index) => alice.end(id, index % 2 ? app : replica).expect(204));
+    await Promise.all(calls);
+    await alice.end(id.toUpperCase()).expect(204);
+    expect(await recorded(app, { subject: alice.user.id, event: 'session.ended' })).toMatchObject([
+      { actor: { door: 'user', id: alice.user.id }, details: { session_id: id, reason: 'owner' } },
+    ]);
+  });
+
+  it('ends the session of the request too', async () => {
+    const alice = await Owner.of(app);
+    await alice.end(await alice.sessionId()).expect(204);
+    expect(await alice.isLive()).toBe(false);
+  });
+
+  it('answers the same 404 for a session of another user, an unknown id and text that is not an id', async () => {
+    const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
+    const answers = [];
+    for (const id of [await bob.sessionId(), randomUUID(), 'x']) answers.push(await alice.end(id));
+    for (const answer of answers) expectProblem(answer, problems.notFound);
+    expect(await bob.isLive()).toBe(true);
+  });
+});
+
+describe('DELETE /api/v0/users/me/sessions', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('ends all sessions of the user but this one', async () => {
+    const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
+    const others = [await alice.elsewhere(), await alice.elsewhere()];
+    await alice.endOthers().expect(204);
+    for (const other of others) expect(await other.isLive(replica)).toBe(false);
+    expect([await alice.isLive(replica), await bob.isLive()]).toEqual([true, true]);
+    expect(await alice.sessions()).toHaveLength(1);
+  });
+
+  it('is recorded once with the number of sessions, and not at all without another session', async () => {
+    const alice = await Owner.of(app);
+    await alice.elsewhere();
+    await alice.elsewhere();
+    await Promise.all(Array.from({ length: 10 }, () => alice.endOthers().expect(204)));
+    expect(await recorded(app, { subject: alice.user.id, event: 'session.ended' })).toMatchObject([
+      { actor: { door: 'user', id: alice.user.id }, count: 2, details: { reason: 'owner' } },
+    ]);
+  });
+});
