@@ -98,7 +98,7 @@ export const RULES: readonly Rule[] = [
     name: 'WEBAUTHN_ORIGINS',
     demand: 'must have hosts that are WEBAUTHN_RP_ID or end with a dot and it',
     isKept: ({ WEBAUTHN_RP_ID: rpId, WEBAUTHN_ORIGINS: origins = [] }) =>
-      rpId === undefined || origins.every((origin) => `.${new URL(origin).hostname}`.endsWith(`.${rpId}`)),
+      rpId === undefined || origins.every((origin) => isBelow(origin, rpId)),
   },
   {
     name: 'INTERNAL_PORT',
@@ -116,6 +116,11 @@ export const RULES: readonly Rule[] = [
     isKept: (value) => isDistinct(value.METRICS_PORT, value.INTERNAL_PORT),
   },
 ];
+
+/** Whether an origin is of the domain, or of one below it. */
+function isBelow(origin: string, domain: string): boolean {
+  return URL.canParse(origin) && `.${new URL(origin).hostname}`.endsWith(`.${domain}`);
+}
 
 /** Port 0 means any free port. */
 function isDistinct(port: number | undefined, other: number | undefined): boolean {
