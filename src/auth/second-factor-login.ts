@@ -10,6 +10,7 @@ import { FactorRefusals } from '../second-factors/factor-refusals.js';
 import { PasskeyVerifier, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
 import { RelyingParty } from '../second-factors/relying-party.js';
 import { SecondFactors, type Factors } from '../second-factors/second-factors.service.js';
+import type { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { parseAuthentication, readChallenge } from '../second-factors/webauthn-json.js';
 import type { Amr, Grant } from '../tokens/grant.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -38,7 +39,7 @@ export class SecondFactorLogin {
     const challenge = this.challenges.issue('login', await this.clock.now(), id, toContext(verified));
     const passkey_options =
       user && methods.includes('passkey')
-        ? await this.relyingParty.createAuthenticationOptions(challenge, user.passkeys)
+        ? this.relyingParty.createAuthenticationOptions(challenge, user.passkeys)
         : undefined;
     throw new ProblemException(problems.secondFactorRequired, {
       refusal: { event: 'user.login.challenged', reason: 'second_factor', fields: { user_id: id } },
@@ -57,7 +58,7 @@ export class SecondFactorLogin {
    * The options of a login with a passkey alone. They are the same for every client: nothing is known of the user.
    * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
    */
-  async createPasskeyOptions(): Promise<object> {
+  async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
     const challenge = this.challenges.issue('passkey', await this.clock.now());
     return this.relyingParty.createAuthenticationOptions(challenge);
   }

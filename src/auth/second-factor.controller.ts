@@ -5,6 +5,7 @@ import { Public } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { Throttled } from '../throttling/throttled.js';
 import { TokenPairResponse } from './auth.dto.js';
 import { AuthService } from './auth.service.js';
@@ -45,8 +46,8 @@ export class SecondFactorController {
     summary: 'Get the options to log in with a passkey alone',
     description: 'For navigator.credentials.get() of the browser. Good for 5 minutes, and for one login.',
   })
-  @ApiOkResponse({ schema: { type: 'object', additionalProperties: true } })
-  async createPasskeyLoginOptions(): Promise<object> {
+  @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
+  async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.logins.createPasskeyOptions();
   }
 

@@ -35,6 +35,7 @@ export class SecondFactorRequest {
     type: 'object',
     additionalProperties: true,
     description: 'with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser',
+    example: { id: 'AQIDBA', rawId: 'AQIDBA', type: 'public-key', response: {}, clientExtensionResults: {} },
   })
   @ValidateIf(({ method }: SecondFactorRequest, value) => method === 'passkey' || value !== undefined)
   @IsObject({ message: 'must be the JSON of a PublicKeyCredential' })

@@ -22,6 +22,7 @@ import {
   RenamePasskeyRequest,
 } from './factors.dto.js';
 import { PasskeysService } from './passkeys.service.js';
+import { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 
 const PASSWORD_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
 const ID = { name: 'id', format: 'uuid' };
@@ -42,8 +43,11 @@ export class PasskeysController {
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Good for 5 minutes, and for one passkey.',
   })
-  @ApiOkResponse({ schema: { type: 'object', additionalProperties: true } })
-  async createPasskeyOptions(@Req() request: Request, @Body() { password }: ProofRequest): Promise<object> {
+  @ApiOkResponse({ type: PasskeyCreationOptionsResponse })
+  async createPasskeyOptions(
+    @Req() request: Request,
+    @Body() { password }: ProofRequest,
+  ): Promise<PasskeyCreationOptionsResponse> {
     const { id } = await this.passwords.demand(getPrincipal(request, 'user'), password, toActor(request));
     return this.passkeys.createOptions(id);
   }

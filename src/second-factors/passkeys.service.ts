@@ -14,6 +14,7 @@ import { Challenges } from './challenges.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
 import { SecondFactors } from './second-factors.service.js';
+import type { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 import { parseRegistration, readChallenge, type RegistrationJson } from './webauthn-json.js';
 
 const MAX_PASSKEYS = 20;
@@ -49,7 +50,7 @@ export class PasskeysService {
    * @returns the options of navigator.credentials.create()
    * @throws {ProblemException} not_found; too_many_passkeys
    */
-  async createOptions(userId: string): Promise<object> {
+  async createOptions(userId: string): Promise<PasskeyCreationOptionsResponse> {
     const user = await this.factors.read(userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);

@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import {
-  generateAuthenticationOptions,
   generateRegistrationOptions,
   verifyAuthenticationResponse,
   verifyRegistrationResponse,
@@ -12,6 +11,7 @@ import { Environment } from '../config/environment.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import type { Factors } from './second-factors.service.js';
+import type { PasskeyCreationOptionsResponse, PasskeyRequestOptionsResponse } from './webauthn-options.dto.js';
 import type { AuthenticationJson, RegistrationJson } from './webauthn-json.js';
 
 /** As long as a challenge lives. */
@@ -33,34 +33,35 @@ export class RelyingParty {
   constructor(private readonly environment: Environment) {}
 
   /** @throws {ProblemException} not_found without WEBAUTHN_RP_ID */
-  async createRegistrationOptions({ id, email, passkeys }: Factors, challenge: string) {
+  async createRegistrationOptions(
+    { id, email, passkeys }: Factors,
+    challenge: string,
+  ): Promise<PasskeyCreationOptionsResponse> {
     const { rpId } = this.settings;
-    return generateRegistrationOptions({
+    const authenticatorSelection = { residentKey: 'required', userVerification: 'preferred' } as const;
+    const options = await generateRegistrationOptions({
       rpName: rpId,
       rpID: rpId,
       userName: email,
       userDisplayName: email,
       userID: toUserHandle(id),
       challenge: toBytes(challenge),
-      timeout: TIMEOUT_MS,
       attestationType: 'none',
-      excludeCredentials: [...passkeys],
-      authenticatorSelection: { residentKey: 'required', userVerification: 'preferred' },
+      authenticatorSelection,
     });
+    const excludeCredentials = passkeys.map(toDescriptor);
+    return { ...options, timeout: TIMEOUT_MS, attestation: 'none', excludeCredentials, authenticatorSelection };
   }
 
   /**
    * @param passkeys of the user who has presented the password; undefined: the client asks the user for one
    * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
    */
-  async createAuthenticationOptions(challenge: string, passkeys?: Factors['passkeys']) {
-    return generateAuthenticationOptions({
-      rpID: this.settings.rpId,
-      challenge: toBytes(challenge),
-      timeout: TIMEOUT_MS,
-      ...(passkeys && { allowCredentials: [...passkeys] }),
-      userVerification: passkeys ? 'preferred' : 'required',
-    });
+  createAuthenticationOptions(challenge: string, passkeys?: Factors['passkeys']): PasskeyRequestOptionsResponse {
+    const { rpId } = this.settings;
+    const userVerification = passkeys ? 'preferred' : 'required';
+    const allowCredentials = passkeys?.map(toDescriptor);
+    return { rpId, challenge, timeout: TIMEOUT_MS, userVerification, ...(allowCredentials && { allowCredentials }) };
   }
 
   /** @returns undefined when the answer is not valid */
@@ -114,6 +115,11 @@ export class RelyingParty {
     if (rpId === undefined || origins === undefined) throw new ProblemException(problems.notFound);
     return { rpId, origins };
   }
+}
+
+/** WebAuthn §5.8.3. */
+function toDescriptor({ id, transports }: Factors['passkeys'][number]): object {
+  return { id, transports, type: 'public-key' };
 }
 
 /** The user handle of a passkey: the id of the user, which tells nothing about the person (WebAuthn §14.6.1). */

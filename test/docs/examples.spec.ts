@@ -55,6 +55,9 @@ describe('the OpenAPI document, read on its own', () => {
       '/health/live',
       '/api/v0/auth/register',
       '/api/v0/auth/login',
+      '/api/v0/auth/login/second-factor',
+      '/api/v0/auth/login/passkey',
+      '/api/v0/auth/login/passkey/options',
       '/api/v0/auth/refresh',
     ];
     const described = operations.map(({ name, operation }) => ({
