@@ -58,7 +58,7 @@ export default {
       name: 'only-crypto-uses-cryptography',
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/crypto/' },
-      to: { path: '^(node:)?crypto$|node_modules/(bcrypt|bcryptjs|argon2|jsonwebtoken|jose|@noble)/' },
+      to: { path: '^(node:)?crypto$|node_modules/(bcrypt|bcryptjs|argon2|hash-wasm|jsonwebtoken|jose|@noble)/' },
     },
     { name: 'no-unresolved-import', severity: 'error', from: {}, to: { couldNotResolve: true } },
   ],

@@ -3,7 +3,7 @@ import globals from 'globals';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['**/dist', 'coverage', '.data', 'test/clients/src', 'test/clients/generated'] },
+  { ignores: ['**/dist', 'coverage', '.data', 'test/clients/src', 'test/clients/generated', '**/.venv', '**/.run'] },
   eslint.configs.recommended,
   tseslint.configs.strictTypeChecked,
   {
@@ -23,7 +23,7 @@ export default tseslint.config(
     files: ['test/**', 'clients/typescript/test/**'],
     // What runs outside of Jest is held to the rules of src/.
     ignores: [
-      ...['test/browser/**', 'test/clients/**', 'test/alerts/**', 'test/guards/**', 'test/ha/**'],
+      ...['test/browser/**', 'test/clients/**', 'test/alerts/**', 'test/guards/**', 'test/ha/**', 'test/example/**'],
       'test/support/programs/**',
     ],
     rules: {

@@ -1,6 +1,11 @@
-import { HOT, type LoadRecord } from './record.js';
+import { HOT, type HotRoute, type LoadRecord, type Unavailable } from './record.js';
 
 const MIN_RIGHT = 5;
+/** Verifiers give verdicts again so soon after the end of any fault; until then they may answer 503. */
+const MAX_VERIFIER_BACK_MS = 2_000;
+const MAX_DESCRIBED = 3;
+const VERIFIER_UNAVAILABLE = 'verifier 503';
+const SERVICE_ROUTES: ReadonlySet<string> = new Set(HOT);
 
 /** What a fault may cause at most. Wrong verdicts and lost writes are never allowed. */
 export interface Bounds {
@@ -8,6 +13,8 @@ export interface Bounds {
   readonly errors: readonly string[];
   /** The longest time without a correct response. */
   readonly silenceMs: number;
+  /** Of verifiers; by default the same. */
+  readonly verifierSilenceMs?: number;
   readonly slowestMs: number;
   /** From the end of the fault to the first correct response of every hot route. */
   readonly backMs?: number;
@@ -19,8 +26,10 @@ export interface Bounds {
  */
 export function brokenBounds(record: LoadRecord, bounds: Bounds, patience: number): string[] {
   const { wrong, lost } = record;
-  const unexplained = [...record.errors.keys()].filter((label) => !bounds.errors.includes(label));
-  const unproven = HOT.filter((route) => record.rightOf(route) < MIN_RIGHT);
+  const unexplained = [...record.errors.keys()].filter(
+    (label) => label !== VERIFIER_UNAVAILABLE && !bounds.errors.includes(label),
+  );
+  const unproven = record.routeNames.filter((route) => record.rightOf(route) < MIN_RIGHT);
   return [
     ...(wrong.length > 0 ? [`${wrong.length} wrong verdicts`] : []),
     ...(lost.length > 0 ? [`${lost.length} lost acknowledged writes`] : []),
@@ -31,15 +40,33 @@ export function brokenBounds(record: LoadRecord, bounds: Bounds, patience: numbe
 }
 
 function brokenTimes(record: LoadRecord, bounds: Bounds, patience: number): string[] {
-  const { silence, slowestMs, slowestRequest, back } = record;
-  const [maxSilenceMs, maxSlowestMs] = [bounds.silenceMs * patience, bounds.slowestMs * patience];
-  const maxBackMs = (bounds.backMs ?? Infinity) * patience;
+  const { slowestMs, slowestRequest } = record;
+  const maxSlowestMs = bounds.slowestMs * patience;
+  const getMaxSilenceMs = (name: HotRoute): number =>
+    patience * ((SERVICE_ROUTES.has(name) ? undefined : bounds.verifierSilenceMs) ?? bounds.silenceMs);
+  const maxVerifierBackMs = MAX_VERIFIER_BACK_MS * patience;
+  const getMaxBackMs = (name: HotRoute): number =>
+    SERVICE_ROUTES.has(name) ? (bounds.backMs ?? Infinity) * patience : maxVerifierBackMs;
   const broken: string[] = [];
-  if (silence.ms > maxSilenceMs)
-    broken.push(`${silence.name}: ${Math.round(silence.ms)} ms without a right answer, over ${maxSilenceMs}`);
+  for (const { name, ms } of record.silences) {
+    if (ms > getMaxSilenceMs(name))
+      broken.push(`${name}: ${Math.round(ms)} ms without a right answer, over ${getMaxSilenceMs(name)}`);
+  }
   if (slowestMs > maxSlowestMs)
     broken.push(`${slowestRequest}: answered after ${Math.round(slowestMs)} ms, over ${maxSlowestMs}`);
-  if (back && back.ms > maxBackMs)
-    broken.push(`${back.name}: right again ${Math.round(back.ms)} ms after the end of the fault, over ${maxBackMs}`);
+  for (const { name, ms } of record.backs) {
+    if (ms > getMaxBackMs(name))
+      broken.push(`${name}: right again ${Math.round(ms)} ms after the end of the fault, over ${getMaxBackMs(name)}`);
+  }
+  const outside = record.unavailablesOutside(maxVerifierBackMs);
+  if (outside.length > 0)
+    broken.push(`${outside.length} × ${VERIFIER_UNAVAILABLE} outside of the fault: ${describe(record, outside)}`);
   return broken;
+}
+
+function describe(record: LoadRecord, outside: readonly Unavailable[]): string {
+  const texts = outside.map(({ name, startedAt, endedAt }) => {
+    return `${name} at ${record.toOffset(startedAt)} ms for ${Math.round(endedAt - startedAt)} ms`;
+  });
+  return texts.slice(0, MAX_DESCRIBED).join(', ');
 }

@@ -8,14 +8,19 @@ import { now, type Period } from './client.js';
 export class Life {
   private endAskedAt = Infinity;
   private endAcknowledgedAt = Infinity;
+  private verifiersMayLagMs = 0;
 
   /** Call before the request that ends it is sent. */
   ending(): void {
     this.endAskedAt = Math.min(this.endAskedAt, now());
   }
 
-  /** Call when that request is acknowledged. */
-  ended(): void {
+  /**
+   * Call when that request is acknowledged.
+   * @param verifiersMayLagMs how much longer verifiers may accept it
+   */
+  ended(verifiersMayLagMs = 0): void {
+    this.verifiersMayLagMs = verifiersMayLagMs;
     this.endAcknowledgedAt = Math.min(this.endAcknowledgedAt, now());
   }
 
@@ -28,8 +33,8 @@ export class Life {
   }
 
   /** @returns why a verdict is wrong; undefined when it is correct */
-  objection(wasAccepted: boolean, { startedAt, endedAt }: Period): string | undefined {
-    const late = startedAt - this.endAcknowledgedAt;
+  objection(wasAccepted: boolean, { startedAt, endedAt }: Period, isVerifier = false): string | undefined {
+    const late = startedAt - this.endAcknowledgedAt - (isVerifier ? this.verifiersMayLagMs : 0);
     if (wasAccepted && late > 0) return `accepted ${late.toFixed(1)} ms after its end was acknowledged`;
     if (!wasAccepted && endedAt < this.endAskedAt) return 'refused before its end was requested';
     return undefined;
@@ -90,6 +95,13 @@ export class Ledger {
   readonly sessions: Session[] = [];
   /** Credentials whose revocation was acknowledged: they must stay refused. */
   readonly revoked: Credential[] = [];
+
+  /** @returns a function that removes what was added since: for a database that was restored */
+  mark(): () => void {
+    const lists = [this.credentials, this.users, this.sessions, this.revoked];
+    const lengths = lists.map(({ length }) => length);
+    return () => lists.forEach((list, index) => list.splice(lengths[index] ?? 0));
+  }
 
   sessionsOf(user: User): Session[] {
     return this.sessions.filter((session) => session.user === user);

@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { eventually } from '../tools/eventually.js';
 import { keyKinds } from './actors/key-kinds.js';
 import { keyLife } from './actors/key-life.js';
 import { userLife } from './actors/user-life.js';
+import { verifyKey, watchVerifier } from './actors/verifiers.js';
 import { makeKept, watchKeys, watchLogins, watchRevoked, watchSessions, type Kept } from './actors/watchers.js';
 import { mayStillHappen, send, type Answer, type Request } from './client.js';
-import type { Ledger, Life } from './ledger.js';
+import type { Key, Ledger, Life } from './ledger.js';
 import { pickOne } from './random.js';
 import { LoadRecord, type Route } from './record.js';
+import type { VerifierQuestion } from './verifiers/protocol.js';
+import type { VerifierProcess } from './verifiers/verifier-process.js';
 
 /** Runs its script once, and records what was acknowledged. */
 type Actor = (load: Load) => Promise<unknown>;
@@ -50,6 +54,7 @@ export interface LoadSetting {
   readonly ledger: Ledger;
   readonly targets: () => Targets;
   readonly adminKey: string;
+  readonly verifiers: readonly VerifierProcess[];
 }
 
 /** Runs the actors: callers of every hot route, each of which repeats its script and records what was acknowledged. */
@@ -57,7 +62,7 @@ export class Load {
   isOver = false;
   /** Set while the database is read-only: the first use of a new key cannot end the old one then. */
   writesAreRefused = false;
-  record = new LoadRecord();
+  record: LoadRecord;
   /** Made before the fault. */
   kept: Kept = { credentials: [], sessions: [] };
   readonly repeatsRefreshes: boolean;
@@ -70,18 +75,25 @@ export class Load {
     private readonly options: LoadOptions,
   ) {
     this.repeatsRefreshes = options.repeatsRefreshes ?? true;
+    this.record = this.createRecord();
   }
 
   static async start(setting: LoadSetting, options: LoadOptions): Promise<Load> {
     const load = new Load(setting, options);
     load.kept = await makeKept(load);
-    load.record = new LoadRecord();
-    load.running = ACTORS.map((act, index) => load.repeat(act, index));
+    await Promise.all(load.verifiers.map((verifier) => load.awaitStart(verifier)));
+    load.record = load.createRecord();
+    const actors = [...ACTORS, ...load.verifiers.map(watchVerifier)];
+    load.running = actors.map((act, index) => load.repeat(act, index));
     return load;
   }
 
   get ledger(): Ledger {
     return this.setting.ledger;
+  }
+
+  get verifiers(): readonly VerifierProcess[] {
+    return this.setting.verifiers;
   }
 
   /** Resolves when every actor has finished its script. They continue when the returned function is called. */
@@ -142,6 +154,30 @@ export class Load {
     return wasAccepted;
   }
 
+  /** Judges the verdict of a verifier, as {@link judge} does. A 503 is not one, and is judged by when it was. */
+  judgeVerifier(
+    { name }: VerifierProcess,
+    door: VerifierQuestion['door'],
+    { name: what, life }: Pick<Key, 'name' | 'life'>,
+    answer: Answer,
+  ): boolean | undefined {
+    const route = `${name} ${door}` as const;
+    this.record.answered({ method: 'verifier', path: route }, answer);
+    if (answer.status === 503) {
+      this.record.unavailable(route, answer);
+      return undefined;
+    }
+    if (answer.status !== 200 && answer.status !== 401) {
+      this.record.wrongVerdict(`${route} of ${what}: ${answer.status} ${JSON.stringify(answer.body)}`);
+      return undefined;
+    }
+    const wasAccepted = answer.status === 200;
+    const objection = life.objection(wasAccepted, answer, true);
+    if (objection === undefined) this.record.right(route, answer);
+    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
+    return wasAccepted;
+  }
+
   /** @returns whether it was acknowledged */
   done(route: Route, what: string, answer: Answer, expected: number): boolean {
     if (answer.status === expected) this.record.right(route, answer);
@@ -156,6 +192,20 @@ export class Load {
       await sleep(RETRY_INTERVAL_MS);
     }
     return false;
+  }
+
+  /** Resolves when a verifier has started. */
+  private async awaitStart(verifier: VerifierProcess): Promise<void> {
+    const { credentials } = this.kept;
+    const accepts = async (): Promise<boolean> =>
+      (await Promise.all(credentials.map((one) => verifyKey(this, verifier, one)))).every(
+        (verdict) => verdict === true,
+      );
+    await eventually(`the ${verifier.name} verifier accepts a key`, accepts);
+  }
+
+  private createRecord(): LoadRecord {
+    return new LoadRecord(this.verifiers.map(({ name }) => name));
   }
 
   /** 503, 429 and a lost connection are not verdicts; any other status is wrong. */

@@ -20,7 +20,7 @@ export function readOptions(names: readonly string[]): Options {
   --only NAME   run only this scenario; may be repeated
   --self-test   only check that false entries in the ledger are found
   --seconds N   length of the load before and after each fault (default 5)
-  --short       the same as --seconds ${SHORT_SECONDS}: everything in about five minutes
+  --short       the same as --seconds ${SHORT_SECONDS}: everything in about seven minutes
   --patience N  multiply every time bound by N (default 1), for a slow or busy machine;
                 wrong verdicts and lost writes always fail
   --help        print this text

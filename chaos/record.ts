@@ -1,15 +1,27 @@
 import { now, type Answer, type Period, type Request } from './client.js';
+import type { VerifierQuestion } from './verifiers/protocol.js';
+import type { VerifierProgram } from './verifiers/programs.js';
 
 /** The hot routes: each must have correct responses again within the bound of the scenario. */
 export const HOT = ['validate-node', 'validate-app', 'users/me', 'refresh', 'login', 'admin'] as const;
 
-export type HotRoute = (typeof HOT)[number];
+/** By default. */
+const LEASE_MS = 500;
+
+/** A door of a verifier. */
+export type VerifierRoute = `${VerifierProgram['name']} ${VerifierQuestion['door']}`;
+export type HotRoute = (typeof HOT)[number] | VerifierRoute;
 export type Route = HotRoute | 'register' | 'logout';
 
 /** A time in milliseconds, and the hot route that took it. */
 export interface RouteTime {
   readonly name: HotRoute;
   readonly ms: number;
+}
+
+/** An answer of a verifier that is not a verdict. */
+export interface Unavailable extends Period {
+  readonly name: VerifierRoute;
 }
 
 interface RouteRecord {
@@ -29,12 +41,19 @@ export class LoadRecord {
   readonly errors = new Map<string, Map<Route, number>>();
   readonly wrong: string[] = [];
   readonly lost: string[] = [];
+  readonly unavailables: Unavailable[] = [];
   private readonly startedAt = now();
+  private injectedAt: number | undefined;
   private healedAt: number | undefined;
   private endedAt: number | undefined;
-  private readonly routes = HOT.map((name): RouteRecord => {
-    return { name, right: 0, lastAt: this.startedAt, silenceMs: 0, backAt: undefined };
-  });
+  private readonly routes: readonly RouteRecord[];
+
+  constructor(verifiers: readonly VerifierProgram['name'][] = []) {
+    const doors = verifiers.flatMap((name) => [`${name} app`, `${name} node`, `${name} user`] as const);
+    this.routes = [...HOT, ...doors].map((name) => {
+      return { name, right: 0, lastAt: this.startedAt, silenceMs: 0, backAt: undefined };
+    });
+  }
 
   answered({ method = 'POST', path }: Request, { startedAt, endedAt }: Period): void {
     this.requests += 1;
@@ -55,17 +74,26 @@ export class LoadRecord {
 
   /** A response without a verdict: the caller retries. */
   error(name: Route, { label }: Answer): void {
-    const byRoute = this.errors.get(label) ?? new Map<Route, number>();
-    byRoute.set(name, (byRoute.get(name) ?? 0) + 1);
-    this.errors.set(label, byRoute);
+    this.count(label, name);
+  }
+
+  /** A verifier could not ask: allowed only during the fault. */
+  unavailable(name: VerifierRoute, { startedAt, endedAt, label }: Answer): void {
+    this.unavailables.push({ name, startedAt, endedAt });
+    this.count(label, name);
   }
 
   wrongVerdict(text: string): void {
-    this.wrong.push(`${Math.round(now() - this.startedAt)} ms: ${text}`);
+    this.wrong.push(`${this.toOffset(now())} ms: ${text}`);
   }
 
   lostWrite(text: string): void {
     this.lost.push(text);
+  }
+
+  /** Marks the start of the fault. */
+  injected(): void {
+    this.injectedAt ??= now();
   }
 
   /** Marks the end of the fault. */
@@ -92,24 +120,51 @@ export class LoadRecord {
     return this.find(name)?.right ?? 0;
   }
 
-  /** The longest time without a correct response, and its route. */
-  get silence(): RouteTime {
-    return this.worst(({ silenceMs }) => silenceMs);
+  /** The longest times without a correct response. */
+  get silences(): readonly RouteTime[] {
+    return this.routes.map(({ name, silenceMs }) => ({ name, ms: silenceMs }));
   }
 
-  /** From the end of the fault to the first correct response of the last route to recover; undefined without a fault. */
-  get back(): RouteTime | undefined {
+  /** From the end of the fault to the first correct response of each route; empty without a fault. */
+  get backs(): readonly RouteTime[] {
     const { healedAt } = this;
-    if (healedAt === undefined) return undefined;
-    return this.worst(({ backAt = Infinity }) => backAt - healedAt);
+    if (healedAt === undefined) return [];
+    return this.routes.map(({ name, backAt = Infinity }) => ({ name, ms: backAt - healedAt }));
+  }
+
+  /**
+   * @returns the 503s of verifiers that neither the fault explains (they are before it, or longer after it than this) nor an
+   *   answer that took longer than its lease, which is a time-out
+   */
+  unavailablesOutside(graceMs: number): Unavailable[] {
+    const { injectedAt = Infinity, healedAt = Infinity } = this;
+    return this.unavailables.filter(({ startedAt, endedAt }) => {
+      const isOutside = endedAt < injectedAt || startedAt > healedAt + graceMs;
+      return isOutside && endedAt - startedAt < LEASE_MS;
+    });
+  }
+
+  /** @returns milliseconds from the start of the load to a moment */
+  toOffset(moment: number): number {
+    return Math.round(moment - this.startedAt);
+  }
+
+  get routeNames(): readonly HotRoute[] {
+    return this.routes.map(({ name }) => name);
+  }
+
+  private count(label: string, name: Route): void {
+    const byRoute = this.errors.get(label) ?? new Map<Route, number>();
+    byRoute.set(name, (byRoute.get(name) ?? 0) + 1);
+    this.errors.set(label, byRoute);
   }
 
   private find(name: Route): RouteRecord | undefined {
     return this.routes.find((route) => route.name === name);
   }
+}
 
-  private worst(read: (route: RouteRecord) => number): RouteTime {
-    const times = this.routes.map((route) => ({ name: route.name, ms: read(route) }));
-    return times.reduce((most, one) => (one.ms > most.ms ? one : most));
-  }
+/** @returns undefined when there are none */
+export function findWorst(times: readonly RouteTime[]): RouteTime | undefined {
+  return times.toSorted((a, b) => b.ms - a.ms)[0];
 }

@@ -1,4 +1,5 @@
 import { printHead, printRow } from '../tools/table.js';
+import { findWorst } from './record.js';
 import type { Result } from './stage.js';
 
 const TEXT_COLUMNS = ['fault', 'errors by status', 'bounds'];
@@ -42,21 +43,22 @@ export function explain({ scenario, record, broken }: Result): string[] {
 
 function figuresOf({ record }: Result): (string | number)[] {
   if (!record) return NO_FIGURES;
-  const { silence, back } = record;
+  const [silence, back] = [findWorst(record.silences), findWorst(record.backs)];
   return [
     record.requests,
     record.wrong.length,
     record.lost.length,
     [...record.errors.keys()].map((label) => `${record.countOf(label)} × ${label}`).join(', ') || 'none',
-    `${Math.round(silence.ms)} (${silence.name})`,
+    silence ? `${Math.round(silence.ms)} (${silence.name})` : '',
     Math.round(record.slowestMs),
     back ? Math.round(back.ms) : '',
   ];
 }
 
-function verdictOf({ notRun, broken }: Result): string {
+function verdictOf({ notRun, leftOut, broken }: Result): string {
   if (notRun !== undefined) return `not run: ${notRun}`;
-  return broken.length === 0 ? 'held' : '**broken**';
+  const verdict = broken.length === 0 ? 'held' : '**broken**';
+  return leftOut === undefined ? verdict : `${verdict} (${leftOut})`;
 }
 
 function firstOf(list: readonly string[]): string[] {

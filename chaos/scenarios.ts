@@ -2,6 +2,7 @@ import { postgresKilled } from './scenarios/postgres-killed.js';
 import { standbyPromoted } from './scenarios/standby-promoted.js';
 import { failoverReusesIds, failoverReusesIdsWithGrace } from './scenarios/failover-reuses-ids.js';
 import { bulkChange } from './scenarios/bulk-change.js';
+import { restored } from './scenarios/restored.js';
 import { connectionsCut } from './scenarios/connections-cut.js';
 import { blackHole } from './scenarios/black-hole.js';
 import { slowNetwork } from './scenarios/slow-network.js';
@@ -9,6 +10,10 @@ import { poolExhausted } from './scenarios/pool-exhausted.js';
 import { replicaKilled } from './scenarios/replica-killed.js';
 import { answerLost } from './scenarios/answer-lost.js';
 import { replicaPaused } from './scenarios/replica-paused.js';
+import { replicasSwitched } from './scenarios/replicas-switched.js';
+import { verifiersCut } from './scenarios/verifiers-cut.js';
+import { verifiersPaused } from './scenarios/verifiers-paused.js';
+import { keysRotated } from './scenarios/keys-rotated.js';
 import { rollingRestart } from './scenarios/rolling-restart.js';
 import { eightReplicas } from './scenarios/eight-replicas.js';
 import { clockJumps } from './scenarios/clock-jumps.js';
@@ -25,6 +30,7 @@ export const scenarios: readonly Scenario[] = [
   standbyPromoted,
   failoverReusesIds,
   failoverReusesIdsWithGrace,
+  restored,
   bulkChange,
   connectionsCut,
   blackHole,
@@ -33,6 +39,10 @@ export const scenarios: readonly Scenario[] = [
   replicaKilled,
   answerLost,
   replicaPaused,
+  replicasSwitched,
+  verifiersCut,
+  verifiersPaused,
+  keysRotated,
   rollingRestart,
   eightReplicas,
   clockJumps,

@@ -14,7 +14,7 @@ export const selfTest: Scenario = {
   title: 'no fault, but five lies in the ledger: they are found, and nothing else is',
   bounds: { errors: [], silenceMs: Infinity, slowestMs: Infinity },
   async run(stage) {
-    const load = await stage.begin();
+    const load = await stage.begin({ verifiers: true });
     await stage.quiet();
     // A slow machine may not have revoked anything in one period of load; bounded by MAX_PERIODS.
     for (let period = 1; load.ledger.revoked.length === 0 && period < MAX_PERIODS; period += 1) await stage.quiet();
@@ -31,11 +31,14 @@ export const selfTest: Scenario = {
       new RegExp(`users/me of session ${session.id}: accepted .* after its end was acknowledged`),
       /a (revived key|key never minted): refused before its end was requested/,
     ];
+    const verifiers = load.verifiers.map(
+      ({ name }) => new RegExp(`${name} user of session ${session.id}: accepted .* after its end was acknowledged`),
+    );
     const losses = [
       /^a key never minted: minted, but missing/,
       new RegExp(`^session ${session.id}: ended, but still live`),
     ];
-    return [...compare(wrong, verdicts), ...compare(lost, losses)];
+    return [...compare(wrong, [...verdicts, ...verifiers]), ...compare(lost, losses)];
   },
 };
 

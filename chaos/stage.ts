@@ -6,6 +6,7 @@ import { brokenBounds, type Bounds } from './bounds.js';
 import type { Load, LoadOptions } from './load.js';
 import type { Options } from './options.js';
 import type { LoadRecord } from './record.js';
+import { LEFT_OUT } from './verifiers/programs.js';
 import { World } from './world.js';
 
 export interface Scenario {
@@ -25,6 +26,8 @@ export interface Result {
   /** Undefined when the scenario did not end. */
   readonly record?: LoadRecord;
   readonly notRun?: string;
+  /** What did not take part; undefined when everything did. */
+  readonly leftOut?: string | undefined;
   /** The bounds that did not hold. */
   readonly broken: readonly string[];
 }
@@ -38,6 +41,8 @@ export interface BeginOptions {
   readonly variables?: Variables;
   readonly replicas?: number;
   readonly load?: LoadOptions;
+  /** Verifiers in both languages join the load. */
+  readonly verifiers?: boolean;
 }
 
 /** What a scenario acts on. */
@@ -57,8 +62,9 @@ export class Stage {
   }
 
   /** Starts the replicas and the load. */
-  async begin({ variables, replicas, load = {} }: BeginOptions = {}): Promise<Load> {
+  async begin({ variables, replicas, load = {}, verifiers = false }: BeginOptions = {}): Promise<Load> {
     await this.world.startReplicas(variables, replicas);
+    if (verifiers) await this.world.startVerifiers(variables);
     this.running = await this.world.startLoad(load);
     return this.running;
   }
@@ -66,6 +72,11 @@ export class Stage {
   /** Load without a new fault. */
   quiet(): Promise<void> {
     return sleep(this.seconds * 1_000);
+  }
+
+  /** Marks the start of the fault: from now on verifiers may answer 503. */
+  injected(): void {
+    this.load.record.injected();
   }
 
   /** Marks the end of the fault. */
@@ -96,5 +107,9 @@ export async function runScenario(scenario: Scenario, { cleanup, seconds, patien
   const { record } = stage.load;
   await audit(stage.world.postgres, stage.load);
   const judged = scenario.judge ? scenario.judge(stage.load) : brokenBounds(record, scenario.bounds, patience);
-  return { scenario, record, broken: [...stage.broken, ...judged] };
+  const complaints = stage.load.verifiers.flatMap(({ name, complaints: texts }) =>
+    texts.map((text) => `the ${name} verifier: ${text}`),
+  );
+  const leftOut = stage.load.verifiers.length > 0 ? LEFT_OUT : undefined;
+  return { scenario, record, leftOut, broken: [...stage.broken, ...judged, ...complaints] };
 }

@@ -4,17 +4,24 @@ import { PostgresServer } from '../tools/postgres-server.js';
 import { makeSecrets, productionVariables } from '../tools/service.js';
 import { TcpProxy } from '../tools/tcp-proxy.js';
 import { startBalancer } from './balancer.js';
+import { keyKinds, type IdAndKey } from './actors/key-kinds.js';
+import { send } from './client.js';
 import { Ledger } from './ledger.js';
 import { Load, type LoadOptions } from './load.js';
 import { Replica } from './replica.js';
+import { verifierPrograms } from './verifiers/programs.js';
+import { VerifierProcess } from './verifiers/verifier-process.js';
 
 const REPLICAS = 3;
+/** The target of the app keys that the actors mint. */
+const VERIFYING_SERVICE = 'recipes';
 
 /** PostgreSQL behind a proxy, replicas of the service, and a load balancer in front of them, all on loopback. */
 export class World {
   private readonly startedReplicas: Replica[] = [];
   private readonly secrets = makeSecrets();
   private balancer: string | undefined;
+  private verifiers: readonly VerifierProcess[] = [];
 
   private constructor(
     readonly cleanup: Cleanup,
@@ -68,10 +75,33 @@ export class World {
     this.balancer = await startBalancer(this.cleanup, ports);
   }
 
+  /** Starts a verifier in each language, each behind a proxy of its own to the load balancer. */
+  async startVerifiers({ ACCESS_TOKEN_ALGORITHM }: Variables = {}): Promise<void> {
+    const upstream = this.balancer ?? this.replica(0).url;
+    const { id, key } = await this.mintOwnKey(upstream);
+    const variables = {
+      AUTH_APP_ID: id,
+      AUTH_APP_KEY: key,
+      SERVICE_NAME: VERIFYING_SERVICE,
+      ...(ACCESS_TOKEN_ALGORITHM !== 'ES256' && { SECRET_KEY: this.secrets.SECRET_KEY }),
+    };
+    this.verifiers = await Promise.all(
+      verifierPrograms.map((program) => VerifierProcess.start(this.cleanup, program, { upstream, variables })),
+    );
+  }
+
   startLoad(options: LoadOptions): Promise<Load> {
     const targets = () => ({ balancer: this.balancer, replicas: this.replicas.map(({ url }) => url) });
-    const setting = { ledger: new Ledger(), targets, adminKey: this.secrets.ADMIN_API_KEY };
+    const setting = { ledger: new Ledger(), targets, adminKey: this.secrets.ADMIN_API_KEY, verifiers: this.verifiers };
     return Load.start(setting, options);
+  }
+
+  private async mintOwnKey(url: string): Promise<IdAndKey> {
+    const headers = { 'X-Admin-Key': this.secrets.ADMIN_API_KEY };
+    const body = { caller: VERIFYING_SERVICE, target: 'auth' };
+    const { status, body: created } = await send(url, { path: '/api/v0/admin/app-credentials', headers, body });
+    if (status !== 201) throw new Error(`The key of the verifiers was not minted: ${status}`);
+    return keyKinds.app.read(created);
   }
 
   /** From now on the replicas use a promoted standby. */

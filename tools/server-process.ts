@@ -14,10 +14,12 @@ const MAX_LAST_LINES = 20;
 export interface ServerOptions {
   /** Kills the process when the run ends. */
   readonly cleanup: Cleanup;
+  /** What runs the script; by default this Node.js. */
+  readonly program?: string;
   /** The compiled program. */
   readonly script: string;
   readonly words?: readonly string[];
-  /** Flags of Node.js. */
+  /** Flags of Node.js, or of the other program. */
   readonly flags?: readonly string[];
   /** The whole environment, except for PATH, which is inherited, and PORT. */
   readonly variables?: Variables;
@@ -28,7 +30,7 @@ export interface ServerOptions {
   readonly onLine?: (line: string) => void;
 }
 
-/** A Node.js program in a separate process that listens on a port of loopback. It can be restarted on its port. */
+/** A program, usually of Node.js, in a separate process that listens on a port of loopback. It can be restarted on its port. */
 export class ServerProcess {
   readonly url: string;
   /** What the process wrote last, when there is an `onLine`. */
@@ -61,9 +63,18 @@ export class ServerProcess {
 
   /** Starts the process, which may exit again. @returns when it has exited and all its lines were read */
   launch(): Promise<void> {
-    const { cleanup, script, words = [], flags = [], variables, cwd, onLine } = this.options;
+    const {
+      cleanup,
+      program = process.execPath,
+      script,
+      words = [],
+      flags = [],
+      variables,
+      cwd,
+      onLine,
+    } = this.options;
     cleanup.assertOpen();
-    const child = spawn(process.execPath, [...flags, script, ...words], {
+    const child = spawn(program, [...flags, script, ...words], {
       cwd,
       env: { PATH: process.env.PATH, ...variables, PORT: String(this.port) },
       // The log goes into a pipe that is read, as in production.

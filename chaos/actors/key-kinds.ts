@@ -12,6 +12,8 @@ export interface IdAndKey {
 export interface KeyKind {
   readonly name: string;
   readonly validation: 'validate-node' | 'validate-app';
+  /** Of a verifier. */
+  readonly door: 'node' | 'app';
   /** Below the admin routes. */
   readonly path: string;
   readonly table: string;
@@ -28,6 +30,7 @@ const appBody = z.object({ app_id: z.string(), app_key: z.string() });
 const node: KeyKind = {
   name: 'node',
   validation: 'validate-node',
+  door: 'node',
   path: '/nodes',
   table: 'nodes',
   mint: () => ({ household_id: randomUUID(), room: 'hall', name: 'lamp' }),
@@ -41,6 +44,7 @@ const node: KeyKind = {
 const app: KeyKind = {
   name: 'app credential',
   validation: 'validate-app',
+  door: 'app',
   path: '/app-credentials',
   table: 'app_credentials',
   mint: () => ({ caller: `caller-${randomUUID().slice(0, 13)}`, target: 'recipes' }),

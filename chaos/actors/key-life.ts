@@ -1,9 +1,15 @@
-import { randomAddress } from '../random.js';
+import { pickOne, randomAddress } from '../random.js';
 import { Life, NEVER, type Credential, type Key } from '../ledger.js';
 import type { Load } from '../load.js';
 import type { KeyKind } from './key-kinds.js';
+import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
+/**
+ * The first use of a rotated key does not wait for the verifiers: they may use a yes about the old key for one lease more
+ * (500 ms by default; docs/decisions/0044).
+ */
+const OVERLAP_LAG_MS = 600;
 
 /** Mints a credential, uses it, rotates it with or without overlap, revokes it, and checks each step on every replica. */
 export async function keyLife(load: Load, kind: KeyKind): Promise<void> {
@@ -54,13 +60,12 @@ export async function validate(
   return load.judge(kind.validation, key.name, key.life, answer);
 }
 
-export async function validateEverywhere(
-  load: Load,
-  { kind, id, key: newest }: Credential,
-  key = newest,
-): Promise<void> {
+/** Asks every replica, and then every verifier. */
+export async function validateEverywhere(load: Load, credential: Credential, key = credential.key): Promise<void> {
+  const { kind, id } = credential;
   const answers = await load.everywhere({ ...kind.request(id, key.text), from: randomAddress() });
   for (const answer of answers) load.judge(kind.validation, key.name, key.life, answer);
+  await verifyKeyEverywhere(load, credential, key);
 }
 
 /** Rotates a key without overlap, and does not use its successor. @returns the ended key; undefined when it may live on */
@@ -106,8 +111,9 @@ async function rotate(load: Load, credential: Credential, from: string): Promise
   await validateEverywhere(load, credential, old);
   old.life.ending();
   const refusedBefore = load.writesAreRefused;
-  const wasUsed = await validate(load, credential, { from });
-  if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.ended();
+  const verifier = load.verifiers.length > 0 && Math.random() < 0.5 ? pickOne(load.verifiers) : undefined;
+  const wasUsed = verifier ? await verifyKey(load, verifier, credential) : await validate(load, credential, { from });
+  if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.ended(OVERLAP_LAG_MS);
   await validateEverywhere(load, credential, old);
   await validateEverywhere(load, credential);
 }
@@ -119,4 +125,11 @@ async function requestRotation(load: Load, credential: Credential, overlapHours:
   if (!load.done('admin', `rotating ${key.name}`, answer, 200)) return false;
   credential.key = makeKey(kind, id, kind.read(answer.body).key);
   return true;
+}
+
+/** Revokes a key through one replica, again and again until it is acknowledged. */
+export async function revokeThrough(load: Load, { kind, id, key }: Credential, url?: string): Promise<void> {
+  key.life.ending();
+  const attempt = () => load.admin('DELETE', `${kind.path}/${id}`, undefined, url);
+  if (await load.insist('admin', `revoking ${key.name}`, attempt, 204)) key.life.ended();
 }

@@ -4,6 +4,7 @@ import { tokenPair } from '../../tools/api-client.js';
 import { mayStillHappen, type Answer } from '../client.js';
 import { Life, type Session, type User } from '../ledger.js';
 import type { Load, LoadRequest } from '../load.js';
+import { verifySessionEverywhere } from './verifiers.js';
 
 const RETRY_INTERVAL_MS = 100;
 const claims = z.object({ sid: z.string() });
@@ -40,8 +41,10 @@ export async function me(load: Load, session: Session): Promise<void> {
   judgeMe(load, session, [await load.ask(meOf(session))]);
 }
 
+/** Asks every replica, and then every verifier. */
 export async function meEverywhere(load: Load, session: Session): Promise<void> {
   judgeMe(load, session, await load.everywhere(meOf(session)));
+  await verifySessionEverywhere(load, session);
 }
 
 /** @returns the verdict; undefined without one */
@@ -76,7 +79,7 @@ export async function refresh(load: Load, session: Session): Promise<void> {
   else Object.assign(session, successor, { generation: session.generation + 1 });
 }
 
-function meOf(session: Session): LoadRequest {
+export function meOf(session: Session): LoadRequest {
   return { method: 'GET', path: '/api/v0/users/me', headers: bearerOf(session), from: session.user.from };
 }
 

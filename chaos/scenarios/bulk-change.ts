@@ -19,13 +19,14 @@ export const bulkChange: Scenario = {
   bounds: { errors: ['503'], silenceMs: 8_000, slowestMs: 8_000, backMs: 3_000 },
   async run(stage) {
     const { postgres } = stage.world;
-    const load = await stage.begin();
+    const load = await stage.begin({ verifiers: true });
     await insertNodes(postgres, stage.seconds < SHORT_SECONDS ? SHORT_RUN_NODES : NODES);
     await stage.quiet();
     await leaveTransactionOpen(stage);
     const changed = await mintNow(load, keyKinds.node);
     await validateEverywhere(load, changed);
     changed.key.life.ending();
+    stage.injected();
     await postgres.query(`UPDATE nodes SET revoked_at = now() WHERE name = 'one of many' OR id = $1`, [changed.id]);
     stage.healed();
     await sleep(HEARD_MS);

@@ -1,18 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { z } from 'zod';
 import type { Variables } from '../../src/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import { keyKinds } from '../actors/key-kinds.js';
 import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { verifyKey } from '../actors/verifiers.js';
 import type { Credential } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
 import { startProxy } from '../world.js';
+import { assignIds, readNextId } from '../transaction-ids.js';
 
 const IDS = 2_000;
 /** Long enough for each replica to poll the old primary, and later the new one (backoff of at most 1.5 s). */
 const HEARD_MS = 1_000;
 const BACK_MS = 3_000;
-const nextIds = z.tuple([z.object({ id: z.string() })]);
 
 /**
  * The old primary assigns transaction ids that are not replicated, every replica's cursor moves past them, and the promoted
@@ -27,18 +27,19 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       const { cleanup, postgres } = stage.world;
       const replication = await startProxy(cleanup, postgres);
       const standby = await postgres.withStandby({ isSynchronous: true, port: replication.port });
-      const load = await stage.begin({ variables });
+      const load = await stage.begin({ variables, verifiers: true });
       await stage.quiet();
       const resume = await load.pause();
       const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
       for (const credential of known) await validateEverywhere(load, credential);
+      stage.injected();
       replication.blackHole(true);
       await assignIds(postgres, IDS);
       await sleep(HEARD_MS);
-      const seen = await nextId(postgres);
+      const seen = await readNextId(postgres);
       await postgres.kill();
       await standby.promote();
-      stage.expect((await nextId(standby)) < seen, 'the promoted standby did not assign an id a second time');
+      stage.expect((await readNextId(standby)) < seen, 'the promoted standby did not assign an id a second time');
       for (const credential of known) await revokeOn(standby, credential);
       // A replica that compares only the newest id would not notice the failover.
       await assignIds(standby, 2 * IDS);
@@ -67,18 +68,13 @@ async function expectDead(stage: Stage, credential: Credential): Promise<void> {
     const wasAccepted = await validate(load, credential, { base: url });
     stage.expect(wasAccepted === false, `${key.name} was not refused after the failover`);
   }
-}
-
-async function assignIds(postgres: PostgresServer, count: number): Promise<void> {
-  await postgres.query(
-    `DO $$ BEGIN FOR n IN 1..${count} LOOP PERFORM pg_current_xact_id(); ROLLBACK; END LOOP; END $$`,
-  );
-}
-
-async function nextId(postgres: PostgresServer): Promise<bigint> {
-  const rows = await postgres.query('SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS id');
-  const [{ id }] = nextIds.parse(rows);
-  return BigInt(id);
+  for (const verifier of load.verifiers) {
+    const wasAccepted = await verifyKey(load, verifier, credential);
+    stage.expect(
+      wasAccepted === false,
+      `${key.name} was not refused by the ${verifier.name} verifier after the failover`,
+    );
+  }
 }
 
 export const failoverReusesIds = failover('failover-reuses-ids', 'without a grace', {});

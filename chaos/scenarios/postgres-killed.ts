@@ -9,8 +9,9 @@ export const postgresKilled: Scenario = {
   bounds: { errors: ['503', 'balancer 503'], silenceMs: 6_000, slowestMs: 6_000, backMs: 2_000 },
   async run(stage) {
     const { postgres } = stage.world;
-    await stage.begin();
+    await stage.begin({ verifiers: true });
     await stage.quiet();
+    stage.injected();
     await postgres.kill();
     await sleep(DOWN_MS);
     await postgres.startAgain();

@@ -9,9 +9,10 @@ export const replicaKilled: Scenario = {
   title: 'a replica: kill -9, started again after 2 s',
   bounds: { errors: ['network', 'balancer 502', 'balancer 503'], silenceMs: 2_000, slowestMs: 3_000, backMs: 2_000 },
   async run(stage) {
-    await stage.begin();
+    await stage.begin({ verifiers: true });
     await stage.quiet();
     const victim = stage.world.replica(1);
+    stage.injected();
     await victim.kill();
     await sleep(DOWN_MS);
     await victim.start();

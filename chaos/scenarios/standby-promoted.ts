@@ -12,10 +12,11 @@ export const standbyPromoted: Scenario = {
     const { world } = stage;
     const { postgres } = world;
     const standby = await postgres.withStandby({ isSynchronous: true });
-    await stage.begin();
+    await stage.begin({ verifiers: true });
     await stage.quiet();
     const rows = replications.parse(await postgres.query('SELECT sync_state FROM pg_stat_replication'));
     stage.expect(rows[0]?.sync_state === 'sync', 'the standby was not synchronous');
+    stage.injected();
     await postgres.kill();
     await standby.promote();
     world.failOver(standby);

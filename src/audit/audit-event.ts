@@ -37,6 +37,9 @@ export const AUDIT_EVENT_NAMES = [
   'admin.user.deleted',
   'admin.user.sessions_revoked',
   'admin.user.factors_removed',
+  'users.import_started',
+  'users.imported',
+  'users.exported',
 ] as const satisfies readonly SecurityEvent[];
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 
@@ -45,7 +48,7 @@ export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
   readonly time: Date;
-  /** The id of the user, node, app credential or signing key that it is about. */
+  /** The id of the user, node, app credential or signing key that it is about, or of the run of an import or export. */
   readonly subject: string;
   /** For people: what was before, what is after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;

@@ -11,6 +11,7 @@ import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
 import { createMapCommand } from './remote/map.command.js';
 import { createStatusCommand } from './remote/status.command.js';
+import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
 import { createUsersCommand } from './remote/users.command.js';
 import type { Output } from './terminal.js';
 
@@ -27,10 +28,11 @@ export function createProgram(version: string, output: Output): Command {
   // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
   const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
   const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
+  const users = createUsersCommand().addCommand(createImportCommand()).addCommand(createExportCommand());
   const overHttp = [
     createNodesCommand(),
     createAppsCommand(),
-    createUsersCommand(),
+    users,
     createExplainCommand(),
     createStatusCommand(),
     createMapCommand(),

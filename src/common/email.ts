@@ -1,12 +1,20 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
-import { IsEmail, Matches } from 'class-validator';
+import { isEmail, IsEmail, Matches } from 'class-validator';
 import { EXAMPLES } from './examples.js';
 
 /** @returns the form in which an address is stored and looked up */
 export function toCanonicalEmail(email: string): string {
   return email.toLowerCase();
+}
+
+const PRINTABLE_ASCII = /^[\x21-\x7e]{3,254}$/;
+const EMAIL_OPTIONS = { allow_utf8_local_part: false };
+
+/** The rules of {@link EmailField} for an address that no request brought. @returns undefined for one that it refuses */
+export function parseEmail(text: string): string | undefined {
+  return PRINTABLE_ASCII.test(text) && isEmail(text, EMAIL_OPTIONS) ? toCanonicalEmail(text) : undefined;
 }
 
 /**
@@ -18,9 +26,9 @@ export function EmailField(): PropertyDecorator {
     ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),
     // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
     Transform(({ value }: { value: unknown }) =>
-      typeof value === 'string' && /^[\x21-\x7e]{3,254}$/.test(value) ? toCanonicalEmail(value) : value,
+      typeof value === 'string' && PRINTABLE_ASCII.test(value) ? toCanonicalEmail(value) : value,
     ),
-    Matches(/^[\x21-\x7e]{3,254}$/, { message: 'must be 3 to 254 printable ASCII characters' }),
-    IsEmail({ allow_utf8_local_part: false }, { message: 'must be an e-mail address' }),
+    Matches(PRINTABLE_ASCII, { message: 'must be 3 to 254 printable ASCII characters' }),
+    IsEmail(EMAIL_OPTIONS, { message: 'must be an e-mail address' }),
   );
 }

@@ -44,7 +44,10 @@ export type SecurityEvent =
   | 'admin.user.updated'
   | 'admin.user.deleted'
   | 'admin.user.sessions_revoked'
-  | 'admin.user.factors_removed';
+  | 'admin.user.factors_removed'
+  | 'users.import_started'
+  | 'users.imported'
+  | 'users.exported';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

@@ -33,7 +33,7 @@ export const keySection = {
       explanation:
         'The least time for which a call that revokes waits before it answers, {bounds} milliseconds; at least ' +
         '1.02 x REVOCATION_LEASE_MS + 2, which is the default. It waits longer while another replica announces a longer ' +
-        'lease.',
+        'lease. With REVOCATION_LEASE_MS=0, verifiers need it above 0 and the same on every replica.',
     },
     OUTAGE_GRACE_SECONDS: {
       type: wholeNumber(0, 86_400).default(0),

@@ -32,6 +32,22 @@ export function parseAuditRetentionDays(variables: Variables): number {
   return parseOne(variables, 'AUDIT_RETENTION_DAYS', VARIABLE_TYPES.AUDIT_RETENTION_DAYS);
 }
 
+/** How access tokens are signed, and the claims that they carry. */
+export interface TokenSettings {
+  readonly algorithm: 'HS256' | 'ES256';
+  readonly issuer: string;
+  readonly audience: string | undefined;
+}
+
+/** @throws {InvalidEnvironmentError} naming the variable that is not valid */
+export function parseTokenSettings(variables: Variables): TokenSettings {
+  return {
+    algorithm: parseOne(variables, 'ACCESS_TOKEN_ALGORITHM', VARIABLE_TYPES.ACCESS_TOKEN_ALGORITHM),
+    issuer: parseOne(variables, 'JWT_ISSUER', VARIABLE_TYPES.JWT_ISSUER),
+    audience: parseOne(variables, 'JWT_AUDIENCE', VARIABLE_TYPES.JWT_AUDIENCE),
+  };
+}
+
 function parseOne<Output>(variables: Variables, name: VariableName, type: z.ZodType<Output>): Output {
   const parsed = type.safeParse(variables[name]);
   if (!parsed.success)

@@ -6,12 +6,14 @@ import { KeyedQueue, getWidestNetwork, type Turn } from '../common/keyed-queue.j
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
+import { BCRYPT_MAX_BYTES, ForeignHashError, parseForeignHash } from './foreign-hash.js';
 import { computeMac } from './secret.js';
 
-/** A bcrypt hash of a password, in the standard `$2b$` form. */
+/** A hash of a password: ours, in the standard `$2b$` form of bcrypt, or one that was imported and has another form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
-const BCRYPT_MAX_BYTES = 72;
+/** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
+export const OWN_PREFIX = '$2b$';
 // Changing this text would lock out every account whose password is longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 /** Shorter than the TTL of the login throttle's reservations. */
@@ -59,7 +61,7 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.queue = new KeyedQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
       // Resolved and not imported, so that Jest can map it to the compiled file: a worker thread runs no TypeScript.
-      filename: fileURLToPath(import.meta.resolve('./bcrypt.worker.js')),
+      filename: fileURLToPath(import.meta.resolve('./password.worker.js')),
       minThreads: 1,
       maxThreads: this.threads,
       idleTimeout: 60_000,
@@ -72,19 +74,22 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   /**
-   * Takes the same time whether the account exists or not, against enumeration.
+   * Takes the same time whether the account exists or not, against enumeration; for an imported hash, the time of its form.
    * @param passwordHash undefined for an account that does not exist
    * @throws {ProblemException} hashing_busy when the queue is full for this network
    */
   async verify(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
-    const task = { password: reduceToLimit(password), passwordHash: passwordHash ?? this.dummyHash };
+    if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
+      return (await this.run('verifyForeign', { password, passwordHash }, turn)) as boolean;
+    const own = passwordHash !== undefined && isOwn(passwordHash) ? passwordHash : undefined;
+    const task = { password: reduceToLimit(password), passwordHash: own ?? this.dummyHash };
     const matches = (await this.run('verify', task, turn)) as boolean;
-    return matches && passwordHash !== undefined;
+    return matches && own !== undefined;
   }
 
-  /** Whether a hash was made at a lower cost than the one configured now. */
+  /** Whether a hash was imported, or made at a lower cost than the one configured now. */
   isOutdated(passwordHash: PasswordHash): boolean {
-    return bcrypt.getRounds(passwordHash) < this.cost;
+    return !isOwn(passwordHash) || bcrypt.getRounds(passwordHash) < this.cost;
   }
 
   get load(): HashingLoad {
@@ -139,6 +144,22 @@ export class PasswordHasher implements OnApplicationShutdown {
     const count = (this.running.get(network) ?? 0) + change;
     if (count > 0) this.running.set(network, count);
     else this.running.delete(network);
+  }
+}
+
+function isOwn(passwordHash: string): boolean {
+  return passwordHash.startsWith(OWN_PREFIX);
+}
+
+/** Also checks the bounds of the import again: a hash beyond them, written by another hand, matches no password. */
+function isVerifiableForeign(passwordHash: string): boolean {
+  if (isOwn(passwordHash)) return false;
+  try {
+    parseForeignHash(passwordHash);
+    return true;
+  } catch (error) {
+    if (error instanceof ForeignHashError) return false;
+    throw error;
   }
 }
 

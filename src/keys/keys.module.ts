@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { computeRevocationWaitMs } from '../config/lease.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
@@ -34,8 +35,11 @@ const MS_PER_SECOND = 1_000;
     {
       provide: Propagation,
       inject: [Environment, Database, Log],
-      useFactory: ({ revocationWaitMs }: Environment, database: Database, log: Log) =>
-        new Propagation(revocationWaitMs, database, log),
+      useFactory: ({ revocationLeaseMs, revocationWaitMs }: Environment, database: Database, log: Log) => {
+        // Without a lease, verifiers use a fresh verdict for as long as the wait: it needs the margin of a lease.
+        const waitMs = revocationLeaseMs > 0 ? revocationWaitMs : computeRevocationWaitMs(revocationWaitMs);
+        return new Propagation(waitMs, database, log);
+      },
     },
   ],
   exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],

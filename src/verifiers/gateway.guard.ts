@@ -53,7 +53,8 @@ export function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
 function toGatewayProblem(door: GatewayDoor, error: unknown): ProblemException {
   if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
   const { status } = error.problem;
-  return status === 401 || status === 503 ? error : createRefusal(door, 'unreadable');
+  if (status === 400) return createRefusal(door, 'unreadable');
+  return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
 }
 
 /** The identity that a gateway passes on in place of the credential. */

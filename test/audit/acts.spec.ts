@@ -6,6 +6,7 @@ import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credential
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
+import { useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
 import { Owner as FactorOwner } from '../second-factors/owner.js';
@@ -18,6 +19,7 @@ const ANONYMOUS = { door: 'open', id: null };
 describe('the audit log', () => {
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
   const app = useApp();
+  const http = useCli(app);
   const { clock } = app;
 
   /** Expects that an act writes exactly one row, with the id of its request. */
@@ -237,6 +239,21 @@ describe('the audit log', () => {
     expect(await recorded(app, { subject: node.nodeId, event: 'node.first_used' })).toHaveLength(1);
     expect(await recorded(app, { actor: service.appId })).toMatchObject([{ event: 'app.first_used' }]);
     await replica.stop();
+  });
+
+  it('has a row for the start and the end of an import, and one for an export', async () => {
+    const cli = http.with({ DATABASE_URL: app.database.url });
+    const hash = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
+    const line = JSON.stringify({ email: `${randomUUID()}@example.org`, password_hash: hash });
+    await cli.withInput(line).ok('users', 'import', '-');
+    await cli.run('users', 'export', '--yes');
+    const rows = await recorded(app, { actor: 'cli' });
+    expect(rows).toMatchObject([
+      { event: 'users.exported', details: { accounts: expect.any(Number) } },
+      { event: 'users.imported', details: { imported: 1, existing: 0, refused: 0 } },
+      { event: 'users.import_started' },
+    ]);
+    expect(rows[1]!.subject).toBe(rows[2]!.subject);
   });
 
   it('returns every event that its filter accepts', async () => {

@@ -81,6 +81,30 @@ describe('platform-auth doctor', () => {
       [{ severity: 'broken', where: 'ocr.env', what: 'Not set: AUTH_URL.' }],
     ],
     [
+      'another name of a service that embeds a verifier',
+      () => set('ocr', 'SERVICE_NAME', 'reader'),
+      [{ severity: 'broken', where: 'ocr.env', what: expect.stringMatching(/^SERVICE_NAME is not ocr/) }],
+    ],
+    [
+      'no name of a service that embeds a verifier',
+      () => platform.edit('ocr', (text) => text.replace(/^SERVICE_NAME=.*\n/m, '')),
+      [{ severity: 'broken', where: 'ocr.env', what: 'Not set: SERVICE_NAME.' }],
+    ],
+    [
+      'claims that a verifier demands and auth does not write',
+      () => platform.edit('ocr', (text) => `${text}JWT_AUDIENCE=ocr\nJWT_ISSUER=other\n`),
+      ['JWT_ISSUER', 'JWT_AUDIENCE'].map((name) => ({
+        severity: 'broken',
+        where: 'ocr.env',
+        what: `${name} is not what auth writes into access tokens: all of them are refused.`,
+      })),
+    ],
+    [
+      'an algorithm that does not exist',
+      () => platform.edit('auth', (text) => `${text}ACCESS_TOKEN_ALGORITHM=RS256\n`),
+      [{ severity: 'broken', where: 'auth.env', what: expect.stringMatching(/^ACCESS_TOKEN_ALGORITHM /) }],
+    ],
+    [
       'an address that is not the one of the map',
       () => set('recipes', 'OCR_URL', 'http://127.0.0.1:1'),
       [{ severity: 'warning', where: 'recipes.env', what: expect.stringMatching(/^OCR_URL is not what the map says/) }],

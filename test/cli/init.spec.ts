@@ -31,10 +31,13 @@ describe('platform-auth init', () => {
       await platform.init();
       const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
       expect(names('auth')).toEqual(['ADMIN_API_KEY', 'DATABASE_URL', 'SECRET_KEY']);
-      expect(names('ocr')).toEqual(['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL']);
+      const ofVerifier = ['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'SERVICE_NAME'];
+      expect(names('ocr')).toEqual(ofVerifier);
       const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
-      expect(names('recipes')).toEqual(['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', ...ofOcr, 'SECRET_KEY']);
-      expect(names('logging')).toEqual(['ADMIN_API_KEY', 'AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL']);
+      expect(names('recipes')).toEqual([...ofVerifier, ...ofOcr, 'SECRET_KEY'].sort());
+      expect(names('logging')).toEqual(['ADMIN_API_KEY', ...ofVerifier]);
+      expect(names('speech-to-text')).toEqual(['AUTH_URL']);
+      expect(names('mcp')).toEqual(['AUTH_URL', 'SECRET_KEY']);
       expect(platform.variables('ocr').AUTH_URL).toBe('http://127.0.0.1:7701');
     });
 

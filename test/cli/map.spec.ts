@@ -54,6 +54,18 @@ describe('the shipped map', () => {
   });
 });
 
+describe('a map that gives the address of auth under another name', () => {
+  it.each([
+    ['', 'http://127.0.0.1:7701'],
+    ['      AUTH_URL: auth/inside\n', 'http://127.0.0.1:7701/inside'],
+  ])('gives a service that calls auth AUTH_URL too, where verifiers look for it (%j)', (more, url) => {
+    const text = `${GOOD}    urls:\n      KEYS_URL: auth/keys\n${more}`;
+    const urls = parsePlatformMap(text, 'map.yaml').services[1]?.urls;
+    expect(urls).toHaveLength(2);
+    expect(urls).toContainEqual({ variable: 'AUTH_URL', url });
+  });
+});
+
 describe('a map with a mistake', () => {
   it('is parsed without the mistake', () => {
     expect(complaintsAbout(GOOD)).toBe('none');
@@ -91,6 +103,16 @@ describe('a map with a mistake', () => {
       'the URL of an unknown service',
       `${GOOD}    urls:\n      X_URL: x/y\n`,
       /map\.yaml:9 services\.ocr\.urls\.X_URL: x is not/,
+    ],
+    [
+      'the name of a service with a verifier as an address',
+      `${GOOD}    urls:\n      SERVICE_NAME: auth\n`,
+      /map\.yaml:9 services\.ocr\.urls\.SERVICE_NAME: is already used/,
+    ],
+    [
+      'another service as AUTH_URL of a service that sends its credentials there',
+      `${GOOD}    urls:\n      AUTH_URL: ocr\n`,
+      /map\.yaml:9 services\.ocr\.urls\.AUTH_URL: must be an address of auth/,
     ],
     ['a secret as an address', `${GOOD}    urls:\n      SECRET_KEY: auth\n`, /map\.yaml:9 .* is already used/],
   ])('is reported with its line: %s', (_, text, expected) => {

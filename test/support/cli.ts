@@ -10,7 +10,7 @@ import type { TestApp } from './test-app.js';
 const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
 
 /** What a command says on a slow machine while it waits for the service. */
-const PROGRESS = /^(Waiting for http:|… \d+ so far).*\n/gm;
+const PROGRESS = /^(Waiting for http:|… \d+ (lines )?so far).*\n/gm;
 
 export interface Run {
   /** null when a signal ended it */

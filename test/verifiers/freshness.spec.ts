@@ -1,5 +1,6 @@
 import { jest } from '@jest/globals';
 import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
+import { Propagation } from '../../src/keys/cache/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { TestClock } from '../support/test-clock.js';
@@ -81,6 +82,8 @@ describe('validations with Cache-Control: no-cache', () => {
     const unleased = await app.startReplica({ variables });
     const { headers } = await unleased.validateNode(node.header).set(NO_CACHE).expect(200);
     expect(freshness(headers as Record<string, string>)).toEqual({ remember: 'no', expiresIn: 60, freshForMs: '700' });
+    // 1.02 times as long, and 2 ms: the clocks of the verifier and the replica may differ in rate.
+    expect(unleased.nest.get(Propagation)).toMatchObject({ minWaitMs: 716 });
     await unleased.stop();
   });
 

@@ -311,3 +311,11 @@ def test_prints_no_secret(auth: TestVerifier) -> None:
     (value,) = credential.headers.values()
     assert value not in repr(credential)
     assert repr(auth) == "TestVerifier(url='http://auth.test', service_name='service-under-test')"
+
+
+def test_asgi_guards_refuse_a_kind_of_connection_that_they_do_not_know(auth: TestVerifier) -> None:
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise AssertionError("the application was called")
+
+    with pytest.raises(RuntimeError, match="webtransport"):
+        asyncio.run(RequireNode(app, auth)({"type": "webtransport", "headers": []}, None, None))  # type: ignore[arg-type]

@@ -21,6 +21,12 @@ def test_reads_what_init_writes() -> None:
     assert settings.issuer == "platform-auth"
 
 
+def test_takes_the_secret_with_its_blanks_as_the_service_does() -> None:
+    secret = "s" * 32 + "\n"
+    assert read_environment({**ENVIRONMENT, "SECRET_KEY": secret})["secret_key"] == secret
+    assert "secret_key" not in read_environment({**ENVIRONMENT, "SECRET_KEY": " \n"})
+
+
 def test_takes_options_beside_the_environment() -> None:
     verifier = Verifier.from_environment({**ENVIRONMENT, "AUTH_URL": "http://127.0.0.1:1"}, max_entries=5)
     assert verifier._settings.max_entries == 5
@@ -37,7 +43,8 @@ def test_names_every_variable_that_is_missing() -> None:
     ("option", "value"),
     [
         *[("url", url) for url in ("", "auth", "ftp://auth", "http://", "http://[", "http://a b", "http://auth:99999")],
-        *[("url", "http://a:b@auth"), ("url", "http://auth/?a"), ("url", "http://auth:x"), ("url", "http://\x00")],
+        *[("url", "http://a:b@auth"), ("url", "http://a@auth"), ("url", "http://auth/?a"), ("url", "http://auth/#a")],
+        *[("url", "http://auth/?"), ("jwks_url", "http://auth/jwks.json?a"), ("url", "http://auth:x"), ("url", "http://\x00")],
         *[("app_id", ""), ("app_id", "clé"), ("app_key", "a b"), ("app_key", "a\n"), ("service_name", "a b")],
         *[("service_name", "recipes\n"), ("jwks_url", "/.well-known/jwks.json"), ("secret_key", "short")],
         *[("outage_grace_seconds", -1), ("outage_grace_seconds", 61), ("max_entries", 0), ("max_questions", 0)],

@@ -123,3 +123,21 @@ def test_logs_nothing_at_info_and_no_credential_at_debug(caplog: pytest.LogCaptu
     play(Server(respond("200 OK")), work)
     assert [record.name for record in caplog.records if record.levelno >= logging.INFO] == []
     assert "pa_node_of-a-test" not in caplog.text
+
+
+def test_replaces_its_connections_after_three_requests_in_a_row_were_cancelled() -> None:
+    server = Server(b"")
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        poll = ServiceRequest("POST", url, HEADERS, is_poll=True)
+        first = transport._polls._connections
+        for _ in range(3):
+            assert transport._polls._connections is first
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await transport.send(poll)
+        assert transport._polls._connections is not first
+        server._answer = respond("200 OK")
+        assert (await transport.send(poll)).status == 200
+
+    play(server, work)

@@ -13,6 +13,7 @@ const VERDICTS: Readonly<Record<Door, readonly string[]>> = {
 /** 400s about what was presented. */
 const UNREADABLE_CREDENTIAL = ['malformed_request', 'duplicate_header'];
 const MAX_REMEMBER_MS = 60_000;
+const MAX_DURATION_MS = 1_000_000_000;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -34,6 +35,7 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
+  if (freshForMs === 0) return misconfigured(answer, 'X-Platform-Fresh-For-Ms is zero');
   return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer) };
 }
 
@@ -86,7 +88,7 @@ function isChange(value: unknown): value is { kind: string; id: string } {
 }
 
 function isDuration(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+  return typeof value === 'number' && value >= 0 && value <= MAX_DURATION_MS;
 }
 
 function toText(value: unknown): string {

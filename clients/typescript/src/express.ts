@@ -18,7 +18,7 @@ declare global {
 export type GuardMiddleware = (
   request: IncomingMessage & { auth?: RequestAuth },
   response: ServerResponse,
-  next: () => void,
+  next: (error?: unknown) => void,
 ) => void;
 
 /** Admits requests with a valid key of another service, for this one; sets `request.auth`. */
@@ -32,15 +32,17 @@ export const requireUser = (verifier: VerifierCore): GuardMiddleware => createMi
 
 function createMiddleware(verifier: VerifierCore, door: Door): GuardMiddleware {
   return (request, response, next) => {
-    void guard(verifier, door, request).then((outcome) => {
-      if ('auth' in outcome) {
-        request.auth = outcome.auth;
-        next();
-        return;
-      }
-      if (response.headersSent) return;
-      const { status, headers, body } = outcome.refusal;
-      response.writeHead(status, headers).end(JSON.stringify(body));
-    });
+    guard(verifier, door, request)
+      .then((outcome) => {
+        if ('auth' in outcome) {
+          request.auth = outcome.auth;
+          next();
+          return;
+        }
+        if (response.headersSent) return;
+        const { status, headers, body } = outcome.refusal;
+        response.writeHead(status, headers).end(JSON.stringify(body));
+      })
+      .catch(next);
   };
 }

@@ -10,8 +10,10 @@ const MAX_CONNECTIONS = 64;
 /** HTTP over kept-alive connections: one for polls, several for questions. Follows no redirect. */
 export class HttpTransport implements Transport {
   private readonly agents = new Map<string, http.Agent>();
+  private isClosed = false;
 
   send(request: ServiceRequest, signal: AbortSignal): Promise<ServiceAnswer> {
+    if (this.isClosed) return Promise.reject(new ConnectionError('The verifier is closed'));
     const { promise, resolve, reject } = createDeferred<ServiceAnswer>();
     const isSecure = request.url.startsWith('https:');
     const { method, headers, body = '' } = request;
@@ -34,6 +36,7 @@ export class HttpTransport implements Transport {
   }
 
   close(): void {
+    this.isClosed = true;
     for (const agent of this.agents.values()) agent.destroy();
   }
 

@@ -66,6 +66,7 @@ function createGuard(door: Door): Type<CanActivate> {
     constructor(@Inject(VerifierCore) private readonly verifier: VerifierCore) {}
 
     async canActivate(context: ExecutionContext): Promise<boolean> {
+      if (context.getType() !== 'http') throw new Error('The guards of platform-auth are for HTTP routes');
       const http = context.switchToHttp();
       const request = http.getRequest<GuardedRequest>();
       const outcome = await guard(this.verifier, door, request.raw ?? request);

@@ -27,7 +27,7 @@ export interface VerifierOptions {
   readonly outageGraceSeconds?: number | undefined;
   /** Remembered credentials of each kind; the least recently used is evicted. */
   readonly maxEntries?: number | undefined;
-  /** Questions in flight; beyond it the answer is 503. */
+  /** Questions in flight at each door; beyond it the answer is 503. */
   readonly maxQuestions?: number | undefined;
   readonly logger?: VerifierLogger | undefined;
 }
@@ -44,6 +44,7 @@ const DEFAULT_MAX_ENTRIES = 100_000;
 const DEFAULT_MAX_QUESTIONS = 256;
 const MAX_OUTAGE_GRACE_SECONDS = 60;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+const URL_DEMAND = 'must be an http or https URL without a user and a query';
 const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
 
 const CONSOLE: VerifierLogger = {
@@ -59,16 +60,20 @@ export function toSettings(options: VerifierOptions): Settings {
     outageGraceSeconds: options.outageGraceSeconds ?? 0,
     maxEntries: options.maxEntries ?? DEFAULT_MAX_ENTRIES,
     maxQuestions: options.maxQuestions ?? DEFAULT_MAX_QUESTIONS,
-    logger: options.logger ?? CONSOLE,
+    logger: toSafeLogger(options.logger ?? CONSOLE),
   };
   const { outageGraceSeconds } = settings;
   const checks: readonly (readonly [string, boolean, string])[] = [
-    ['url (AUTH_URL)', isHttpUrl(settings.url), 'must be an http or https URL'],
-    ['appId (AUTH_APP_ID)', HEADER_VALUE.test(settings.appId), 'must be the id of this service’s key for auth'],
-    ['appKey (AUTH_APP_KEY)', HEADER_VALUE.test(settings.appKey), 'must be this service’s key for auth'],
-    ['serviceName (SERVICE_NAME)', SERVICE_NAME.test(settings.serviceName), 'must be the name of this service'],
-    ['jwksUrl (AUTH_JWKS_URL)', isHttpUrl(settings.jwksUrl ?? settings.url), 'must be an http or https URL'],
-    ['secretKey (SECRET_KEY)', (settings.secretKey?.length ?? 32) >= 32, 'must have at least 32 characters'],
+    ['url (AUTH_URL)', isHttpUrl(settings.url), URL_DEMAND],
+    ['appId (AUTH_APP_ID)', isHeaderValue(settings.appId), 'must be the id of this service’s key for auth'],
+    ['appKey (AUTH_APP_KEY)', isHeaderValue(settings.appKey), 'must be this service’s key for auth'],
+    ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
+    ['jwksUrl (AUTH_JWKS_URL)', isHttpUrl(settings.jwksUrl ?? settings.url), URL_DEMAND],
+    [
+      'secretKey (SECRET_KEY)',
+      Buffer.byteLength(settings.secretKey ?? ' '.repeat(32)) >= 32,
+      'must have at least 32 bytes',
+    ],
     [
       'outageGraceSeconds',
       outageGraceSeconds >= 0 && outageGraceSeconds <= MAX_OUTAGE_GRACE_SECONDS,
@@ -92,18 +97,40 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
     appId: get('AUTH_APP_ID') ?? '',
     appKey: get('AUTH_APP_KEY') ?? '',
     serviceName: get('SERVICE_NAME') ?? '',
-    secretKey: get('SECRET_KEY'),
+    // As it is: the service signs with every byte of it.
+    secretKey: get('SECRET_KEY') && variables.SECRET_KEY,
     jwksUrl: get('AUTH_JWKS_URL'),
     issuer: get('JWT_ISSUER'),
     audience: get('JWT_AUDIENCE'),
   };
 }
 
-/** Without a user name and password, which would be logged. */
+/** Without a user name and password, which would be logged, and without what a path cannot be appended to. */
 function isHttpUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
+  if (!URL.canParse(text) || /[?#]/.test(text)) return false;
   const { protocol, username, password } = new URL(text);
   return /^https?:$/.test(protocol) && username === '' && password === '';
+}
+
+/** Types do not hold for callers in JavaScript. */
+function isHeaderValue(value: unknown): boolean {
+  return typeof value === 'string' && HEADER_VALUE.test(value);
+}
+
+function isServiceName(value: unknown): boolean {
+  return typeof value === 'string' && SERVICE_NAME.test(value);
+}
+
+/** A logger that throws must not end the polls. */
+function toSafeLogger(logger: VerifierLogger): VerifierLogger {
+  const warn: VerifierLogger['warn'] = (event, fields) => {
+    try {
+      logger.warn(event, fields);
+    } catch (error) {
+      console.error('The logger of the verifier failed:', error);
+    }
+  };
+  return { warn };
 }
 
 function isPositive(value: number): boolean {

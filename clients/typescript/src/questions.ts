@@ -3,7 +3,7 @@ import { judge, type Judgement } from './answers.js';
 import { toFingerprint, type Credential } from './credentials.js';
 import { RefusedError, UnavailableError } from './errors.js';
 import type { Misconfigurations } from './misconfigurations.js';
-import type { Principal } from './principals.js';
+import type { Door, Principal } from './principals.js';
 import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient, TimedAnswer } from './service-client.js';
@@ -39,9 +39,13 @@ type Outcome =
 
 const UNKNOWN: Outcome = { kind: 'unknown' };
 
-/** Asks the service: single flight for each credential, and a bound on all questions. */
+/** Asks the service: single flight for each credential, and a bound on the questions of each door. */
 export class Questions {
-  private readonly inFlight = new Map<string, Promise<Outcome>>();
+  private readonly inFlight: Readonly<Record<Door, Map<string, Promise<Outcome>>>> = {
+    app: new Map(),
+    node: new Map(),
+    user: new Map(),
+  };
 
   /** @param onRemember called when the service lets a yes be remembered */
   constructor(
@@ -55,21 +59,30 @@ export class Questions {
 
   /** @throws {RefusedError} {UnavailableError} also at once, beyond the bound */
   async ask<Identity extends Principal>(question: Question<Identity>): Promise<Identity> {
-    const fingerprint = toFingerprint(question.credential);
-    const outcome = await (this.inFlight.get(fingerprint) ?? this.start(fingerprint, question));
+    const { outcome, isJoined } = await this.joinOrStart(question);
+    // The question was sent before this request arrived: the credential may have become valid in between.
+    const isOutdated = isJoined && outcome.kind === 'no';
+    return this.conclude(question, isOutdated ? (await this.joinOrStart(question)).outcome : outcome);
+  }
+
+  private conclude<Identity extends Principal>(question: Question<Identity>, outcome: Outcome): Identity {
     if (outcome.kind === 'no') throw new RefusedError(REFUSALS[question.credential.door]);
     // At the decision of each request that waited: the process may have been paused since the answer arrived.
     if (outcome.kind === 'unknown' || !this.isUsable(outcome)) throw new UnavailableError();
     return outcome.identity as Identity;
   }
 
-  private start<Identity extends Principal>(fingerprint: string, question: Question<Identity>): Promise<Outcome> {
-    if (this.inFlight.size >= this.maxQuestions) return Promise.resolve(UNKNOWN);
+  private async joinOrStart<Identity extends Principal>(question: Question<Identity>) {
+    const inFlight = this.inFlight[question.credential.door];
+    const fingerprint = toFingerprint(question.credential);
+    const joined = inFlight.get(fingerprint);
+    if (joined) return { outcome: await joined, isJoined: true };
+    if (inFlight.size >= this.maxQuestions) return { outcome: UNKNOWN, isJoined: false };
     const answered = this.decide(question)
       .catch(() => UNKNOWN)
-      .finally(() => this.inFlight.delete(fingerprint));
-    this.inFlight.set(fingerprint, answered);
-    return answered;
+      .finally(() => inFlight.delete(fingerprint));
+    inFlight.set(fingerprint, answered);
+    return { outcome: await answered, isJoined: false };
   }
 
   private async decide<Identity extends Principal>(question: Question<Identity>): Promise<Outcome> {

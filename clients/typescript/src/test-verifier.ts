@@ -111,8 +111,9 @@ class MemoryService implements Transport {
       return answer(found?.body.target === target ? found : undefined, 'invalid_app_credentials');
     }
     if (pathname === '/internal/validate-node') {
-      const [id, key] = (headers['X-API-Key'] ?? '').split(':');
-      return answer(this.find(`node ${id}`, key), 'invalid_node_credentials');
+      const header = headers['X-API-Key'] ?? '';
+      const colon = header.indexOf(':');
+      return answer(this.find(`node ${header.slice(0, colon)}`, header.slice(colon + 1)), 'invalid_node_credentials');
     }
     if (pathname === '/internal/validate-user') {
       const token = (headers.Authorization ?? '').slice('Bearer '.length);

@@ -33,10 +33,10 @@ export class TokenCache {
         this.byUser.delete(principal.userId, digest);
       },
     });
+    // Not for signing keys: one that was revoked is a reset, and the tokens of a retired one live on.
     const evictAll = (): void => this.entries.clear();
     lease.addListener({ kind: 'session', evict: (id) => this.evict(this.bySession.find(id)), evictAll });
     lease.addListener({ kind: 'user', evict: (id) => this.evict(this.byUser.find(id)), evictAll });
-    lease.addListener({ kind: 'signing_key', evict: evictAll, evictAll });
   }
 
   /** @returns undefined when the service must be asked */

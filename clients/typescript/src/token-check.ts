@@ -2,6 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
 import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
 import { parseObject } from './answers.js';
+import type { Misconfigurations } from './misconfigurations.js';
 import type { Settings } from './options.js';
 import type { UserPrincipal } from './principals.js';
 import type { Runtime } from './runtime.js';
@@ -15,6 +16,11 @@ const DEFAULT_MAX_AGE_SECONDS = 300;
 const LONGEST_MAX_AGE_SECONDS = 3_600;
 /** Between two fetches because of a kid that is not known. */
 const UNKNOWN_KID_PAUSE_MS = 30_000;
+/** Between two fetches of which the first failed. The service judges the tokens meanwhile. */
+const FAILED_FETCH_PAUSE_MS = 5_000;
+
+/** Names the cause of a configuration error. */
+const JWKS = 'AUTH_JWKS_URL';
 
 interface PublishedKeys {
   readonly resolve: ReturnType<typeof createLocalJWKSet>;
@@ -28,6 +34,7 @@ export class TokenCheck {
   private keys: PublishedKeys | undefined;
   private fetching: Promise<PublishedKeys | undefined> | undefined;
   private fetchedForKidAtMs = -Infinity;
+  private fetchFailedAtMs = -Infinity;
   /** Voids a fetch that was sent before the keys were dropped. */
   private drops = 0;
 
@@ -35,6 +42,7 @@ export class TokenCheck {
     private readonly settings: Settings,
     private readonly runtime: Runtime,
     private readonly client: ServiceClient,
+    private readonly misconfigurations: Misconfigurations,
     lease: RevocationLease,
   ) {
     const dropKeys = (): void => this.dropKeys();
@@ -75,9 +83,8 @@ export class TokenCheck {
     if (verdict !== 'unknown' || nowMs < this.fetchedForKidAtMs + UNKNOWN_KID_PAUSE_MS) return verdict;
     this.fetchedForKidAtMs = nowMs;
     const newer = await this.fetchOnce(deadlineMs);
-    if (!newer) return 'unknown';
-    // The fetch was sent after the token arrived: a kid that is still unknown is not a key of the service.
-    return (await this.verify(token, 'ES256', newer.resolve)) === 'good' ? 'good' : 'bad';
+    // Also a kid that is still unknown: a cache may have answered, or a replica that could not look.
+    return newer ? this.verify(token, 'ES256', newer.resolve) : 'unknown';
   }
 
   private async verify(
@@ -105,7 +112,9 @@ export class TokenCheck {
 
   private async getKeys(deadlineMs: number): Promise<PublishedKeys | undefined> {
     const { keys } = this;
-    if (keys && this.runtime.clocks.monotonic() < keys.sentAtMs + keys.maxAgeMs) return keys;
+    const nowMs = this.runtime.clocks.monotonic();
+    if (keys && nowMs < keys.sentAtMs + keys.maxAgeMs) return keys;
+    if (nowMs < this.fetchFailedAtMs + FAILED_FETCH_PAUSE_MS) return undefined;
     return this.fetchOnce(deadlineMs);
   }
 
@@ -120,13 +129,31 @@ export class TokenCheck {
     try {
       const request = { method: 'GET', url: jwksUrl, headers: { Accept: 'application/json' } } as const;
       const { answer, sentAtMs } = await this.client.attemptTwice(request, deadlineMs);
-      const set = parseObject(answer.body);
-      if (answer.status !== 200 || !set || this.drops !== dropsBefore) return undefined;
-      const resolve = createLocalJWKSet(set as unknown as JSONWebKeySet);
+      const resolve = answer.status === 200 ? toKeySet(answer.body) : undefined;
+      if (!resolve) {
+        this.reportFailedFetch(answer.status);
+        return undefined;
+      }
+      this.misconfigurations.clear(JWKS);
+      if (this.drops !== dropsBefore) return undefined;
       return (this.keys = { resolve, sentAtMs, maxAgeMs: readMaxAgeSeconds(answer.headers['cache-control']) * 1_000 });
     } catch {
+      this.fetchFailedAtMs = this.runtime.clocks.monotonic();
       return undefined;
     }
+  }
+
+  private reportFailedFetch(status: number): void {
+    this.fetchFailedAtMs = this.runtime.clocks.monotonic();
+    if (status !== 429 && status < 500) this.misconfigurations.report(JWKS, `${status}: not a JWKS`);
+  }
+}
+
+function toKeySet(text: string): PublishedKeys['resolve'] | undefined {
+  try {
+    return createLocalJWKSet(parseObject(text) as unknown as JSONWebKeySet);
+  } catch {
+    return undefined;
   }
 }
 

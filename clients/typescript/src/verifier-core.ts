@@ -52,8 +52,8 @@ export class VerifierCore {
     this.nodes = new KeyCache('node', this.lease, maxEntries);
     this.tokens = new TokenCache(this.lease, maxEntries);
     const client = new ServiceClient(runtime);
-    this.tokenCheck = new TokenCheck(settings, runtime, client, this.lease);
     const misconfigurations = new Misconfigurations(logger);
+    this.tokenCheck = new TokenCheck(settings, runtime, client, misconfigurations, this.lease);
     this.poller = new Poller(settings, runtime, client, this.lease, this.uses, misconfigurations);
     const onRemember = (): void => this.poller.start();
     this.questions = new Questions(maxQuestions, runtime, client, this.lease, misconfigurations, onRemember);

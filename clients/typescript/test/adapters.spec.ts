@@ -4,6 +4,7 @@ import express from 'express';
 import { fastify } from 'fastify';
 import { request as httpRequest, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { eventually } from '../../../tools/eventually.js';
 import * as expressGuards from '../src/express.js';
 import * as fastifyGuards from '../src/fastify.js';
 import type { VerifierCore } from '../src/verifier-core.js';
@@ -87,6 +88,28 @@ function get(url: string, headers: readonly string[]) {
     },
   );
 }
+
+describe('the guards of Fastify', () => {
+  it('do not run the route of a refused request whose client left while a hook waited', async () => {
+    const auth = Verifier.forTests({ serviceName: 'recipes' });
+    const app = fastify();
+    let [isRouteCalled, isClosed] = [false, false];
+    app.addHook('onSend', async (request) => {
+      request.raw.socket.destroy();
+      await eventually('the connection is closed', () => isClosed);
+    });
+    app.get('/app', { onRequest: fastifyGuards.requireApp(auth) }, (_request, reply) => {
+      isRouteCalled = true;
+      return reply.send({});
+    });
+    app.server.on('connection', (socket) => socket.on('close', () => setImmediate(() => (isClosed = true))));
+    const url = await app.listen({ port: 0, host: '127.0.0.1' });
+    await expect(get(`${url}/app`, [])).rejects.toThrow();
+    await app.close();
+    auth.close();
+    expect(isRouteCalled).toBe(false);
+  });
+});
 
 describe.each<[string, Start]>([
   ['Express', startExpress],

@@ -1,26 +1,14 @@
 import fc from 'fast-check';
-import { histories } from './histories.js';
-import { World, type Mistake } from './model.js';
+import { mistakes } from './model/mistakes.js';
+import { World } from './model/world.js';
 
-/** Enough runs to find a mistake, usually long before the last. */
+/** Enough to find each mistake, usually long before the last. */
 const RUNS_TO_FIND_A_MISTAKE = 20_000;
 
 describe('the model of verifiers', () => {
-  it.each<Mistake>([
-    'no wait',
-    'epoch not compared',
-    'purge unnoticed',
-    'lease of a poll from the answer',
-    'lease of a verdict from the answer',
-    'lease of the replica from the answer',
-    'late answer used',
-    'grace handed on',
-    'reset remembered per connection',
-    'list truncated',
-    'repeated revocation does not wait',
-  ])(
+  it.each(mistakes)(
     'finds a mistake: %s',
-    async (mistake) => {
+    async (mistake, histories) => {
       const search = fc.check(
         fc.asyncProperty(histories, async (history) => {
           const world = new World(mistake);

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { VerifierConfigurationError } from '../src/errors.js';
 import { readEnvironment, toSettings } from '../src/options.js';
 import { Verifier } from '../src/verifier.js';
@@ -41,9 +42,33 @@ describe('a verifier from the environment', () => {
     expect(message).toBe('Not set: AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME');
   });
 
+  it('takes SECRET_KEY with its blanks, as the service does', () => {
+    const secret = `${SECRET}\n`;
+    expect(readEnvironment({ ...VARIABLES, SECRET_KEY: secret }).secretKey).toBe(secret);
+    expect(readEnvironment({ ...VARIABLES, SECRET_KEY: ' \n' }).secretKey).toBeUndefined();
+  });
+
+  it('goes on when its logger throws', () => {
+    const logger = {
+      warn: () => {
+        throw new Error('the logger failed');
+      },
+    };
+    const print = jest.spyOn(console, 'error').mockImplementation(() => undefined);
+    const settings = toSettings({ ...readEnvironment(VARIABLES), logger });
+    expect(() => settings.logger.warn('event', {})).not.toThrow();
+    expect(print).toHaveBeenCalledTimes(1);
+    print.mockRestore();
+  });
+
   it.each([
     ['AUTH_URL', 'auth:7701'],
     ['AUTH_URL', 'http://name:password@auth:7701'],
+    ['AUTH_URL', 'http://name@auth:7701'],
+    ['AUTH_URL', 'http://auth:7701/?tenant=a'],
+    ['AUTH_URL', 'http://auth:7701/?'],
+    ['AUTH_URL', 'http://auth:7701/#part'],
+    ['AUTH_JWKS_URL', 'http://auth:7701/jwks.json?a'],
     ['AUTH_APP_KEY', 'kéy'],
     ['SERVICE_NAME', 'a name'],
     ['AUTH_JWKS_URL', 'file:///etc/passwd'],

@@ -1,17 +1,25 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { listPairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
 import { isLongUnused, isOverlapOpen } from './doctor.database.js';
 import { holdsKey, findLive } from './init.plan.js';
 import { OWN_NAME } from './platform-map.js';
+import { JWKS_PATH } from './verifier-variables.js';
 import { readErrorCode, sendRequest } from '../service-call.js';
 import { describeCause } from '../system-errors.js';
 
 const SERVICE_TIMEOUT_MS = 5_000;
 const LOGGING_TIMEOUT_MS = 3_000;
+/** A replica under load may be without its lease for a moment (503). */
+const MAX_POLLS = 5;
+const POLL_PAUSE_MS = 200;
 const READ_LOG = 'Read its log, and run doctor again.';
 const NAME_INTERNAL_PORT =
   'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
+const jwks = z.object({ keys: z.array(z.unknown()) });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
+
+type AppHeaders = Readonly<Record<'X-Platform-App-Id' | 'X-Platform-App-Key', string>>;
 
 /** Presents each pair's credential, as its target would. When the service does not answer, that is the only finding. */
 export async function checkCredentials(checkup: Checkup): Promise<Finding[]> {
@@ -21,7 +29,9 @@ export async function checkCredentials(checkup: Checkup): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const pair of listPairsOnFile(checkup)) {
     if (pair.appId === undefined || pair.appKey === undefined || hasSideEffects(pair, checkup)) continue;
-    const finding = await findRefusal(pair, pair.appId, pair.appKey, checkup.url);
+    const headers = { 'X-Platform-App-Id': pair.appId, 'X-Platform-App-Key': pair.appKey };
+    const finding =
+      (await findRefusal(pair, headers, checkup.url)) ?? (await findClosedDoor(pair, headers, checkup.url));
     if (finding) findings.push(finding);
     if (finding?.do === NAME_INTERNAL_PORT) break;
   }
@@ -58,15 +68,14 @@ async function findServiceAway(url: string): Promise<Finding | undefined> {
 
 async function findRefusal(
   { caller, target, where }: PairOnFile,
-  appId: string,
-  appKey: string,
+  headers: AppHeaders,
   url: string,
 ): Promise<Finding | undefined> {
   const remedy = `Run init, then restart ${caller}.`;
   try {
     const response = await sendRequest(`${url}/internal/validate-app`, {
       method: 'POST',
-      headers: { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },
+      headers,
       body: { target },
       timeoutMs: SERVICE_TIMEOUT_MS,
     });
@@ -84,6 +93,50 @@ async function findRefusal(
   } catch (error) {
     return { severity: 'broken', where, what: `No verdict: ${describeError(error)}.`, do: READ_LOG };
   }
+}
+
+/** Polls, as a verifier in the caller does: without an answer it accepts nothing from its memory. */
+async function findClosedDoor(
+  { caller, target, where }: PairOnFile,
+  headers: AppHeaders,
+  url: string,
+): Promise<Finding | undefined> {
+  if (target !== OWN_NAME) return undefined;
+  let told = '';
+  for (let attempt = 1; attempt <= MAX_POLLS; attempt += 1) {
+    told = await poll(url, headers);
+    if (told === '') return undefined;
+    await sleep(POLL_PAUSE_MS);
+  }
+  const what = `The credential in the file is valid, but /internal/changes ${told}. A verifier in ${caller} has to ask for each request.`;
+  return { severity: 'broken', where, what, do: READ_LOG };
+}
+
+/** @returns what is wrong with the answer; empty when it hands the lease on */
+async function poll(url: string, headers: AppHeaders): Promise<string> {
+  try {
+    const request = { method: 'POST', headers, body: {}, timeoutMs: SERVICE_TIMEOUT_MS };
+    const response = await sendRequest(`${url}/internal/changes`, request);
+    await response.body?.cancel();
+    return response.status === 200 ? '' : `answers ${response.status}`;
+  } catch (error) {
+    return `does not answer: ${describeError(error)}`;
+  }
+}
+
+/** Under ES256 verifiers read the public keys: none is published when the running service still signs with SECRET_KEY. */
+export async function checkPublishedKeys({ rules, url }: Checkup): Promise<Finding[]> {
+  if (rules.algorithm !== 'ES256') return [];
+  try {
+    const response = await sendRequest(`${url}${JWKS_PATH}`, { timeoutMs: SERVICE_TIMEOUT_MS });
+    const { data } = jwks.safeParse(await response.json().catch(() => undefined));
+    if (response.status !== 200 || (data?.keys.length ?? 0) > 0) return [];
+  } catch {
+    // That the service does not answer is a finding of checkCredentials.
+    return [];
+  }
+  const what = `ACCESS_TOKEN_ALGORITHM is ES256, and ${JWKS_PATH} has no key.`;
+  return [{ severity: 'broken', where: url, what, do: `Restart ${OWN_NAME}, so that it reads its file again.` }];
 }
 
 /** Sends a GET, so that no log line is delivered: only a missing response, a 5xx and a redirect count as trouble. */

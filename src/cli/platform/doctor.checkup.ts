@@ -2,6 +2,7 @@ import type { AppCredential } from '../../app-credentials/app-credential.entity.
 import type { SchemaState } from '../../database/migrate.js';
 import type { EnvFile } from '../../config/env-file.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
+import type { TokenRules } from './verifier-variables.js';
 
 /** broken: a call is refused or a secret is exposed now. warning: everything works now, and will not for ever. */
 export type Severity = 'broken' | 'warning';
@@ -33,6 +34,7 @@ export interface Checkup {
   /** The files that exist and can be read, by service. */
   readonly files: ReadonlyMap<string, EnvFile>;
   readonly database: DatabaseView | undefined;
+  readonly rules: TokenRules;
 }
 
 export type Check = (checkup: Checkup) => Finding[] | Promise<Finding[]>;

@@ -10,6 +10,7 @@ import {
   resolveEnvPath,
 } from './platform-files.js';
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
+import { createDefaultRules, listStrayClaims, listVerifierSettings } from './verifier-variables.js';
 
 /** Reads the files that exist; an unreadable file is a finding. */
 export function readExistingFiles(
@@ -23,7 +24,7 @@ export function readExistingFiles(
     try {
       const file = EnvFile.read(resolveEnvPath(envDir, service.name));
       if (file.exists) files.set(service.name, file);
-      else if (listRequiredVariables(service).length > 0)
+      else if (listRequiredVariables(service, createDefaultRules(map)).length > 0)
         findings.push({ severity: 'broken', where, what: 'The file is missing.', do: RUN_INIT });
     } catch (error) {
       const remedy = 'Replace it by a regular file that this user may read, or remove it, and run init.';
@@ -46,7 +47,7 @@ export function checkFileModes(checkup: Checkup): Finding[] {
 
 export function checkMissingVariables(checkup: Checkup): Finding[] {
   return listServicesOnFile(checkup).flatMap(({ service, file, where }) => {
-    const missing = listRequiredVariables(service).filter((name) => !isSetIn(file, name));
+    const missing = listRequiredVariables(service, checkup.rules).filter((name) => !isSetIn(file, name));
     if (missing.length === 0) return [];
     return [{ severity: 'broken', where, what: `Not set: ${missing.join(', ')}.`, do: RUN_INIT }];
   });
@@ -54,7 +55,8 @@ export function checkMissingVariables(checkup: Checkup): Finding[] {
 
 export function checkWeakSecrets(checkup: Checkup): Finding[] {
   return listServicesOnFile(checkup).flatMap(({ service, file, where }) => {
-    const held = ['SECRET_KEY', 'ADMIN_API_KEY'].filter((name) => listRequiredVariables(service).includes(name));
+    const required = listRequiredVariables(service, checkup.rules);
+    const held = ['SECRET_KEY', 'ADMIN_API_KEY'].filter((name) => required.includes(name));
     return held.flatMap((name): Finding[] => {
       const value = file.get(name);
       if (value === undefined) return [];
@@ -77,15 +79,25 @@ export function checkServiceName({ files }: Checkup): Finding[] {
 
 /** A service that verifies access tokens with another key refuses all of them. */
 export function checkSecretKeys(checkup: Checkup): Finding[] {
+  const { rules } = checkup;
   const own = checkup.files.get(OWN_NAME)?.get('SECRET_KEY');
   if (own === undefined) return [];
   return listServicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
     const held = file.get('SECRET_KEY');
     if (held === undefined || service.name === OWN_NAME) return [];
     const isSame = isSameSecret(held, own);
-    if (needsSecretKey(service) && !isSame)
+    if (needsSecretKey(service, rules) && !isSame)
       return [{ severity: 'broken', where, what: `SECRET_KEY is not that of ${OWN_NAME}.env.`, do: RUN_INIT }];
-    if (needsSecretKey(service) || !isSame) return [];
+    if (needsSecretKey(service, rules) || !isSame) return [];
+    if (rules.algorithm === 'ES256')
+      return [
+        {
+          severity: 'warning',
+          where,
+          what: `It holds the SECRET_KEY, which only ${OWN_NAME} needs under ES256: it decrypts the signing keys.`,
+          do: 'Remove the line and restart the service. When no file holds it any more, rotate it (docs/operations/keys.md).',
+        },
+      ];
     const what =
       'It holds the SECRET_KEY, which can sign access tokens, although the map says that it does not verify any.';
     return [{ severity: 'warning', where, what, do: 'Remove the line, or set verifies_access_tokens in the map.' }];
@@ -103,6 +115,26 @@ export function checkAddresses(checkup: Checkup): Finding[] {
         do: 'Correct the map if the file is right, and run init: it writes what the map says.',
       })),
   );
+}
+
+/** With another name the service refuses its callers; with other claims, every access token. */
+export function checkVerifierSettings(checkup: Checkup): Finding[] {
+  return listServicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
+    const different = listVerifierSettings(service, checkup.rules).filter(
+      ({ variable, value }) => (file.get(variable) ?? value) !== value,
+    );
+    const stray = listStrayClaims(service, file, checkup.rules);
+    return [
+      ...different.map(({ variable, value }): Finding => {
+        const what = `${variable} is not ${value}: what its callers present is refused.`;
+        return { severity: 'broken', where, what, do: RUN_INIT };
+      }),
+      ...stray.map((variable): Finding => {
+        const what = `${variable} is not what ${OWN_NAME} writes into access tokens: all of them are refused.`;
+        return { severity: 'broken', where, what, do: 'Remove the line, and restart the service.' };
+      }),
+    ];
+  });
 }
 
 /** Left behind when a pair is removed from the map: init removes nothing from a file. */

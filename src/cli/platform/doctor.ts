@@ -1,5 +1,7 @@
 import { Clock } from '../../common/clock.js';
-import { checkLoggingService, checkCredentials } from './doctor.calls.js';
+import { InvalidEnvironmentError } from '../../config/environment.js';
+import type { EnvFile } from '../../config/env-file.js';
+import { checkLoggingService, checkCredentials, checkPublishedKeys } from './doctor.calls.js';
 import type { Check, Checkup, Finding } from './doctor.checkup.js';
 import {
   checkClock,
@@ -17,10 +19,12 @@ import {
   checkMissingVariables,
   checkAddresses,
   checkServiceName,
+  checkVerifierSettings,
   readExistingFiles,
   checkWeakSecrets,
 } from './doctor.files.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
+import { createDefaultRules, readTokenRules, type TokenRules } from './verifier-variables.js';
 import { announceIfSlow } from '../terminal.js';
 
 /** In the order in which an operator would repair. */
@@ -31,10 +35,12 @@ const CHECKS: readonly Check[] = [
   checkSecretKeys,
   checkServiceName,
   checkAddresses,
+  checkVerifierSettings,
   checkLeftoverCredentials,
   checkSchema,
   checkClock,
   checkCredentials,
+  checkPublishedKeys,
   checkOverlaps,
   checkStrayPairs,
   checkUnusedKeys,
@@ -53,12 +59,29 @@ export interface DoctorRequest {
 export async function diagnose({ map, envDir, url }: DoctorRequest, clock = new Clock()): Promise<Finding[]> {
   const { files, findings } = readExistingFiles(map, envDir);
   const own = files.get(OWN_NAME);
+  const { rules, findings: mistakes } = readRules(map, own);
   const database = await announceIfSlow('Reading the database', readDatabase(own, clock));
   const mappedUrl = map.services.find(({ name }) => name === OWN_NAME)?.url ?? '';
   const at = (url ?? mappedUrl).replace(/\/$/, '');
-  const checkup: Checkup = { map, envDir, url: at, now: clock.now(), files, database: database.view };
-  const found = [...findings, ...database.findings];
+  const checkup: Checkup = { map, envDir, url: at, now: clock.now(), files, database: database.view, rules };
+  const found = [...findings, ...mistakes, ...database.findings];
   for (const check of CHECKS)
     found.push(...(await announceIfSlow('Calling the services', Promise.resolve(check(checkup)))));
   return found;
+}
+
+function readRules(map: PlatformMap, own: EnvFile | undefined): { rules: TokenRules; findings: Finding[] } {
+  try {
+    return { rules: readTokenRules(map, own), findings: [] };
+  } catch (error) {
+    if (!(error instanceof InvalidEnvironmentError)) throw error;
+    const remedy = 'Correct it, and run doctor again: what depends on it was checked as if it were not set.';
+    const finding = {
+      severity: 'broken',
+      where: `${OWN_NAME}.env`,
+      what: `${error.problems.join('; ')}.`,
+      do: remedy,
+    } as const;
+    return { rules: createDefaultRules(map), findings: [finding] };
+  }
 }

@@ -6,6 +6,7 @@ import { CommandFailedError } from '../terminal.js';
 import type { PairAction, PlannedPair, PlannedService } from './init.plan.js';
 import { needsAdminKey, needsSecretKey } from './platform-files.js';
 import { credentialVariables, OWN_NAME } from './platform-map.js';
+import { listVerifierSettings, type TokenRules } from './verifier-variables.js';
 
 const PLACEHOLDER = 'to-be-made';
 
@@ -23,10 +24,16 @@ export interface DeliveredPair {
   readonly app_id: string | null;
 }
 
+/** What this service shares with the others. */
+export interface SharedSettings {
+  readonly rules: TokenRules;
+  readonly secretKey: string;
+}
+
 /** Issues the keys of one caller and writes its file. When the file cannot be written, the minted keys are revoked. */
 export async function deliver(
   planned: PlannedService,
-  secretKey: string,
+  shared: SharedSettings,
   issuer: Issuer,
   dryRun: boolean,
 ): Promise<DeliveredPair[]> {
@@ -34,8 +41,9 @@ export async function deliver(
   const minted: (PlannedPair & { appId: string })[] = [];
   const delivered: DeliveredPair[] = [];
   try {
-    setSecrets(planned, secretKey);
+    setSecrets(planned, shared);
     for (const { variable, url } of service.urls) file.set(variable, url);
+    for (const { variable, value } of listVerifierSettings(service, shared.rules)) file.set(variable, value);
     // Before its keys are minted: a rerun recognises the folder by the file of this service.
     if (!dryRun && service.name === OWN_NAME && !file.exists) file.write(toHeading(service.name));
     for (const pair of pairs) {
@@ -61,8 +69,8 @@ export async function deliver(
   }
 }
 
-function setSecrets({ service, file }: PlannedService, secretKey: string): void {
-  if (needsSecretKey(service)) file.set('SECRET_KEY', secretKey);
+function setSecrets({ service, file }: PlannedService, { rules, secretKey }: SharedSettings): void {
+  if (needsSecretKey(service, rules)) file.set('SECRET_KEY', secretKey);
   if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', generateSecret());
 }
 

@@ -13,6 +13,7 @@ import { createIssuer, deliver, DRY_RUN_ISSUER, type DeliveredPair, type Issuer 
 import { listDestruction, makePlan, type Plan } from './init.plan.js';
 import { databaseVariables, isSetIn, readEnvFile, readEnvFiles } from './platform-files.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
+import { readTokenRules, type TokenRules } from './verifier-variables.js';
 import type { Confirm } from '../confirm.js';
 import { CommandFailedError, announceIfSlow, say } from '../terminal.js';
 import { migrateWatched } from '../watched-migration.js';
@@ -50,7 +51,9 @@ export interface InitReport {
  */
 export async function init(request: InitRequest, clock = new Clock()): Promise<InitReport> {
   const { map, envDir, dryRun } = request;
-  const variables = databaseVariables(readEnvFile(envDir, OWN_NAME));
+  const own = readEnvFile(envDir, OWN_NAME);
+  const variables = databaseVariables(own);
+  const rules = readTokenRules(map, own);
   const databaseUrl = variables.DATABASE_URL;
   // Before anything is changed: a file that cannot be read stops the whole run.
   readEnvFiles(map, envDir);
@@ -58,7 +61,8 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
   if (dryRun) {
     const live = isEmpty ? [] : await readLive(pending, variables, clock);
-    return applyPlan(request, makePlan(map, readEnvFiles(map, envDir), live), DRY_RUN_ISSUER, pending, databaseUrl);
+    const plan = makePlan(map, readEnvFiles(map, envDir), live);
+    return applyPlan({ ...request, rules, databaseUrl }, plan, DRY_RUN_ISSUER, pending);
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
@@ -66,7 +70,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
     withAppKeys(variables, clock, async ({ credentials, environment }) => {
       const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLive());
       const issuer = createIssuer(credentials, environment.keyOverlapHours, lockLost);
-      return applyPlan(request, plan, issuer, migrations, databaseUrl);
+      return applyPlan({ ...request, rules, databaseUrl }, plan, issuer, migrations);
     });
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
 }
@@ -102,19 +106,18 @@ async function confirmDestruction(plan: Plan, { prune, confirm }: InitRequest): 
 }
 
 async function applyPlan(
-  request: InitRequest,
+  request: InitRequest & { readonly rules: TokenRules; readonly databaseUrl: string },
   plan: Plan,
   issuer: Issuer,
   migrations: string[],
-  databaseUrl: string,
 ): Promise<InitReport> {
-  const { dryRun, prune } = request;
+  const { dryRun, prune, rules, databaseUrl } = request;
   const report: InitReport = { dry_run: dryRun, migrations, files: [], pairs: [], strays: [] };
   if (!dryRun) await confirmDestruction(plan, request);
-  const secretKey = settleSecretKey(plan, databaseUrl);
+  const shared = { rules, secretKey: settleSecretKey(plan, databaseUrl) };
   for (const planned of plan.services) {
     const { file, service } = planned;
-    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, secretKey, issuer, dryRun))));
+    report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, shared, issuer, dryRun))));
     report.files.push({ file: `${service.name}.env`, changed: file.needsWriting, variables: file.changes });
   }
   for (const { id, caller, target } of plan.strays) {

@@ -5,6 +5,7 @@ import { EnvFile } from '../../config/env-file.js';
 import { overrideVariables, readVariables, toFileVariable } from '../../config/environment.js';
 import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
+import { listVerifierSettings, type TokenRules } from './verifier-variables.js';
 import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
@@ -71,9 +72,9 @@ export function databaseVariables(own: EnvFile | undefined): Variables & { reado
   return { ...shared, DATABASE_URL: parseDatabaseUrl(variables) };
 }
 
-/** Whether the service's file has to hold the key that signs access tokens. */
-export function needsSecretKey({ name, verifiesAccessTokens }: MappedService): boolean {
-  return verifiesAccessTokens || name === OWN_NAME;
+/** Whether the service's file has to hold the key that signs access tokens. Under ES256 only this service has it. */
+export function needsSecretKey({ name, verifiesAccessTokens }: MappedService, { algorithm }: TokenRules): boolean {
+  return name === OWN_NAME || (verifiesAccessTokens && algorithm === 'HS256');
 }
 
 export function needsAdminKey({ name, adminEndpoints }: MappedService): boolean {
@@ -86,12 +87,13 @@ export function isSetIn(file: EnvFile, name: string): boolean {
 }
 
 /** Names of the variables that a service's file must set, by the map. */
-export function listRequiredVariables(service: MappedService): string[] {
+export function listRequiredVariables(service: MappedService, rules: TokenRules): string[] {
   return [
     ...(service.name === OWN_NAME ? ['DATABASE_URL'] : []),
-    ...(needsSecretKey(service) ? ['SECRET_KEY'] : []),
+    ...(needsSecretKey(service, rules) ? ['SECRET_KEY'] : []),
     ...(needsAdminKey(service) ? ['ADMIN_API_KEY'] : []),
     ...service.urls.map(({ variable }) => variable),
+    ...listVerifierSettings(service, rules).map(({ variable }) => variable),
     ...service.calls.flatMap((target) => Object.values(credentialVariables(target))),
   ];
 }

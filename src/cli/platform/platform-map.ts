@@ -6,7 +6,11 @@ import { CommandFailedError } from '../terminal.js';
 
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';
+/** Where a service that calls this one, or embeds a verifier, finds it. */
+export const OWN_URL_VARIABLE = `${toPrefix(OWN_NAME)}_URL`;
 const OWN_VARIABLES = ['DATABASE_URL', 'SECRET_KEY', 'ADMIN_API_KEY'];
+/** Written for a service that embeds a verifier: what is not an address. */
+const VERIFIER_VARIABLES = ['SERVICE_NAME', 'JWT_ISSUER', 'JWT_AUDIENCE'];
 
 const serviceName = z
   .string()
@@ -136,11 +140,15 @@ function refuseContradictions({ services }: RawMap, context: z.RefinementCtx): v
       if (target === name) addIssue([name, 'calls', index], 'a service does not call itself');
       if (raw.calls.indexOf(target) !== index) addIssue([name, 'calls', index], `${target} is listed twice`);
     });
-    const taken = [...OWN_VARIABLES, ...raw.calls.flatMap((target) => Object.values(credentialVariables(target)))];
+    const credentials = raw.calls.flatMap((target) => Object.values(credentialVariables(target)));
+    const callsAuth = raw.calls.includes(OWN_NAME);
+    const taken = [...OWN_VARIABLES, ...credentials, ...(callsAuth ? VERIFIER_VARIABLES : [])];
     for (const [variable, value] of Object.entries(raw.urls)) {
       if (!Object.hasOwn(services, parsePlace(value).name))
         addIssue([name, 'urls', variable], `${parsePlace(value).name} is not a service of this map`);
       if (taken.includes(variable)) addIssue([name, 'urls', variable], 'is already used for something else');
+      if (callsAuth && variable === OWN_URL_VARIABLE && parsePlace(value).name !== OWN_NAME)
+        addIssue([name, 'urls', variable], `must be an address of ${OWN_NAME}: the service sends credentials there`);
     }
   }
 }
@@ -151,8 +159,11 @@ function toServices({ services }: RawMap): MappedService[] {
     .sort((left, right) => toRank(left) - toRank(right))
     .map(([name, raw]) => {
       const given = Object.entries(raw.urls).map(([variable, value]) => ({ variable, ...parsePlace(value) }));
+      // A verifier reads AUTH_URL, also when the map gives the same address under another name.
+      const isGiven = (target: string): boolean =>
+        given.some(({ variable, name: to }) => (target === OWN_NAME ? variable === OWN_URL_VARIABLE : to === target));
       const plain = raw.calls
-        .filter((target) => given.every((url) => url.name !== target))
+        .filter((target) => !isGiven(target))
         .map((target) => ({ variable: `${toPrefix(target)}_URL`, name: target, path: '' }));
       return {
         name,

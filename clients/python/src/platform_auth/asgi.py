@@ -21,9 +21,11 @@ class _Guard:
         self._verifier = verifier
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] not in ("http", "websocket"):
+            raise RuntimeError(f"platform_auth cannot guard the ASGI scope {scope['type']}")
         try:
             principal = await self._verify(scope["headers"])
         except Exception as error:

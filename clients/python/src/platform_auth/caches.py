@@ -100,14 +100,13 @@ class TokenCache:
                 self._delete(next(iter(self._entries)))
 
     def evict(self, change: Change) -> None:
+        # Not for signing keys: one that was revoked is a reset, and the tokens of a retired one live on.
         if change.kind == "session":
             for digest in self._by_session.find(change.id):
                 self._delete(digest)
         elif change.kind == "user":
             for digest in self._by_user.find(change.id):
                 self._delete(digest)
-        elif change.kind == "signing_key":
-            self.evict_all()
 
     def evict_all(self) -> None:
         self._entries.clear()

@@ -75,7 +75,11 @@ def read_environment(variables: Mapping[str, str]) -> dict[str, str]:
     missing = [name for name in _REQUIRED if not given[name]]
     if missing:
         raise VerifierConfigurationError(f"Not set: {', '.join(missing)}")
-    return {option: given[name] for name, option in (_REQUIRED | _OPTIONAL).items() if given[name]}
+    settings = {option: given[name] for name, option in (_REQUIRED | _OPTIONAL).items() if given[name]}
+    if "secret_key" in settings:
+        # As it is: the service signs with every byte of it.
+        settings["secret_key"] = variables["SECRET_KEY"]
+    return settings
 
 
 _REQUIRED = {
@@ -102,4 +106,4 @@ def _is_http_url(text: str) -> bool:
     except httpx.InvalidURL:
         return False
     is_address = url.scheme in ("http", "https") and bool(url.host) and "%" not in url.host and (url.port or 1) <= _MAX_PORT
-    return is_address and not (url.userinfo or url.query or url.fragment)
+    return is_address and not url.userinfo and not re.search("[?#]", text)

@@ -1,4 +1,4 @@
-"""Asks the service: single flight for each credential, and a bound on all questions."""
+"""Asks the service: single flight for each credential, and a bound on the questions of each door."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -65,21 +65,29 @@ class Questions:
         self._lease = lease
         self._misconfigurations = misconfigurations
         self._on_remember = on_remember
-        self._in_flight: dict[tuple[str, str, bytes], asyncio.Task[Outcome]] = {}
+        self._in_flight: dict[str, dict[tuple[str, bytes], asyncio.Task[Outcome]]] = {"app": {}, "node": {}, "user": {}}
 
     async def ask(self, question: Question[Identity]) -> Outcome:
         """Answers Verdict.UNKNOWN at once beyond the bound. The caller looks at the clocks when it decides."""
+        outcome, is_joined = await self._join_or_start(question)
+        if is_joined and outcome is Verdict.NO:
+            # The question was sent before this request arrived: the credential may have become valid in between.
+            outcome, _ = await self._join_or_start(question)
+        return outcome
+
+    async def _join_or_start(self, question: Question[Identity]) -> tuple[Outcome, bool]:
         credential = question.credential
-        fingerprint = (credential.door, credential.id, credential.digest)
-        flight = self._in_flight.get(fingerprint)
+        in_flight = self._in_flight[credential.door]
+        fingerprint = (credential.id, credential.digest)
+        flight = in_flight.get(fingerprint)
+        is_joined = flight is not None
         if flight is None:
-            if len(self._in_flight) >= self._max_questions:
-                return Verdict.UNKNOWN
-            flight = asyncio.create_task(self._decide(question))
-            self._in_flight[fingerprint] = flight
-            flight.add_done_callback(lambda _: self._in_flight.pop(fingerprint))
+            if len(in_flight) >= self._max_questions:
+                return Verdict.UNKNOWN, False
+            flight = in_flight[fingerprint] = asyncio.create_task(self._decide(question))
+            flight.add_done_callback(lambda _: in_flight.pop(fingerprint))
         # A caller that gives up does not take the answer from the others.
-        return await asyncio.shield(flight)
+        return await asyncio.shield(flight), is_joined
 
     async def _decide(self, question: Question[Identity]) -> Outcome:
         deadline = self._runtime.clocks.monotonic() + _VERDICT_TIMEOUT_SECONDS

@@ -10,6 +10,7 @@ from math import inf
 import jwt
 
 from platform_auth.answers import parse_object
+from platform_auth.events import Misconfigurations
 from platform_auth.lease import Change, Lease
 from platform_auth.options import Settings
 from platform_auth.runtime import Runtime
@@ -21,6 +22,10 @@ _DEFAULT_MAX_AGE_SECONDS = 300
 _LONGEST_MAX_AGE_SECONDS = 3_600
 # Between two fetches because of a kid that is not known.
 _UNKNOWN_KID_PAUSE_SECONDS = 30
+# Between two fetches of which the first failed. The service judges the tokens meanwhile.
+_FAILED_FETCH_PAUSE_SECONDS = 5
+# Names the cause of a configuration error.
+_JWKS = "AUTH_JWKS_URL"
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=([0-9]{1,9})")
 
 
@@ -41,14 +46,25 @@ class _PublishedKeys:
 class TokenCheck:
     """Runs on the loop of the worker; only the evictions come with the lock held, from the same loop."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, client: ServiceClient, lease: Lease) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        client: ServiceClient,
+        misconfigurations: Misconfigurations,
+        lease: Lease,
+    ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._client = client
+        self._misconfigurations = misconfigurations
         self._secret = None if settings.secret_key is None else settings.secret_key.encode()
         self._published: _PublishedKeys | None = None
         self._fetching: asyncio.Task[_PublishedKeys | None] | None = None
         self._fetched_for_kid_at = -inf
+        self._fetch_failed_at = -inf
+        # Voids a fetch that was sent before the keys were dropped.
+        self._drops = 0
         lease.add_listener(self)
 
     def evict(self, change: Change) -> None:
@@ -56,6 +72,7 @@ class TokenCheck:
             self.evict_all()
 
     def evict_all(self) -> None:
+        self._drops += 1
         self._published = None
         self._fetched_for_kid_at = -inf
 
@@ -72,11 +89,8 @@ class TokenCheck:
         if published is None:
             return TokenVerdict.UNKNOWN
         key = find_key(published.keys, token.kid)
-        if key is not None:
-            return self._verify(token, key)
-        # Keys that were asked for after the token arrived: a kid that they lack is not a key of the service.
-        is_forged = isinstance(token.kid, str) and published.sent_at >= arrived_at
-        return TokenVerdict.BAD if is_forged else TokenVerdict.UNKNOWN
+        # Also a kid that is still unknown: a cache may have answered, or a replica that could not look.
+        return TokenVerdict.UNKNOWN if key is None else self._verify(token, key)
 
     async def _fetch_for_kid(self, deadline: float) -> _PublishedKeys | None:
         """Returns None when the keys may not be fetched again."""
@@ -97,8 +111,11 @@ class TokenCheck:
 
     async def _get_keys(self, deadline: float) -> _PublishedKeys | None:
         published = self._published
-        if published and self._runtime.clocks.monotonic() < published.sent_at + published.max_age:
+        now = self._runtime.clocks.monotonic()
+        if published and now < published.sent_at + published.max_age:
             return published
+        if now < self._fetch_failed_at + _FAILED_FETCH_PAUSE_SECONDS:
+            return None
         return await self._fetch_once(deadline)
 
     async def _fetch_once(self, deadline: float) -> _PublishedKeys | None:
@@ -108,16 +125,27 @@ class TokenCheck:
 
     async def _fetch(self, deadline: float) -> _PublishedKeys | None:
         request = ServiceRequest("GET", self._settings.jwks_url or "", {"Accept": "application/json"})
+        drops_before = self._drops
         try:
             timed = await self._client.attempt_twice(request, deadline)
         except (ConnectionError, TimeoutError):
+            self._fetch_failed_at = self._runtime.clocks.monotonic()
             return None
         jwks = parse_object(timed.answer.body)
         if timed.answer.status != 200 or jwks is None:
+            self._report_failed_fetch(timed.answer.status)
+            return None
+        self._misconfigurations.clear(_JWKS)
+        if self._drops != drops_before:
             return None
         max_age = _read_max_age(timed.answer.headers.get("cache-control", ""))
         self._published = _PublishedKeys(read_published_keys(jwks), timed.sent.monotonic, max_age)
         return self._published
+
+    def _report_failed_fetch(self, status: int) -> None:
+        self._fetch_failed_at = self._runtime.clocks.monotonic()
+        if status != 429 and status < 500:
+            self._misconfigurations.report(_JWKS, f"{status}: not a JWKS")
 
 
 def _read_max_age(cache_control: str) -> float:

@@ -44,7 +44,9 @@ def parse_token(text: str) -> ParsedToken | None:
 def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:
     """Returns None when the key cannot verify it."""
     try:
-        _JWS.decode_complete(token.text, key, algorithms=[token.algorithm])
+        # Versions of PyJWT before 2.10 (Debian 12) do not take a PyJWK.
+        verifying_key = key.key if isinstance(key, jwt.PyJWK) else key
+        _JWS.decode_complete(token.text, verifying_key, algorithms=[token.algorithm])
     except jwt.InvalidTokenError:
         return False
     except jwt.PyJWTError:

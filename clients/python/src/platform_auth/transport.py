@@ -1,5 +1,6 @@
 """Requests to the authentication service."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -10,6 +11,8 @@ _CONNECT_TIMEOUT_SECONDS = 0.5
 # A list of 1,000 changes has 100 KB.
 _MAX_ANSWER_BYTES = 1_000_000
 _MAX_CONNECTIONS = 64
+# In a row, of requests that waited for an answer.
+_MAX_CANCELLATIONS = 3
 # Below the keep-alive time of most servers, so that a request rarely meets a connection that is being closed.
 _KEEPALIVE_SECONDS = 4.0
 
@@ -47,36 +50,72 @@ class HttpTransport:
 
     def __init__(self, url: str) -> None:
         verify = httpx.create_ssl_context() if url.startswith("https:") else True
-        self._polls = _create_pool(verify, 1)
-        self._questions = _create_pool(verify, _MAX_CONNECTIONS)
+        self._polls = _Pool(verify, 1)
+        self._questions = _Pool(verify, _MAX_CONNECTIONS)
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
         pool = self._polls if request.is_poll else self._questions
-        timeout = {"connect": _CONNECT_TIMEOUT_SECONDS, "read": None, "write": None, "pool": None}
-        outgoing = httpx.Request(
-            request.method,
-            request.url,
-            headers=dict(request.headers),
-            content=request.body,
-            extensions={"timeout": timeout},
-        )
-        try:
-            response = await pool.handle_async_request(outgoing)
-            try:
-                return ServiceAnswer(response.status_code, dict(response.headers), await _receive(response))
-            finally:
-                await response.aclose()
-        except httpx.TimeoutException:
-            raise TimeoutError("No connection in time") from None
-        except httpx.TransportError:
-            raise ConnectionError("The connection was refused or broken") from None
+        return await pool.send(request)
 
     async def close(self) -> None:
-        await self._polls.aclose()
-        await self._questions.aclose()
+        await self._polls.close()
+        await self._questions.close()
 
 
-def _create_pool(verify: object, size: int) -> httpx.AsyncHTTPTransport:
+class _Pool:
+    """
+    Connections that are replaced after several requests in a row got no answer: a request that is cancelled while its
+    connection opens can leave it in the pool, where it is never used again (httpcore 1.0).
+    """
+
+    def __init__(self, verify: object, size: int) -> None:
+        self._verify = verify
+        self._size = size
+        self._connections = _create_connections(verify, size)
+        self._cancellations = 0
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        try:
+            answer = await _send(self._connections, request)
+        except asyncio.CancelledError:
+            self._cancellations += 1
+            if self._cancellations >= _MAX_CANCELLATIONS:
+                await self._replace()
+            raise
+        self._cancellations = 0
+        return answer
+
+    async def close(self) -> None:
+        await self._connections.aclose()
+
+    async def _replace(self) -> None:
+        abandoned, self._connections = self._connections, _create_connections(self._verify, self._size)
+        self._cancellations = 0
+        await abandoned.aclose()
+
+
+async def _send(connections: httpx.AsyncHTTPTransport, request: ServiceRequest) -> ServiceAnswer:
+    timeout = {"connect": _CONNECT_TIMEOUT_SECONDS, "read": None, "write": None, "pool": None}
+    outgoing = httpx.Request(
+        request.method,
+        request.url,
+        headers=dict(request.headers),
+        content=request.body,
+        extensions={"timeout": timeout},
+    )
+    try:
+        response = await connections.handle_async_request(outgoing)
+        try:
+            return ServiceAnswer(response.status_code, dict(response.headers), await _receive(response))
+        finally:
+            await response.aclose()
+    except httpx.TimeoutException:
+        raise TimeoutError("No connection in time") from None
+    except httpx.TransportError:
+        raise ConnectionError("The connection was refused or broken") from None
+
+
+def _create_connections(verify: object, size: int) -> httpx.AsyncHTTPTransport:
     limits = httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE_SECONDS)
     return httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)  # type: ignore[arg-type]
 

@@ -48,8 +48,8 @@ class VerifierCore:
         self._tokens = TokenCache(lease, settings.max_entries)
         self._uses = Uses()
         client = ServiceClient(runtime)
-        self._token_check = TokenCheck(settings, runtime, client, lease)
         misconfigurations = Misconfigurations(settings.logger)
+        self._token_check = TokenCheck(settings, runtime, client, misconfigurations, lease)
         poller = Poller(settings, runtime, client, lease, self._uses, misconfigurations)
         self._questions = Questions(settings.max_questions, runtime, client, lease, misconfigurations, poller.start)
         if grace > 0:

@@ -1,0 +1,74 @@
+import { now, type Answer } from '../client.js';
+import type { Credential, Key, Session } from '../ledger.js';
+import type { Load } from '../load.js';
+import { pickOne } from '../random.js';
+import type { Stage } from '../stage.js';
+import type { VerifierProcess } from '../verifiers/verifier-process.js';
+import { bearerOf } from './sessions.js';
+
+const REFUSED_TIMEOUT_MS = 5_000;
+
+/** @returns the verdict; undefined without one */
+export async function verifyKey(
+  load: Load,
+  verifier: VerifierProcess,
+  { kind, id, key: newest }: Credential,
+  key: Key = newest,
+): Promise<boolean | undefined> {
+  const answer = await verifier.verify(kind.door, kind.request(id, key.text).headers ?? {});
+  return load.judgeVerifier(verifier, kind.door, key, answer);
+}
+
+/** Presents the newest access token of a session. @returns the verdict; undefined without one */
+export async function verifySession(
+  load: Load,
+  verifier: VerifierProcess,
+  session: Session,
+): Promise<boolean | undefined> {
+  const answer = await verifier.verify('user', bearerOf(session));
+  return load.judgeVerifier(verifier, 'user', nameOf(session), answer);
+}
+
+/** Asks every verifier about a key at the same time. */
+export async function verifyKeyEverywhere(load: Load, credential: Credential, key?: Key): Promise<void> {
+  await Promise.all(load.verifiers.map((verifier) => verifyKey(load, verifier, credential, key)));
+}
+
+export async function verifySessionEverywhere(load: Load, session: Session): Promise<void> {
+  await Promise.all(load.verifiers.map((verifier) => verifySession(load, verifier, session)));
+}
+
+/** Presents what lives and what is dead to one verifier, again and again. */
+export function watchVerifier(verifier: VerifierProcess): (load: Load) => Promise<void> {
+  return async (load) => {
+    const { credentials, sessions } = load.kept;
+    for (const credential of credentials) await verifyKey(load, verifier, credential);
+    for (const session of sessions) await verifySession(load, verifier, session);
+    const { revoked } = load.ledger;
+    if (revoked.length > 0) await verifyKey(load, verifier, pickOne(revoked));
+  };
+}
+
+/** Judges a token by a life of its own, such as one whose signing key was revoked. */
+export async function verifyToken(load: Load, verifier: VerifierProcess, token: string, key: Key): Promise<Answer> {
+  const answer = await verifier.verify('user', { Authorization: `Bearer ${token}` });
+  load.judgeVerifier(verifier, 'user', key, answer);
+  return answer;
+}
+
+/** Every verifier gives its verdict on dead keys within the bound of a recovery, and it is a refusal. */
+export async function expectRefused(stage: Stage, credentials: readonly Credential[]): Promise<void> {
+  const { load } = stage;
+  for (const verifier of load.verifiers) {
+    for (const credential of credentials) {
+      let verdict: boolean | undefined;
+      for (const end = now() + REFUSED_TIMEOUT_MS; verdict === undefined && now() < end;)
+        verdict = await verifyKey(load, verifier, credential);
+      stage.expect(verdict === false, `${credential.key.name} was not refused by the ${verifier.name} verifier`);
+    }
+  }
+}
+
+function nameOf({ id, life }: Session): Pick<Key, 'name' | 'life'> {
+  return { name: `session ${id}`, life };
+}

@@ -1,0 +1,83 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { z } from 'zod';
+import type { PostgresServer } from '../../tools/postgres-server.js';
+import { bearerOf, meOf, refresh } from '../actors/sessions.js';
+import { verifyToken } from '../actors/verifiers.js';
+import { Life, type Key } from '../ledger.js';
+import type { Scenario, Stage } from '../stage.js';
+
+const CLI = fileURLToPath(new URL('../../src/cli/platform-auth.js', import.meta.url));
+const kids = z.array(z.object({ kid: z.string(), state: z.string() }));
+const run = promisify(execFile);
+
+/**
+ * Nothing is broken: every answer is right, of tokens of the old and the new key. Node and app keys are rotated with an
+ * overlap all the time, as in every other load.
+ */
+export const keysRotated: Scenario = {
+  name: 'keys-rotated',
+  title: 'ES256: the signing key is rotated, then revoked as a stolen one; node and app keys are rotated with overlap',
+  bounds: { errors: [], silenceMs: 10_000, slowestMs: 3_000 },
+  async run(stage) {
+    const { postgres } = stage.world;
+    const variables = { ACCESS_TOKEN_ALGORITHM: 'ES256', PURGE_INTERVAL_MINUTES: '1' };
+    await stage.begin({ variables, verifiers: true });
+    await stage.quiet();
+    const [first] = await findKids(postgres, 'active');
+    // As if it had been shown for longer than a JWKS may be cached.
+    await postgres.query(`UPDATE signing_keys SET created_at = created_at - interval '1 hour'`);
+    await operate(postgres, 'rotate');
+    const [second] = await findKids(postgres, 'active');
+    stage.expect(second !== undefined && second !== first, 'the signing key was not rotated');
+    await stage.quiet();
+    await revokeActive(stage, second ?? '');
+    await stage.quiet();
+  },
+};
+
+/** Without load (the silence is the length of the command), because each session has a token of the key: all of them are refused, and a refresh brings another. */
+async function revokeActive(stage: Stage, kid: string): Promise<void> {
+  const { load, world } = stage;
+  const resume = await load.pause();
+  const { sessions } = load.kept;
+  for (const session of sessions) await refresh(load, session);
+  const stolen = sessions.map((session) => ({
+    token: session.accessToken,
+    request: meOf(session),
+    key: nameToken(kid),
+  }));
+  for (const { token, key } of stolen)
+    for (const verifier of load.verifiers) await verifyToken(load, verifier, token, key);
+  for (const { key } of stolen) key.life.ending();
+  await operate(world.postgres, 'revoke', kid, '--yes');
+  for (const { key } of stolen) key.life.ended();
+  for (const { token, request, key } of stolen) {
+    for (const verifier of load.verifiers) await verifyToken(load, verifier, token, key);
+    for (const answer of await load.everywhere(request)) load.judge('users/me', key.name, key.life, answer);
+  }
+  for (const session of sessions) await refresh(load, session);
+  // Of every other session the ledger has a token that is refused until it is refreshed, which no actor does any more.
+  for (const session of load.ledger.sessions) if (!sessions.includes(session)) session.life.ending();
+  stage.expect(
+    sessions.every((session) => stolen.every(({ token }) => bearerOf(session).Authorization !== `Bearer ${token}`)),
+    'a refresh brought no new access token',
+  );
+  resume();
+}
+
+function nameToken(kid: string): Key {
+  return { text: '', life: new Life(), name: `a token of the signing key ${kid}` };
+}
+
+async function findKids(postgres: PostgresServer, state: string): Promise<string[]> {
+  const rows = kids.parse(await postgres.query('SELECT kid, state FROM signing_keys ORDER BY created_at DESC'));
+  return rows.filter((row) => row.state === state).map(({ kid }) => kid);
+}
+
+/** As an operator does. */
+async function operate(postgres: PostgresServer, ...words: readonly string[]): Promise<void> {
+  const env = { PATH: process.env.PATH, DATABASE_URL: postgres.url };
+  await run(process.execPath, [CLI, 'keys', ...words], { env });
+}

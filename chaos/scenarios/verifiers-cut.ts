@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { keyKinds } from '../actors/key-kinds.js';
+import { mintNow, revokeThrough } from '../actors/key-life.js';
+import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
+import type { Scenario, Stage } from '../stage.js';
+
+/** Several times the lease. */
+const CUT_MS = 2_000;
+
+/** Keys that they remember are revoked meanwhile: they answer 503, and refuse them afterwards. */
+export const verifiersCut: Scenario = {
+  name: 'verifiers-cut',
+  title: 'verifiers: the network to the service swallows everything for 2 s, then refuses connections for 2 s',
+  bounds: { errors: [], silenceMs: 8_000, slowestMs: 5_000, backMs: 2_000 },
+  async run(stage) {
+    const load = await stage.begin({ verifiers: true });
+    const proxies = load.verifiers.map(({ proxy }) => proxy);
+    await stage.quiet();
+    stage.injected();
+    await whileCut(stage, () => {
+      for (const proxy of proxies) proxy.blackHole(true);
+      return () => proxies.forEach((proxy) => proxy.blackHole(false));
+    });
+    await whileCut(stage, async () => {
+      await Promise.all(proxies.map((proxy) => proxy.close()));
+      return () => Promise.all(proxies.map((proxy) => proxy.open()));
+    });
+    stage.healed();
+    await stage.quiet();
+  },
+};
+
+type Mend = () => unknown;
+
+/** @param cut returns what ends it */
+async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<void> {
+  const { load } = stage;
+  const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+  for (const credential of known) await verifyKeyEverywhere(load, credential);
+  const mend = await cut();
+  for (const credential of known) await revokeThrough(load, credential);
+  for (const credential of known) await verifyKeyEverywhere(load, credential);
+  await sleep(CUT_MS);
+  await mend();
+  await expectRefused(stage, known);
+}

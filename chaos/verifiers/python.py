@@ -1,0 +1,43 @@
+"""
+A service that embeds the Python verifier, reduced to its verdicts: reads a question from each line of stdin, and writes the
+status that its guard would answer. Configured by the variables that `platform-auth init` writes.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+from platform_auth import VerificationError, Verifier
+
+_MAX_LINE_BYTES = 1_000_000
+
+
+async def answer(verifier: Verifier, question: dict[str, Any]) -> None:
+    verify = {"app": verifier.verify_app, "node": verifier.verify_node, "user": verifier.verify_user}[question["door"]]
+    status, code = 200, ""
+    try:
+        await verify(question["headers"])
+    except VerificationError as error:
+        status, code = error.status, error.code
+    except Exception as error:
+        status, code = 500, repr(error)
+    sys.stdout.write(json.dumps({"id": question["id"], "status": status, "code": code}) + "\n")
+    sys.stdout.flush()
+
+
+async def serve() -> None:
+    verifier = Verifier.from_environment()
+    lines = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    running: set[asyncio.Task[None]] = set()
+    while line := await lines.readline():
+        task = asyncio.create_task(answer(verifier, json.loads(line)))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    verifier.close()
+
+
+logging.basicConfig(level=logging.WARNING)
+asyncio.run(serve())

@@ -1,0 +1,26 @@
+// A service that embeds the TypeScript verifier, reduced to its verdicts: reads a question from each line of stdin, and writes
+// the status that its guard would answer. Configured by the variables that `platform-auth init` writes.
+import { createInterface } from 'node:readline';
+import { RefusedError, UnavailableError, Verifier } from '../../clients/typescript/src/index.js';
+import type { VerifierAnswer, VerifierQuestion } from './protocol.js';
+
+const verifier = Verifier.fromEnvironment();
+
+async function answer({ id, door, headers }: VerifierQuestion): Promise<VerifierAnswer> {
+  const request = { headers };
+  try {
+    if (door === 'app') await verifier.verifyApp(request);
+    else if (door === 'node') await verifier.verifyNode(request);
+    else await verifier.verifyUser(request);
+    return { id, status: 200, code: '' };
+  } catch (error) {
+    if (error instanceof RefusedError || error instanceof UnavailableError)
+      return { id, status: error.status, code: error.code };
+    return { id, status: 500, code: String(error) };
+  }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  void answer(JSON.parse(line) as VerifierQuestion).then((verdict) => console.log(JSON.stringify(verdict)));
+}
+verifier.close();

@@ -1,0 +1,88 @@
+import fc from 'fast-check';
+
+export const LEASE_MS = 600;
+
+const ACTS = [
+  'present',
+  'end',
+  'disable',
+  'route',
+  'cut verifier',
+  'cut replica',
+  'pause verifier',
+  'suspend verifier',
+  'pause replica',
+  'restart replica',
+  'prune',
+  'jump',
+  'fail over',
+  'crash',
+  'abort',
+  'purge',
+] as const;
+export type Act = (typeof ACTS)[number];
+
+export interface Step {
+  readonly afterMs: number;
+  readonly act: Act;
+  readonly verifier: number;
+  readonly replica: number;
+  readonly credential: number;
+  readonly outMs: number;
+  readonly holdMs: number;
+  readonly backMs: number;
+}
+
+export type Histories = fc.Arbitrary<Step[]>;
+
+const WEIGHTS: Readonly<Record<Act, number>> = {
+  present: 180,
+  end: 9,
+  disable: 9,
+  route: 24,
+  'cut verifier': 9,
+  'cut replica': 9,
+  'pause verifier': 4,
+  'suspend verifier': 2,
+  'pause replica': 4,
+  'restart replica': 4,
+  prune: 2,
+  jump: 2,
+  'fail over': 2,
+  crash: 2,
+  abort: 2,
+  purge: 2,
+};
+
+const latency = fc.oneof(
+  { weight: 4, arbitrary: fc.integer({ min: 1, max: 30 }) },
+  { weight: 1, arbitrary: fc.integer({ min: 30, max: LEASE_MS }) },
+);
+
+/** What may happen to two verifiers, three replicas and PostgreSQL. */
+export const histories = createHistories(WEIGHTS, { verifiers: 2, replicas: 3 });
+
+/** Histories of a few acts, on one verifier and two replicas. */
+export function createFocusedHistories(weights: Partial<Readonly<Record<Act, number>>>): Histories {
+  return createHistories(weights, { verifiers: 1, replicas: 2 });
+}
+
+function createHistories(
+  weights: Partial<Readonly<Record<Act, number>>>,
+  { verifiers, replicas }: { readonly verifiers: number; readonly replicas: number },
+): Histories {
+  const acts = ACTS.map((act) => ({ weight: weights[act] ?? 0, arbitrary: fc.constant<Act>(act) }));
+  return fc.array(
+    fc.record<Step>({
+      afterMs: fc.integer({ min: 0, max: LEASE_MS / 5 }),
+      act: fc.oneof(...acts.filter(({ weight }) => weight > 0)),
+      verifier: fc.integer({ min: 0, max: verifiers - 1 }),
+      replica: fc.integer({ min: 0, max: replicas - 1 }),
+      credential: fc.integer({ min: 0, max: 4 }),
+      outMs: latency,
+      holdMs: fc.integer({ min: 0, max: 200 }),
+      backMs: latency,
+    }),
+    { minLength: 40, maxLength: 100 },
+  );
+}

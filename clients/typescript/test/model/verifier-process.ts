@@ -1,0 +1,115 @@
+import { toSettings } from '../../src/options.js';
+import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transport } from '../../src/transport.js';
+import { VerifierCore } from '../../src/verifier-core.js';
+import type { Credential } from './credentials.js';
+import { LEASE_MS } from './histories.js';
+import type { Mistake } from './mistakes.js';
+import { Process } from './process.js';
+
+export class VerifierProcess extends Process implements Transport {
+  verifier!: VerifierCore;
+  /** The replica to which the load balancer leads. */
+  route = 0;
+
+  start(): void {
+    const settings = toSettings({
+      url: 'http://auth.test',
+      appId: 'own',
+      appKey: 'own',
+      serviceName: 'recipes',
+      // The default allocates for 100,000, in each history.
+      maxEntries: 10,
+      logger: { warn: () => undefined },
+    });
+    const { clocks } = this;
+    const schedule = (work: () => void, afterMs: number) => this.schedule(work, afterMs);
+    this.verifier = new VerifierCore(settings, { clocks, transport: this, schedule, random: () => 0.5 });
+    this.plant();
+  }
+
+  close(): void {
+    // Answers come from memory: no connection is open.
+  }
+
+  send(request: ServiceRequest): Promise<ServiceAnswer> {
+    const { world } = this;
+    const { outMs, backMs } = world.network;
+    const sentAtMs = this.clocks.monotonic();
+    const presented = new Headers(request.headers);
+    const credential = world.credentials.find(({ headers }) =>
+      Object.entries(headers).every(([name, value]) => presented.get(name) === value),
+    );
+    return new Promise((resolve, reject) => {
+      world.at(outMs, () => {
+        if (this.isCut) return;
+        const replica = world.replicas[this.route]!;
+        replica.do(() => {
+          const deliver = (settle: () => void) => world.at(backMs, () => !this.isCut && this.do(settle));
+          replica.answer(request, credential).then(
+            (answer) => deliver(() => resolve(this.distort(answer, this.clocks.monotonic() - sentAtMs))),
+            () => deliver(() => reject(new ConnectionError('broken'))),
+          );
+        });
+      });
+    });
+  }
+
+  async present(credential: Credential): Promise<void> {
+    const { verifier, world } = this;
+    const request = { headers: credential.headers };
+    try {
+      await (credential.kind === 'node' ? verifier.verifyNode(request) : verifier.verifyUser(request));
+    } catch {
+      return;
+    }
+    world.accepted += 1;
+    if (world.nowMs >= credential.deadSince) {
+      world.violations.push(`${credential.id} accepted at ${world.nowMs}, dead since ${credential.deadSince}`);
+    }
+  }
+
+  /** A lease counted from the answer is one that is longer by the time that the answer took. */
+  private distort(answer: ServiceAnswer, elapsedMs: number): ServiceAnswer {
+    const { mistake } = this.world;
+    if (answer.status !== 200) return answer;
+    const body = JSON.parse(answer.body) as { fresh_for_ms?: number };
+    if (mistake === 'lease of a poll from the answer' && body.fresh_for_ms !== undefined) {
+      return { ...answer, body: JSON.stringify({ ...body, fresh_for_ms: body.fresh_for_ms + elapsedMs }) };
+    }
+    if (mistake !== 'lease of a verdict from the answer') return answer;
+    const freshForMs = String(Math.ceil(LEASE_MS + elapsedMs));
+    return { ...answer, headers: { ...answer.headers, 'x-platform-fresh-for-ms': freshForMs } };
+  }
+
+  private plant(): void {
+    const inner = this.verifier as unknown as Inner;
+    const plants: Partial<Record<Mistake, () => void>> = {
+      'late answer used': () => (inner.questions.isUsable = () => true),
+      'user voids no ticket': () => plantVoidlessUsers(inner),
+      'entries end by the wall clock alone': () => (inner.lease.isOlderThan = () => false),
+      'entries end by the monotonic clock alone': () => plantMonotonicEnds(inner),
+    };
+    plants[this.world.mistake]?.();
+  }
+}
+
+/** Private parts of the verifier, which the mistakes change. */
+interface Inner {
+  readonly questions: { isUsable: () => boolean };
+  readonly lease: { version: number; evict: (kind: string, id: string) => void; isOlderThan: () => boolean };
+  readonly nodes: { recall: (id: string, digest: unknown, now: Date) => unknown };
+}
+
+function plantVoidlessUsers({ lease }: Inner): void {
+  const evict = lease.evict.bind(lease);
+  lease.evict = (kind, id) => {
+    const { version } = lease;
+    evict(kind, id);
+    if (kind === 'user') lease.version = version;
+  };
+}
+
+function plantMonotonicEnds({ nodes }: Inner): void {
+  const recall = nodes.recall.bind(nodes);
+  nodes.recall = (id, digest) => recall(id, digest, new Date(0));
+}

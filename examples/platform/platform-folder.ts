@@ -1,0 +1,64 @@
+import { mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { EXAMPLE, ExampleError, toPath } from './paths.js';
+
+const mapSchema = z.object({ services: z.record(z.string(), z.object({ url: z.string() })) });
+
+export interface Platform {
+  readonly cleanup: Cleanup;
+  /** Addresses by the name of the service. */
+  readonly urls: Readonly<Record<string, string>>;
+  readonly mapPath: string;
+  /** Keys, files of services and of the node; relative to the root of the project. Removed at the end. */
+  readonly folder: string;
+}
+
+export const portOf = (url = ''): number => Number(new URL(url).port);
+
+/** Each start has a folder of its own, named by the port of auth. What a killed one left behind is replaced. */
+export async function prepareFolder(cleanup: Cleanup, onFreePorts: boolean): Promise<Platform> {
+  let mapPath = `${EXAMPLE}/platform.yaml`;
+  let text = readFileSync(toPath(mapPath), 'utf8');
+  if (onFreePorts)
+    for (const [place] of text.matchAll(/127\.0\.0\.1:\d+/g))
+      text = text.replace(place, `127.0.0.1:${await freePort()}`);
+  const { services } = mapSchema.parse(parse(text));
+  const urls = Object.fromEntries(Object.entries(services).map(([name, { url }]) => [name, url]));
+  for (const url of Object.values(urls)) await refuseTakenPort(portOf(url));
+  const folder = `${EXAMPLE}/.run/${portOf(urls.auth)}`;
+  rmSync(toPath(folder), { recursive: true, force: true });
+  mkdirSync(toPath(folder), { recursive: true, mode: 0o700 });
+  cleanup.defer(() => removeFolder(folder));
+  if (onFreePorts) {
+    mapPath = `${folder}/platform.yaml`;
+    writeFileSync(toPath(mapPath), text);
+  }
+  return { cleanup, urls, mapPath, folder };
+}
+
+function removeFolder(folder: string): void {
+  rmSync(toPath(folder), { recursive: true, force: true });
+  try {
+    rmdirSync(toPath(folder, '..'));
+  } catch {
+    // Another example is running.
+  }
+}
+
+async function refuseTakenPort(port: number): Promise<void> {
+  const probe = createServer();
+  try {
+    await once(probe.listen(port, '127.0.0.1'), 'listening');
+  } catch (error) {
+    throw new ExampleError(
+      `Port ${port} cannot be used: ${String(error)}\nStop what listens there, or run: npm run example -- --free-ports`,
+    );
+  }
+  probe.close();
+  await once(probe, 'close');
+}

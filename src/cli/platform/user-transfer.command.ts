@@ -1,0 +1,88 @@
+import { Command } from 'commander';
+import { addYes, createConfirm } from '../confirm.js';
+import { formatTable, wrapText } from '../table.js';
+import { CommandFailedError, print, say, type Output } from '../terminal.js';
+import type { ImportReport } from './user-transfer.js';
+
+const NEEDS = '\nConnects to the database: needs DATABASE_URL. The service may run meanwhile.';
+
+interface ImportOptions extends Output {
+  readonly dryRun: boolean;
+}
+interface ExportOptions extends Output {
+  readonly output?: string;
+}
+
+/** `platform-auth users import`: accounts of another system, with their password hashes; see docs/operations/users.md. */
+export function createImportCommand(): Command {
+  return new Command('import')
+    .description('Import accounts with their password hashes. An account that exists stays as it is.')
+    .argument('<file>', 'one JSON object a line (docs/operations/users.md); - reads standard input')
+    .option('--dry-run', 'check every line and change nothing', false)
+    .addHelpText(
+      'after',
+      `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run`,
+    )
+    .action(async (file: string, _options, command: Command) => {
+      const options = command.optsWithGlobals<ImportOptions>();
+      const { importUsers } = await import('./user-transfer.js');
+      const report = await stoppable((signal) => importUsers(file, options.dryRun, signal));
+      print(options, report, toText);
+      if (report.interrupted)
+        throw new CommandFailedError('Interrupted. Run it again: it goes on where it stopped.', 'interrupted');
+      if (report.refused > 0)
+        throw new CommandFailedError(
+          `Refused lines: ${report.refused}. Correct them, and run it again: the others are not imported twice.`,
+          'lines_refused',
+        );
+    });
+}
+
+/** `platform-auth users export`: every account with its password hash, as `users import` reads it. */
+export function createExportCommand(): Command {
+  return addYes(new Command('export'))
+    .description('Export all accounts with their password hashes, without sessions and second factors.')
+    .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
+    .addHelpText(
+      'after',
+      `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth users export --yes -o users.ndjson`,
+    )
+    .action(async (_options, command: Command) => {
+      const options = command.optsWithGlobals<ExportOptions>();
+      await createConfirm(command)(
+        'This writes the password hash of every account: a reader of it can guess passwords.',
+      );
+      const { exportUsers } = await import('./user-transfer.js');
+      const exported = await exportUsers(options.output);
+      const text = `Exported accounts: ${exported}.`;
+      // Without a file, standard output holds the accounts.
+      if (options.output === undefined) say(text);
+      else print(options, { exported }, () => text);
+    });
+}
+
+/** Ctrl-C ends the run after the batch at hand; a second one ends the process. */
+async function stoppable<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  process.once('SIGINT', stop).once('SIGTERM', stop);
+  try {
+    return await work(abort.signal);
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop);
+  }
+}
+
+function toText(report: ImportReport): string {
+  const { dry_run, lines, imported, existing, refused, refused_lines } = report;
+  const done = dry_run ? 'Would be imported' : 'Imported';
+  const parts = [`Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.`];
+  if (refused > 0)
+    parts.push(
+      formatTable(
+        ['line', 'code', 'reason'],
+        refused_lines.map((each) => ({ ...each, reason: wrapText(each.reason) })),
+      ),
+    );
+  return parts.join('\n');
+}

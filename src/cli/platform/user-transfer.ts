@@ -1,0 +1,131 @@
+import { createReadStream, createWriteStream, fstatSync, openSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { finished } from 'node:stream/promises';
+import type { Writable } from 'node:stream';
+import { DataSource } from 'typeorm';
+import { AuditLog } from '../../audit/audit-log.js';
+import { AuditModule } from '../../audit/audit.module.js';
+import { Clock } from '../../common/clock.js';
+import { readVariables } from '../../config/environment.js';
+import { AccountTransfer, type ImportCounts } from '../../users/account-transfer.js';
+import {
+  formatAccountLine,
+  parseAccountLine,
+  RefusedLineError,
+  type PortableAccount,
+} from '../../users/portable-account.js';
+import { Progress } from '../progress.js';
+import { splitLines, type Line } from './byte-lines.js';
+import { withServices } from './command-context.js';
+
+const BATCH_SIZE = 1_000;
+const MAX_LINE_BYTES = 16_384;
+/** The report names no more; it counts all. */
+const MAX_REPORTED_REFUSALS = 1_000;
+const PRIVATE_MODE = 0o600;
+
+export interface RefusedLine {
+  readonly line: number;
+  readonly code: string;
+  readonly reason: string;
+}
+
+export interface ImportReport extends ImportCounts {
+  readonly dry_run: boolean;
+  /** Lines read, blank ones included. */
+  lines: number;
+  /** Stopped by a signal after the last line that was read. */
+  interrupted: boolean;
+  readonly refused_lines: RefusedLine[];
+}
+
+/** @param file its path, or `-` for standard input */
+export async function importUsers(file: string, isDryRun: boolean, signal: AbortSignal): Promise<ImportReport> {
+  // Before the database: a file that cannot be read changes nothing.
+  const descriptor = file === '-' ? process.stdin.fd : openSync(file, 'r');
+  const size = fstatSync(descriptor).size;
+  const progress = new Progress(size > 0 ? size : undefined);
+  return withTransfer(async (transfer) => {
+    const report: ImportReport = {
+      ...{ dry_run: isDryRun, lines: 0, imported: 0, existing: 0, refused: 0, interrupted: false, refused_lines: [] },
+    };
+    const chunks = createReadStream(file, { fd: descriptor }) as AsyncIterable<Buffer>;
+    const now = new Clock().now();
+    let batch: PortableAccount[] = [];
+    const commit = async (): Promise<void> => {
+      if (batch.length === 0) return;
+      const added = await (isDryRun ? transfer.countNew(batch) : transfer.insert(batch));
+      report.imported += added;
+      report.existing += batch.length - added;
+      batch = [];
+    };
+    for await (const line of splitLines(chunks, MAX_LINE_BYTES)) {
+      report.lines = line.number;
+      const account = parseOrReport(line, report, now);
+      if (account) batch.push(account);
+      if (line.number % BATCH_SIZE !== 0) continue;
+      await commit();
+      progress.show(line.endsAt, line.number);
+      report.interrupted = signal.aborted;
+      if (report.interrupted) break;
+    }
+    await commit();
+    progress.clear();
+    const { imported, existing, refused } = report;
+    await transfer.finish({ imported, existing, refused });
+    return report;
+  });
+}
+
+function parseOrReport({ text, number }: Line, report: ImportReport, now: Date): PortableAccount | undefined {
+  try {
+    if (text === undefined)
+      throw new RefusedLineError(`it is not UTF-8, or longer than ${MAX_LINE_BYTES} bytes`, 'unreadable');
+    return text.trim() === '' ? undefined : parseAccountLine(text, now);
+  } catch (error) {
+    if (!(error instanceof RefusedLineError)) throw error;
+    report.refused += 1;
+    if (report.refused_lines.length < MAX_REPORTED_REFUSALS)
+      report.refused_lines.push({ line: number, code: error.code, reason: error.message });
+    return undefined;
+  }
+}
+
+/**
+ * Writes every account, one a line.
+ * @param file a new file, which only its owner may read; undefined: standard output
+ * @returns the number of accounts
+ */
+export async function exportUsers(file: string | undefined): Promise<number> {
+  const descriptor = file === undefined ? undefined : openSync(file, 'wx', PRIVATE_MODE);
+  const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
+  try {
+    return await withTransfer(async (transfer) => {
+      let count = 0;
+      for await (const page of transfer.read()) {
+        await write(target, page.map((account) => `${formatAccountLine(account)}\n`).join(''));
+        count += page.length;
+      }
+      if (file !== undefined) await finished(target.end());
+      return count;
+    });
+  } catch (error) {
+    // Half an export looks like a whole one.
+    if (file !== undefined) rmSync(file, { force: true });
+    throw error;
+  }
+}
+
+async function write(target: Writable, text: string): Promise<void> {
+  if (!target.write(text)) await once(target, 'drain');
+}
+
+async function withTransfer<Result>(work: (transfer: AccountTransfer) => Promise<Result>): Promise<Result> {
+  const transfer = {
+    provide: AccountTransfer,
+    inject: [DataSource, AuditLog, Clock],
+    useFactory: (...parts: ConstructorParameters<typeof AccountTransfer>) => new AccountTransfer(...parts),
+  };
+  const rooms = { imports: [AuditModule], providers: [transfer] };
+  return withServices(readVariables(), rooms, (context) => work(context.get(AccountTransfer)));
+}

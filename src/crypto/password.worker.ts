@@ -1,0 +1,44 @@
+import { pbkdf2Sync, timingSafeEqual } from 'node:crypto';
+import { setPriority } from 'node:os';
+import bcrypt from 'bcrypt';
+import { argon2id } from 'hash-wasm';
+import { BCRYPT_MAX_BYTES, parseForeignHash, type ForeignHash } from './foreign-hash.js';
+
+/** Runs in the worker threads of the password hasher. */
+
+// On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy.
+if (process.platform === 'linux') setPriority(10);
+
+export function hash({ password, cost }: { password: string; cost: number }): string {
+  return bcrypt.hashSync(password, cost);
+}
+
+export function verify({ password, passwordHash }: { password: string; passwordHash: string }): boolean {
+  return bcrypt.compareSync(password, passwordHash);
+}
+
+/** Verifies the password as it is, against a hash that another system made. */
+export async function verifyForeign(task: { password: string; passwordHash: string }): Promise<boolean> {
+  const foreign = parseForeignHash(task.passwordHash);
+  const password = Buffer.from(task.password);
+  if (foreign.algorithm === 'bcrypt') return verifyBcrypt(password, foreign.standard);
+  const found = await derive(password, foreign);
+  return found.length === foreign.digest.length && timingSafeEqual(found, foreign.digest);
+}
+
+/** Other systems truncate; none agrees with another about what follows a NUL, so that such a password never matches. */
+function verifyBcrypt(password: Buffer, standard: string): boolean {
+  return !password.includes(0) && bcrypt.compareSync(password.subarray(0, BCRYPT_MAX_BYTES), standard);
+}
+
+async function derive(password: Buffer, foreign: Exclude<ForeignHash, { algorithm: 'bcrypt' }>): Promise<Uint8Array> {
+  const { salt, iterations, digest } = foreign;
+  if (foreign.algorithm !== 'argon2id')
+    return pbkdf2Sync(password, salt, iterations, digest.length, foreign.algorithm.replace('pbkdf2-', ''));
+  const { memoryKib: memorySize, parallelism } = foreign;
+  return argon2id({
+    ...{ password, salt, iterations, memorySize, parallelism },
+    hashLength: digest.length,
+    outputType: 'binary',
+  });
+}

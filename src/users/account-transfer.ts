@@ -1,0 +1,107 @@
+import type { DataSource, EntityManager } from 'typeorm';
+import { COMMAND_LINE } from '../access/actor.js';
+import type { AuditEventName } from '../audit/audit-event.js';
+import type { AuditLog } from '../audit/audit-log.js';
+import type { Clock } from '../common/clock.js';
+import { createId } from '../common/ids.js';
+import type { PortableAccount } from './portable-account.js';
+
+const GIVEN = 'unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[])';
+
+/** An account whose address or id exists stays as it is: a repeated import goes on where the one before ended. */
+const INSERT = `INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
+  SELECT id, email, password_hash, is_active, created_at, $6
+  FROM ${GIVEN} AS given(id, email, password_hash, is_active, created_at)
+  ON CONFLICT DO NOTHING RETURNING id`;
+
+const COUNT_NEW = `SELECT count(*)::integer AS count
+  FROM ${GIVEN} AS given(id, email, password_hash, is_active, created_at)
+  WHERE NOT EXISTS (SELECT FROM users WHERE users.email = given.email)
+    AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)`;
+
+const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive", created_at AS "createdAt"
+  FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
+
+const PAGE_SIZE = 1_000;
+
+/** What a run of an import has done so far. */
+export interface ImportCounts {
+  imported: number;
+  existing: number;
+  refused: number;
+}
+
+/**
+ * Moves accounts in and out in bulk, for the command line. A run is recorded in the audit log: an import with its first
+ * batch, and again with its counts when it ends, so that a run that was killed shows too; an export before its first page.
+ */
+export class AccountTransfer {
+  private readonly runId = createId();
+  private isStarted = false;
+
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Commits a batch. @returns the number of accounts that did not exist before */
+  async insert(batch: readonly PortableAccount[]): Promise<number> {
+    return this.dataSource.transaction(async (transaction) => {
+      const rows = await transaction.query<unknown[]>(INSERT, [...toColumns(batch), this.clock.now()]);
+      if (rows.length > 0 && !this.isStarted) {
+        await this.record(transaction, 'users.import_started', {});
+        this.isStarted = true;
+      }
+      return rows.length;
+    });
+  }
+
+  /** @returns the number of accounts that an import would add; an address that the file repeats counts each time */
+  async countNew(batch: readonly PortableAccount[]): Promise<number> {
+    const [row] = await this.dataSource.query<{ count: number }[]>(COUNT_NEW, toColumns(batch));
+    return row?.count ?? 0;
+  }
+
+  /** Records the end of an import that added an account. */
+  async finish(counts: ImportCounts): Promise<void> {
+    if (!this.isStarted) return;
+    await this.dataSource.transaction((transaction) => this.record(transaction, 'users.imported', { ...counts }));
+  }
+
+  /** Reads all accounts in the order of their ids. Accounts that are created meanwhile may be missing. */
+  async *read(): AsyncGenerator<PortableAccount[]> {
+    await this.dataSource.transaction(async (transaction) => {
+      const [row] = await transaction.query<{ count: number }[]>('SELECT count(*)::integer AS count FROM users');
+      await this.record(transaction, 'users.exported', { accounts: row?.count ?? 0 });
+    });
+    let page = await this.readAfter(null);
+    for (let last = page.at(-1); last; last = page.at(-1)) {
+      yield page;
+      page = await this.readAfter(last.id);
+    }
+  }
+
+  private async readAfter(id: string | null): Promise<PortableAccount[]> {
+    return this.dataSource.query<PortableAccount[]>(READ, [id, PAGE_SIZE]);
+  }
+
+  private async record(
+    transaction: EntityManager,
+    event: Extract<AuditEventName, `users.${string}`>,
+    details: Record<string, unknown>,
+  ): Promise<void> {
+    const time = this.clock.now();
+    await this.audit.record(transaction, { event, actor: COMMAND_LINE, time, subject: this.runId, details });
+  }
+}
+
+function toColumns(batch: readonly PortableAccount[]): unknown[] {
+  return [
+    batch.map(({ id }) => id),
+    batch.map(({ email }) => email),
+    batch.map(({ passwordHash }) => passwordHash),
+    batch.map(({ isActive }) => isActive),
+    batch.map(({ createdAt }) => createdAt),
+  ];
+}

@@ -1,0 +1,268 @@
+import { jest } from '@jest/globals';
+import { once } from 'node:events';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { eventually } from '../../tools/eventually.js';
+import { recorded } from '../audit/record.js';
+import { useCli } from '../support/cli.js';
+import { createTestDatabase } from '../support/test-database.js';
+import { TestApp } from '../support/test-app.js';
+import { useApp } from '../support/use-app.js';
+import { VECTORS } from '../users/foreign-hashes.js';
+
+interface Report {
+  readonly dry_run: boolean;
+  readonly lines: number;
+  readonly imported: number;
+  readonly existing: number;
+  readonly refused: number;
+  readonly refused_lines: { line: number; code: string; reason: string }[];
+}
+
+const HASH = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
+const HASHED = 'correct horse battery';
+
+// Each command is a process, and another test may have the processor.
+jest.setTimeout(60_000);
+
+describe('platform-auth users import', () => {
+  const app = useApp();
+  const http = useCli(app);
+  const cli = () => http.with({ DATABASE_URL: app.database.url });
+  let files = 0;
+
+  const write = (lines: readonly (object | string)[]): string => {
+    files += 1;
+    const path = http.path(`users-${files}.ndjson`);
+    writeFileSync(path, lines.map((line) => `${typeof line === 'string' ? line : JSON.stringify(line)}\n`).join(''));
+    return path;
+  };
+  const account = (name: string, more: object = {}) => ({ email: `${name}@example.org`, password_hash: HASH, ...more });
+  const usersLike = (pattern: string) =>
+    app.database.query<{ email: string; is_active: boolean; created_at: Date }>(
+      'SELECT email, is_active, created_at FROM users WHERE email LIKE $1 ORDER BY email',
+      [pattern],
+    );
+
+  it('imports accounts of every supported system, who log in with the passwords that they have', async () => {
+    const path = write(VECTORS.map(({ hash }, index) => account(`vector-${index}`, { password_hash: hash })));
+    expect(await cli().json<Report>('users', 'import', path)).toEqual({
+      dry_run: false,
+      lines: VECTORS.length,
+      imported: VECTORS.length,
+      existing: 0,
+      refused: 0,
+      interrupted: false,
+      refused_lines: [],
+    });
+    for (const [index, { password }] of VECTORS.entries())
+      await app.login(`vector-${index}@example.org`, password).expect(200);
+  });
+
+  it('keeps id, state and time of creation, and makes addresses canonical', async () => {
+    const id = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
+    const more = { id, is_active: false, created_at: '2020-01-02T03:04:05.678Z' };
+    await cli().ok('users', 'import', write([account('Kept', more)]));
+    expect((await app.admin.get(`/users/${id}`).expect(200)).body).toMatchObject({
+      ...{ id, email: 'kept@example.org', is_active: false, created_at: more.created_at },
+    });
+    await app.login('kept@example.org', HASHED).expect(401);
+  });
+
+  it('refuses lines by number and reason, never showing what they hold, and imports the others', async () => {
+    const path = write([
+      account('good-1'),
+      account('CANARY', { password_hash: 'CANARY' }),
+      'CANARY {',
+      '',
+      account('good-2'),
+      account('expensive', { password_hash: HASH.replace('$05$', '$31$') }),
+      'x'.repeat(20_000),
+    ]);
+    const { code, stdout, stderr } = await cli().run('users', 'import', path, '--json');
+    expect(code).toBe(1);
+    expect(JSON.parse(stderr)).toMatchObject({ code: 'lines_refused' });
+    const report = JSON.parse(stdout) as Report;
+    expect(report).toMatchObject({ lines: 7, imported: 2, existing: 0, refused: 4 });
+    expect(report.refused_lines.map(({ line, code: reason }) => [line, reason])).toEqual([
+      [2, 'hash_unsupported'],
+      [3, 'not_json'],
+      [6, 'hash_out_of_bounds'],
+      [7, 'unreadable'],
+    ]);
+    expect(stdout + stderr).not.toMatch(/CANARY|\$2y\$\d/i);
+    expect((await usersLike('good-%')).map(({ email }) => email)).toEqual(['good-1@example.org', 'good-2@example.org']);
+    const text = await cli().run('users', 'import', path);
+    expect(text.stdout).toMatch(/^Lines: 7\. Imported: 0\. Existed before: 2\. Refused: 4\./);
+    expect(text.stderr).toMatch(/^Refused lines: 4\./);
+  });
+
+  it('leaves an account that exists as it is, and takes the first of two lines with one address', async () => {
+    const alice = await app.user();
+    const path = write([
+      account('x', { email: alice.email }),
+      account('twice'),
+      account('TWICE', { is_active: false }),
+    ]);
+    const report = await cli().json<Report>('users', 'import', path);
+    expect(report).toMatchObject({ imported: 1, existing: 2, refused: 0 });
+    await app.login(alice.email).expect(200);
+    expect(await usersLike('twice@%')).toMatchObject([{ is_active: true }]);
+  });
+
+  it('changes nothing with --dry-run, and reports what it would do', async () => {
+    const path = write([account('dry-1'), account('dry-2'), 'nonsense']);
+    await cli().run('users', 'import', write([account('dry-1')]));
+    const { stdout } = await cli().run('users', 'import', path, '--dry-run', '--json');
+    expect(JSON.parse(stdout)).toMatchObject({ dry_run: true, imported: 1, existing: 1, refused: 1 });
+    expect(await usersLike('dry-%')).toHaveLength(1);
+  });
+
+  it('records one event a run with its counts, beside the one of its start, and none when nothing was added', async () => {
+    const path = write([account('audited-1'), account('audited-2'), 'nonsense']);
+    const before = (await recorded(app, { actor: 'cli' })).length;
+    await cli().run('users', 'import', path);
+    await cli().run('users', 'import', path);
+    const events = (await recorded(app, { actor: 'cli' })).slice(0, -before || undefined);
+    expect(events).toMatchObject([
+      { event: 'users.imported', details: { imported: 2, existing: 0, refused: 1 } },
+      { event: 'users.import_started', actor: { door: 'cli', id: null } },
+    ]);
+    expect(events[0]!.subject).toBe(events[1]!.subject);
+    expect(JSON.stringify(events)).not.toMatch(/@|\$2/);
+  });
+
+  it('goes on where a run that was killed stopped', async () => {
+    const lines = Array.from({ length: 30_000 }, (_, index) => account(`many-${String(index).padStart(5, '0')}`));
+    const path = write(lines);
+    const run = cli().start('users', 'import', path);
+    const imported = async (): Promise<number> => (await usersLike('many-%')).length;
+    await eventually('the first batch is committed', async () => (await imported()) > 0);
+    run.kill();
+    await run.ended;
+    const sofar = await imported();
+    expect(sofar).toBeLessThan(30_000);
+    expect(sofar % 1_000).toBe(0);
+    const report = await cli().run('users', 'import', path, '--json');
+    expect(JSON.parse(report.stdout)).toMatchObject({ imported: 30_000 - sofar, existing: sofar, refused: 0 });
+    expect(await imported()).toBe(30_000);
+    await app.login('many-29999@example.org', HASHED).expect(200);
+  }, 90_000);
+
+  it('reads standard input as -', async () => {
+    const text = `${JSON.stringify(account('piped'))}\n${JSON.stringify(account('last'))}`;
+    expect(await cli().withInput(text).json<Report>('users', 'import', '-')).toMatchObject({ lines: 2, imported: 2 });
+  });
+
+  it('names a file that cannot be read, and a database that cannot be used', async () => {
+    expect(await cli().fails('users', 'import', http.path('missing'))).toMatch(
+      /missing cannot be used: it does not exist/,
+    );
+    const away = http.with({ DATABASE_URL: 'postgresql://127.0.0.1:9/x' });
+    expect(await away.fails('users', 'import', write([account('away')]))).toMatch(/^The connection to the database/);
+  });
+});
+
+describe('platform-auth users export', () => {
+  const app = useApp();
+  const http = useCli(app);
+  const cli = () => http.with({ DATABASE_URL: app.database.url });
+
+  it('asks for a confirmation, because it contains password hashes', async () => {
+    const file = http.path('refused.ndjson');
+    expect(await cli().fails('users', 'export', '-o', file)).toMatch(/password hash of every account.*Add --yes/);
+    expect(() => statSync(file)).toThrow();
+  });
+
+  it('gives back what an import brought and what users registered: every password works on another service', async () => {
+    const long = 'y'.repeat(150);
+    const [alice, bob] = [await app.user(), await app.user(undefined, long)];
+    await app.admin.patch(`/users/${bob.id}`, { is_active: false }).expect(200);
+    const lines = VECTORS.map(({ hash }, i) => JSON.stringify({ email: `v${i}@example.org`, password_hash: hash }));
+    const input = http.path('in.ndjson');
+    writeFileSync(input, lines.join('\n'));
+    await cli().ok('users', 'import', input);
+
+    const file = http.path('out.ndjson');
+    expect(await cli().json('users', 'export', '--yes', '-o', file)).toEqual({ exported: VECTORS.length + 2 });
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(file, 'utf8')).not.toMatch(/totp|passkey|session|digest/);
+
+    const database = await createTestDatabase();
+    const second = await TestApp.start({ database });
+    const there = http.with({ DATABASE_URL: database.url });
+    expect(await there.json<Report>('users', 'import', file)).toMatchObject({
+      imported: VECTORS.length + 2,
+      refused: 0,
+    });
+    await second.login(alice.email).expect(200);
+    await second.login(bob.email, long).expect(401);
+    await second.admin.patch(`/users/${bob.id}`, { is_active: true }).expect(200);
+    await second.login(bob.email, long).expect(200);
+    await second.login(bob.email, `${long}z`).expect(401);
+    const again = http.path('again.ndjson');
+    const everyLine = (path: string): string[] => readFileSync(path, 'utf8').split('\n').sort();
+    await http.with({ DATABASE_URL: app.database.url }).ok('users', 'export', '--yes', '-o', again);
+    expect(everyLine(again)).toEqual(everyLine(file));
+    for (const [index, { password }] of VECTORS.entries())
+      await second.login(`v${index}@example.org`, password).expect(200);
+    await second.stop();
+    await database.drop();
+  }, 90_000);
+
+  it('does not overwrite a file, and leaves none behind when it fails', async () => {
+    const file = http.path('taken.ndjson');
+    writeFileSync(file, 'mine');
+    expect(await cli().fails('users', 'export', '--yes', '-o', file)).toMatch(/there is a file of that name already/);
+    expect(readFileSync(file, 'utf8')).toBe('mine');
+    const other = http.path('failed.ndjson');
+    const away = http.with({ DATABASE_URL: 'postgresql://127.0.0.1:9/x' });
+    expect(await away.fails('users', 'export', '--yes', '-o', other)).toMatch(/^The connection to the database/);
+    expect(() => statSync(other)).toThrow();
+  });
+
+  it('writes to standard output, in pages', async () => {
+    await app.database.query(`INSERT INTO users (id, email, password_hash, is_active, created_at, updated_at)
+      SELECT gen_random_uuid(), 'bulk-' || i || '@example.org', '${HASH}', true, now(), now() FROM generate_series(1, 2500) i`);
+    const [row] = await app.database.query<{ count: string }>('SELECT count(*) FROM users');
+    const { code, stdout, stderr } = await cli().run('users', 'export', '--yes');
+    const lines = stdout.trimEnd().split('\n');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `Exported accounts: ${row!.count}.\n` });
+    const emails = lines.map((line) => (JSON.parse(line) as { email: string }).email);
+    expect(String(new Set(emails).size)).toBe(row!.count);
+  });
+
+  it('is recorded before the first account leaves', async () => {
+    await cli().run('users', 'export', '--yes');
+    const [exported] = await recorded(app, { event: 'users.exported' });
+    expect(exported).toMatchObject({ actor: { door: 'cli', id: null }, details: { accounts: expect.any(Number) } });
+  });
+});
+
+describe('splitting a file into lines', () => {
+  const linesOf = async (...chunks: Buffer[]) => {
+    const { splitLines } = await import('../../src/cli/platform/byte-lines.js');
+    const { Readable } = await import('node:stream');
+    const found: [number, string | undefined, number][] = [];
+    const source = Readable.from(chunks, { objectMode: true });
+    for await (const { number, text, endsAt } of splitLines(source, 8)) found.push([number, text, endsAt]);
+    if (!source.destroyed) await once(source, 'close');
+    return found;
+  };
+
+  it('holds across chunks, with and without a last line feed', async () => {
+    expect(await linesOf(Buffer.from('ab\ncd'), Buffer.from('e\n'), Buffer.from('\nf'))).toEqual([
+      [1, 'ab', 3],
+      [2, 'cde', 7],
+      [3, '', 8],
+      [4, 'f', 10],
+    ]);
+  });
+
+  it('reports a line that is too long or is not UTF-8 without its text, and goes on', async () => {
+    expect(await linesOf(Buffer.from('123456789\n'), Buffer.from([0xff, 0x0a]), Buffer.from('12345678\n'))).toEqual([
+      [1, undefined, 10],
+      [2, undefined, 12],
+      [3, '12345678', 21],
+    ]);
+  });
+});

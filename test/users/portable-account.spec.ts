@@ -1,0 +1,130 @@
+import { parseAccountLine, RefusedLineError } from '../../src/users/portable-account.js';
+
+const NOW = new Date('2026-11-22T00:00:00.000Z');
+const HASH = '$2b$05$gXugN50ySoA1kNe3I.XOKu9UVZlqdVseplH2dLobW7tKbEF1GXVOu';
+const SALT = 'c2FsdHNhbHRzYWx0';
+const DIGEST = 'avVGt5+HC0VN/rlUOv/nBktF2xn8SNwPfzN9Bu7bTjw';
+const line = (fields: object): string => JSON.stringify({ email: 'alice@example.org', password_hash: HASH, ...fields });
+
+/** @returns the code of the refusal */
+function refusalOf(text: string): string {
+  try {
+    parseAccountLine(text, NOW);
+  } catch (error) {
+    if (!(error instanceof RefusedLineError)) throw error;
+    expect(error.message).not.toMatch(/\$2.\$\d|SECRET|alice/);
+    return error.code;
+  }
+  return 'accepted';
+}
+
+describe('a line of an import', () => {
+  it('needs an address and a hash, and takes a UUID, a state and a time', () => {
+    expect(parseAccountLine(line({}), NOW)).toMatchObject({
+      email: 'alice@example.org',
+      isActive: true,
+      createdAt: NOW,
+    });
+    const id = '01985F4E-7C3A-7B52-9D1E-2F6A8C4B0D11';
+    const all = { id, is_active: false, created_at: '2020-01-02T03:04:05+02:00' };
+    expect(parseAccountLine(line(all), NOW)).toMatchObject({
+      id: id.toLowerCase(),
+      isActive: false,
+      createdAt: new Date('2020-01-02T01:04:05.000Z'),
+    });
+  });
+
+  it('has its address made canonical, as registration does', () => {
+    expect(parseAccountLine(line({ email: 'Alice@Example.ORG' }), NOW).email).toBe('alice@example.org');
+  });
+
+  it('marks $2b$ hashes as foreign, unless this service made them', () => {
+    expect(parseAccountLine(line({}), NOW).passwordHash).toBe(HASH.replace('$2b$', '$2y$'));
+    expect(parseAccountLine(line({ made_by: 'platform-auth' }), NOW).passwordHash).toBe(HASH);
+  });
+
+  it.each([
+    ['text that is not JSON', 'SECRET', 'not_json'],
+    ['a list', '[]', 'not_json'],
+    ['null', 'null', 'not_json'],
+    ['an unknown field', line({ SECRET: 1 }), 'unknown_field'],
+    ['no address', '{"password_hash":"x"}', 'email_invalid'],
+    ['an address with full-width letters', line({ email: 'ａlice@example.org' }), 'email_invalid'],
+    ['an address without a domain', line({ email: 'alice' }), 'email_invalid'],
+    ['an address that is too long', line({ email: `${'a'.repeat(250)}@example.org` }), 'email_invalid'],
+    ['no hash', '{"email":"alice@example.org"}', 'password_hash_invalid'],
+    ['a hash that is a number', line({ password_hash: 1 }), 'password_hash_invalid'],
+    ['a hash of 2,000 characters', line({ password_hash: 'x'.repeat(2_000) }), 'password_hash_invalid'],
+    ['an id that is not a UUID', line({ id: '7' }), 'id_invalid'],
+    ['a state that is text', line({ is_active: 'true' }), 'is_active_invalid'],
+    ['a time without an offset', line({ created_at: '2020-01-02T03:04:05' }), 'created_at_invalid'],
+    ['a time before 1970', line({ created_at: '1969-01-02T03:04:05Z' }), 'created_at_invalid'],
+    ['a time in the future', line({ created_at: '2026-12-24T00:00:00Z' }), 'created_at_invalid'],
+    ['another maker', line({ made_by: 'SECRET' }), 'made_by_invalid'],
+  ])('is refused with %s', (_what, text, code) => {
+    expect(refusalOf(text)).toBe(code);
+  });
+});
+
+describe('a hash of another system', () => {
+  const argon2 = (parameters: string, salt = SALT, digest = DIGEST): string =>
+    `$argon2id$v=19$${parameters}$${salt}$${digest}`;
+  const django = (iterations: number, digest = `${DIGEST}=`): string => `pbkdf2_sha256$${iterations}$salt$${digest}`;
+  const bcrypt = (cost: string): string => HASH.replace('$05$', `$${cost}$`);
+  const keycloak = (algorithm: string, hashIterations: unknown, salt = SALT): object => ({
+    secretData: JSON.stringify({ value: `${DIGEST}=`, salt }),
+    credentialData: JSON.stringify({ hashIterations, algorithm }),
+  });
+
+  it.each<[string, string | object]>([
+    ['bcrypt of cost 4', bcrypt('04')],
+    ['bcrypt of cost 15', bcrypt('15')],
+    ['the argon2id of RFC 9106 for little memory', argon2('m=65536,t=3,p=4')],
+    ['argon2id with 128 MiB', argon2('m=131072,t=8,p=1')],
+    ['Django 6 (1,200,000 iterations)', django(1_200_000)],
+    ['Keycloak with SHA-512 (210,000 iterations)', keycloak('pbkdf2-sha512', 210_000)],
+  ])('is accepted within the bounds: %s', (_what, password_hash) => {
+    expect(refusalOf(line({ password_hash }))).toBe('accepted');
+  });
+
+  it.each<[string, string | object, string]>([
+    ['bcrypt of cost 3', bcrypt('03'), 'hash_out_of_bounds'],
+    ['bcrypt of cost 16', bcrypt('16'), 'hash_out_of_bounds'],
+    ['bcrypt of cost 31', bcrypt('31'), 'hash_out_of_bounds'],
+    ['argon2id with more than 128 MiB', argon2('m=131073,t=1,p=1'), 'hash_out_of_bounds'],
+    ['argon2id with 4 TiB', argon2('m=4294967295,t=1,p=1'), 'hash_out_of_bounds'],
+    ['argon2id with too little memory for its lanes', argon2('m=31,t=1,p=4'), 'hash_out_of_bounds'],
+    ['argon2id with 65 passes', argon2('m=8,t=65,p=1'), 'hash_out_of_bounds'],
+    ['argon2id with many passes over much memory', argon2('m=131072,t=9,p=1'), 'hash_out_of_bounds'],
+    ['argon2id with 17 lanes', argon2('m=65536,t=1,p=17'), 'hash_out_of_bounds'],
+    ['argon2id with no pass', argon2('m=65536,t=0,p=1'), 'hash_out_of_bounds'],
+    ['argon2id with a salt of 6 bytes', argon2('m=65536,t=1,p=1', 'c2FsdHNh'), 'hash_out_of_bounds'],
+    ['argon2id with a hash of 12 bytes', argon2('m=65536,t=1,p=1', SALT, SALT), 'hash_out_of_bounds'],
+    ['Django with 2,500,001 iterations', django(2_500_001), 'hash_out_of_bounds'],
+    ['Django with 0 iterations', django(0), 'hash_out_of_bounds'],
+    ['PBKDF2 whose key is two blocks long', django(2_500_000, 'A'.repeat(64)), 'hash_out_of_bounds'],
+    ['Keycloak with 2,500,001 iterations', keycloak('pbkdf2-sha512', 2_500_001), 'hash_out_of_bounds'],
+    ['Keycloak with half an iteration', keycloak('pbkdf2-sha256', 0.5), 'hash_malformed'],
+    ['Keycloak with 1e99 iterations', keycloak('pbkdf2-sha256', 1e99), 'hash_malformed'],
+    ['Keycloak with iterations that are text', keycloak('pbkdf2-sha256', '27500'), 'hash_malformed'],
+    ['Keycloak with a salt that is not base64', keycloak('pbkdf2-sha256', 1, 'c2Fs!!!!dHNhbHRzYWx0'), 'hash_malformed'],
+    ['Keycloak with SHA-1', keycloak('pbkdf2', 20_000), 'hash_unsupported'],
+    ['Keycloak without JSON', { secretData: 'SECRET', credentialData: '{}' }, 'hash_malformed'],
+    ['argon2i', argon2('m=65536,t=3,p=4').replace('argon2id', 'argon2i'), 'hash_unsupported'],
+    ['argon2id of version 16', argon2('m=65536,t=3,p=4').replace('v=19', 'v=16'), 'hash_malformed'],
+    ['argon2id with a data field', argon2('m=65536,t=3,p=4,data=SECRET'), 'hash_malformed'],
+    ['argon2id that is not base64', argon2('m=65536,t=3,p=4', 'c2Fs dHNh'), 'hash_malformed'],
+    ['$2x$, which PHP marks as broken', HASH.replace('$2b$', '$2x$'), 'hash_unsupported'],
+    ['bcrypt that was cut', HASH.slice(0, -1), 'hash_malformed'],
+    [
+      'bcrypt with padding bits that no verification writes',
+      HASH.replace(/OKu/, 'OKz').replace(/u$/, 'v'),
+      'hash_malformed',
+    ],
+    ['MD5', '5f4dcc3b5aa765d61d8327deb882cf99', 'hash_unsupported'],
+    ['a password', 'SECRET', 'hash_unsupported'],
+    ['nothing', '', 'hash_unsupported'],
+  ])('is refused: %s', (_what, password_hash, code) => {
+    expect(refusalOf(line({ password_hash }))).toBe(code);
+  });
+});
