@@ -1,7 +1,8 @@
-// Account enumeration by timing: logs in with an unknown address, with a wrong password and to a disabled account, in
-// turn, and compares the times. The figures are printed and not asserted, because a shared machine is too noisy.
+// Account enumeration by timing: logs in with an unknown address, with a wrong password, to a disabled account, and with a
+// wrong password to an account with a second factor, in turn, and compares the times. The figures are printed and not asserted, because a shared machine is too noisy.
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
+import { TOTP } from 'otpauth';
 import { z } from 'zod';
 import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
@@ -24,11 +25,12 @@ const PROGRESS_ROUNDS = 250;
 const PASSWORD = 'a perfectly fine passphrase';
 /** Of the same length. */
 const WRONG_PASSWORD = 'a perfectly wrong passphrase';
-const KINDS = ['unknown', 'wrong', 'disabled'] as const;
+const KINDS = ['unknown', 'wrong', 'disabled', 'factor'] as const;
 const PAIRS = [
   ['unknown', 'wrong'],
   ['unknown', 'disabled'],
   ['wrong', 'disabled'],
+  ['wrong', 'factor'],
 ] as const;
 
 type Kind = (typeof KINDS)[number];
@@ -37,6 +39,8 @@ type Times = Readonly<Record<Kind, number[]>>;
 type Recorder = (kind: Kind, milliseconds: number) => void;
 
 const created = z.object({ id: z.string() });
+const tokens = z.object({ access_token: z.string() });
+const enrolment = z.object({ secret: z.string() });
 
 const { rounds, cost } = readCommandLine(USAGE, () => {
   const { values } = parseArgs({
@@ -55,7 +59,7 @@ await Cleanup.around(async (cleanup) => {
   cleanup.defer(() => client.close());
   await makeAccounts(client, service.adminKey);
   for (let round = 0; round < WARM_UP_ROUNDS; round += 1) await logInInRandomOrder(client, round, () => undefined);
-  const times: Times = { unknown: [], wrong: [], disabled: [] };
+  const times: Times = { unknown: [], wrong: [], disabled: [], factor: [] };
   for (let round = 0; round < rounds; round += 1) {
     await logInInRandomOrder(client, round, (kind, milliseconds) => times[kind].push(milliseconds));
     if (round % PROGRESS_ROUNDS === 0) process.stderr.write(`round ${round} of ${rounds}\n`);
@@ -75,17 +79,33 @@ async function makeAccounts(client: Client, adminKey: string): Promise<void> {
     await create(emailOf('active', number));
     const id = await create(emailOf('closed', number));
     await admin('PATCH', `/api/v0/admin/users/${id}`, { is_active: false });
+    await create(emailOf('factor', number));
+    await enrolTotp(client, emailOf('factor', number));
   }
 }
 
+/** From now on a login of the account needs a code. */
+async function enrolTotp(client: Client, email: string): Promise<void> {
+  const post = async (path: string, body: object, headers = {}): Promise<unknown> => {
+    const { status, json } = await client.json('POST', path, { headers, body });
+    if (status >= 300) throw new Error(`POST ${path} answered ${status}`);
+    return json;
+  };
+  const { access_token } = tokens.parse(await post('/api/v0/auth/login', { email, password: PASSWORD }));
+  const bearer = { Authorization: `Bearer ${access_token}` };
+  const { secret } = enrolment.parse(await post('/api/v0/users/me/totp', { password: PASSWORD }, bearer));
+  await post('/api/v0/users/me/totp/confirm', { code: new TOTP({ secret }).generate() }, bearer);
+}
+
 /** All addresses have the same length. */
-function emailOf(name: 'absent' | 'active' | 'closed', round: number): string {
+function emailOf(name: 'absent' | 'active' | 'closed' | 'factor', round: number): string {
   return `${name}-${String(round % ACCOUNTS).padStart(4, '0')}@example.org`;
 }
 
 function bodyOf(kind: Kind, round: number): object {
   if (kind === 'unknown') return { email: emailOf('absent', round), password: WRONG_PASSWORD };
   if (kind === 'wrong') return { email: emailOf('active', round), password: WRONG_PASSWORD };
+  if (kind === 'factor') return { email: emailOf('factor', round), password: WRONG_PASSWORD };
   // The correct password: whether an account is disabled is only checked after the password was verified.
   return { email: emailOf('closed', round), password: PASSWORD };
 }

@@ -14,8 +14,11 @@ const TABLES = [
   'credential_change_purges',
   'credential_changes',
   'failed_logins',
+  'failed_second_factors',
   'idempotency_keys',
   'nodes',
+  'passkeys',
+  'recovery_codes',
   'refused_admin_keys',
   'replica_leases',
   'sessions',
@@ -23,6 +26,8 @@ const TABLES = [
   'signing_keys',
   'throttle_counters',
   'throttle_windows',
+  'totp_factors',
+  'used_challenges',
   'users',
 ];
 const ALL = (createMigrationOptions('postgresql://unused').migrations as unknown[]).length;
