@@ -15,7 +15,7 @@ const FLOORS = [
     'signing-keys',
     'throttling',
   ],
-  ['users', 'tokens', 'app-credentials', 'nodes', 'health'],
+  ['users', 'tokens', 'app-credentials', 'nodes', 'operators', 'health'],
   ['second-factors'],
   ['auth', 'account', 'admin', 'verifiers', 'maintenance', 'cli'],
   ['bootstrap', 'app.module.ts', 'main.ts'],

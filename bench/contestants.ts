@@ -8,13 +8,15 @@ import type { Contestant, Load } from './measure.js';
 import { NAMES } from './names.js';
 import { populate, type Known } from './population.js';
 import { appRequest, loginRequest, nodeRequest, refreshing, userRequest } from './requests.js';
+import { pythonVerifiers } from './python.js';
 import type { BaselineKind, Service, Testbed } from './testbed.js';
+import { verifiers } from './verifiers.js';
 import type { WorkKind, WorkTask } from './work-messages.js';
 
-type Maker = (name: string) => Contestant | Promise<Contestant>;
+export type Maker = (name: string) => Contestant | Promise<Contestant>;
 
 /** What every maker of a contestant needs. */
-interface Setting {
+export interface Setting {
   readonly testbed: Testbed;
   readonly service: Service;
   readonly client: ApiClient;
@@ -33,7 +35,12 @@ export async function makeContestants(
   const known = await populate(client);
   const setting = { testbed, service, client, known };
   const contestants: Contestant[] = [];
-  for (const [name, make] of [...servers(setting), ...routes(setting)])
+  for (const [name, make] of [
+    ...servers(setting),
+    ...routes(setting),
+    ...verifiers(setting),
+    ...pythonVerifiers(setting),
+  ])
     if (isWanted(name)) contestants.push(await make(name));
   return { contestants, known };
 }

@@ -1,8 +1,22 @@
 export const CONNECTIONS = 64;
 const WARM_UP_SECONDS = 2;
 
-/** Times are in milliseconds, `cpu` in microseconds for one answer. `beside` to `delayMs` are of the login flood. */
-const FIGURES = ['throughput', 'p50', 'p99', 'cpu', 'beside', 'quietP99', 'floodP99', 'p99Ratio', 'delayMs'] as const;
+/**
+ * Times are in milliseconds, `cpu` in microseconds for one answer, `core` in percent of one core. `beside` to `delayMs` are of the
+ * login flood.
+ */
+const FIGURES = [
+  'throughput',
+  'p50',
+  'p99',
+  'cpu',
+  'core',
+  'beside',
+  'quietP99',
+  'floodP99',
+  'p99Ratio',
+  'delayMs',
+] as const;
 
 export type Figure = (typeof FIGURES)[number];
 

@@ -8,21 +8,32 @@ import type { WorkersResult } from './workers.js';
 export interface Report {
   readonly results: Results;
   readonly targets: readonly JudgedTarget[];
+  /** Why verifiers in Python were not measured. */
+  readonly withoutPython: string | undefined;
   readonly workers: readonly WorkersResult[] | undefined;
   readonly scale: ScaleResult | undefined;
 }
 
-export function printJson({ results, targets, workers, scale }: Report): void {
-  const everything = { node: process.version, results: Object.fromEntries(results), targets, workers, scale };
+export function printJson({ results, targets, withoutPython, workers, scale }: Report): void {
+  const everything = {
+    node: process.version,
+    results: Object.fromEntries(results),
+    targets,
+    withoutPython,
+    workers,
+    scale,
+  };
   console.log(JSON.stringify(everything, undefined, 2));
 }
 
-export function printReport({ results, targets, workers, scale }: Report, { rounds, seconds }: MeasureOptions): void {
+export function printReport(report: Report, { rounds, seconds }: MeasureOptions): void {
+  const { results, targets, withoutPython, workers, scale } = report;
   if (results.size > 0) {
     console.log(`\nNode ${process.version}, one process, ${rounds} rounds of ${seconds} s, medians\n`);
     printResults(results);
     console.log('\nTargets\n');
     printTargets(targets);
+    if (withoutPython !== undefined) console.log(`\nVerifiers in Python were not measured: ${withoutPython}`);
   }
   if (workers) printWorkers(workers);
   if (scale) printScale(scale);
@@ -44,12 +55,20 @@ function printResults(results: Results): void {
     ]),
   );
   const login = results.get(NAMES.login);
+  printCores(results);
   if (!login) return;
   const { beside, quietP99, floodP99 } = login;
   const streams = `p99 ${formatFigure(quietP99, 2)} ms before the flood and ${formatFigure(floodP99, 2)} ms during it`;
   console.log(
     `\nA stream of validations beside the logins: ${streams}; ${formatFigure(beside, 1)} logins/s beside it.`,
   );
+}
+
+function printCores(results: Results): void {
+  for (const [name, { core, throughput }] of results) {
+    if (core === undefined) continue;
+    console.log(`\n${name}: ${formatFigure(throughput)} polls/s, ${formatFigure(core, 1)} % of a core.`);
+  }
 }
 
 function printTargets(targets: readonly JudgedTarget[]): void {

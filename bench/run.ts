@@ -5,6 +5,7 @@ import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
 import { makeContestants } from './contestants.js';
 import { measure } from './measure.js';
+import { findPythonObstacle } from './python.js';
 import { printJson, printReport } from './report.js';
 import { measureScale } from './scale.js';
 import { judgeTargets } from './targets.js';
@@ -52,6 +53,7 @@ await Cleanup.around(async (cleanup) => {
   const report = {
     results,
     targets: judgeTargets(results),
+    withoutPython: findPythonObstacle(),
     workers: options.workers ? await measureWorkers(testbed, known, options) : undefined,
     scale: options.scale ? await measureScale(testbed, options) : undefined,
   };

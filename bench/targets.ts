@@ -3,6 +3,8 @@ import { NAMES } from './names.js';
 
 const isNode20 = Number(process.versions.node.split('.')[0]) < 24;
 const STOCK_FACTOR = isNode20 ? 5 : 3;
+/** The default of REVOCATION_LEASE_MS, with which the service is measured. */
+export const LEASE_MS = 500;
 
 type Bound = { readonly least: number } | { readonly most: number };
 
@@ -35,6 +37,19 @@ const TARGETS: readonly Wanted[] = [
   ratio(NAMES.login, NAMES.bcrypt, 'throughput', 'of raw bcrypt', { least: 0.95 }),
   own(NAMES.login, 'p99Ratio', "× a validation stream's quiet p99, during the flood", { most: 3 }),
   own(NAMES.login, 'delayMs', 'ms: the longest delay of the event loop', { most: 20 }),
+  rate(NAMES.key, NAMES.bareKey, 'of the bare work, by CPU', { least: 0.5 }),
+  ratio(NAMES.key, NAMES.askingKey, 'throughput', '× asking each time', { least: 20 }),
+  rate(NAMES.token, NAMES.key, 'of the rate of a key, by CPU', { least: 0.4 }),
+  rate(NAMES.token, NAMES.es256, '× the verification by jose, by CPU', { least: 20 }),
+  rate(NAMES.expressGuarded, NAMES.express, 'of the route without, by CPU', { least: 0.85 }),
+  own(NAMES.fewPolls, 'core', '% of a core', { most: 5 }),
+  own(NAMES.manyPolls, 'core', '% of a core', { most: 40 }),
+  own(NAMES.eviction, 'p99', 'ms, p99; the bound is the lease', { most: LEASE_MS }),
+  rate(NAMES.pythonKey, NAMES.pythonBareKey, 'of the bare work, by CPU', { least: 0.5 }),
+  ratio(NAMES.pythonKey, NAMES.pythonAskingKey, 'throughput', '× asking each time', { least: 20 }),
+  rate(NAMES.pythonToken, NAMES.pythonKey, 'of the rate of a key, by CPU', { least: 0.4 }),
+  rate(NAMES.pythonToken, NAMES.pythonEs256, '× the verification by PyJWT, by CPU', { least: 20 }),
+  rate(NAMES.fastapiGuarded, NAMES.fastapi, 'of the route without, by CPU', { least: 0.8 }),
 ];
 
 function ratio(name: string, other: string, figure: Figure, unit: string, bound: Bound): Wanted {
@@ -44,6 +59,11 @@ function ratio(name: string, other: string, figure: Figure, unit: string, bound:
     bound,
     read: (results) => readFigure(results, name, figure) / readFigure(results, other, figure),
   };
+}
+
+/** How many times as many a core does, which other work on the machine disturbs less than requests per second. */
+function rate(name: string, other: string, unit: string, bound: Bound): Wanted {
+  return { name, unit, bound, read: (results) => readFigure(results, other, 'cpu') / readFigure(results, name, 'cpu') };
 }
 
 function own(name: string, figure: Figure, unit: string, bound: Bound): Wanted {

@@ -67,6 +67,18 @@ export class Testbed {
     return { url, pid, metricsUrl: `http://127.0.0.1:${metricsPort}/metrics` };
   }
 
+  /** Runs a task at the end of the run, or when it is interrupted. */
+  defer(undo: () => unknown): void {
+    this.cleanup.defer(undo);
+  }
+
+  /** Starts another server, with the flags of the service. @param script the compiled program */
+  async startProgram(script: string, variables: Variables): Promise<Target> {
+    const options = { cleanup: this.cleanup, script, flags: SERVICE_FLAGS, variables };
+    const { url, pid } = await new ServerProcess(await freePort(), options).start();
+    return { url, pid };
+  }
+
   /** @param flags of Node.js; by default those of the service, so that the garbage collector is the same */
   async startBaseline(kind: BaselineKind, flags = SERVICE_FLAGS): Promise<Target> {
     const server = new ServerProcess(await freePort(), {

@@ -3,12 +3,28 @@ import { z } from 'zod';
 /** What one connection presents as a user. */
 const bearer = z.object({ userId: z.string(), sessionId: z.string(), token: z.string() });
 
+/** With which a service asks; `secretKey` verifies its users' tokens. */
+const ownKey = z.object({
+  url: z.string(),
+  appId: z.string(),
+  appKey: z.string(),
+  serviceName: z.string(),
+  secretKey: z.string(),
+});
+export type OwnKey = z.output<typeof ownKey>;
+const keys = z.array(z.string()).min(1);
+
 /** The first message to a process of work.ts, by the kind of work. */
 export const workTasks = {
   pg: z.object({ databaseUrl: z.string(), nodeIds: z.array(z.string()) }),
   users: z.object({ databaseUrl: z.string(), bearers: z.array(bearer) }),
   refresh: z.object({ databaseUrl: z.string(), bearers: z.array(bearer) }),
   bcrypt: z.object({ passwordHash: z.string(), threads: z.int().positive() }),
+  bareKey: z.object({ nodes: keys }),
+  rememberedKey: z.object({ own: ownKey, nodes: keys }),
+  rememberedToken: z.object({ own: ownKey, tokens: keys }),
+  askingKey: z.object({ own: ownKey, nodes: keys }),
+  es256: z.object({ tokens: keys }),
 };
 
 export type WorkKind = keyof typeof workTasks;

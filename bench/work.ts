@@ -8,6 +8,13 @@ import { ROTATE } from '../src/tokens/session-statements.js';
 import { percentile } from '../tools/statistics.js';
 import type { Load } from './measure.js';
 import { INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';
+import {
+  verifyAskingEachTime,
+  verifyBareKeys,
+  verifyRememberedKeys,
+  verifyRememberedTokens,
+  verifySignatures,
+} from './verifier-loads.js';
 import { bcryptCount, workOrder, workTasks, type Bearer, type WorkTask } from './work-messages.js';
 
 const DAY_MS = 24 * 3_600_000;
@@ -24,6 +31,11 @@ const kinds: Readonly<Record<string, (message: unknown) => Load | Promise<Load>>
   users: (message) => readUsers(workTasks.users.parse(message)),
   refresh: (message) => refreshSessions(workTasks.refresh.parse(message)),
   bcrypt: (message) => compareOnThreads(workTasks.bcrypt.parse(message)),
+  bareKey: (message) => verifyBareKeys(workTasks.bareKey.parse(message)),
+  rememberedKey: (message) => verifyRememberedKeys(workTasks.rememberedKey.parse(message)),
+  rememberedToken: (message) => verifyRememberedTokens(workTasks.rememberedToken.parse(message)),
+  askingKey: (message) => verifyAskingEachTime(workTasks.askingKey.parse(message)),
+  es256: (message) => verifySignatures(workTasks.es256.parse(message)),
 };
 
 /** The read of validate-node, through the pool alone. */

@@ -8,7 +8,7 @@ const MAX_ATTEMPTS = 20;
 const RETRY_INTERVAL_MS = 50;
 const SYMBOL = /\{\{(\w+)\}\}/g;
 
-export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'operator' | 'page';
+export type CredentialKind = 'user' | 'session' | 'node' | 'app' | 'operator' | 'named_operator' | 'page';
 
 /** Live values by the names of their symbols. */
 type Values = Readonly<Record<string, string>>;
@@ -28,12 +28,14 @@ const KINDS: Readonly<Partial<Record<string, CredentialKind>>> = {
   caller: 'app',
   target: 'app',
   admin_key: 'operator',
+  operator_id: 'named_operator',
   cursor: 'page',
 };
 
 const userCreated = z.object({ id: z.string() });
 const nodeRegistered = z.object({ node_id: z.string(), household_id: z.string(), api_key: z.string() });
 const appMinted = z.object({ app_id: z.string(), app_key: z.string(), caller: z.string(), target: z.string() });
+const operatorAdded = z.object({ operator_id: z.string() });
 const page = z.object({ next_cursor: z.string() });
 
 /**
@@ -92,6 +94,10 @@ export class Actors {
       case 'app': {
         const body = { caller: `fuzz-${serial}`, target: 'auth' };
         return appMinted.parse(await this.ask('POST', '/api/v0/admin/app-credentials', body));
+      }
+      case 'named_operator': {
+        const body = { name: `fuzz-${serial}`, scopes: ['read'] };
+        return operatorAdded.parse(await this.ask('POST', '/api/v0/admin/operators', body));
       }
       case 'page':
         return this.readCursor();

@@ -19,7 +19,9 @@ export interface Schema {
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly items?: Schema;
+  readonly minItems?: number;
   readonly maxItems?: number;
+  readonly uniqueItems?: boolean;
 }
 
 const schema: z.ZodType<Schema> = z.looseObject({
@@ -40,7 +42,9 @@ const schema: z.ZodType<Schema> = z.looseObject({
     )
     .exactOptional(),
   items: z.lazy(() => schema).exactOptional(),
+  minItems: z.int().exactOptional(),
   maxItems: z.int().exactOptional(),
+  uniqueItems: z.boolean().exactOptional(),
 });
 const content = z.record(z.string(), z.looseObject({ schema: schema.exactOptional() }));
 const response = z.looseObject({ content: content.exactOptional() });

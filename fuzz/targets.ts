@@ -9,7 +9,16 @@ type Target = Pick<Operation, 'template'>;
 type Queried = Pick<Operation, 'query'>;
 type QueryParameter = readonly [name: string, value: unknown];
 
-const SYMBOLIC = new Set(['refresh_token', 'app_id', 'node_id', 'cursor', 'target', 'caller', 'household_id']);
+const SYMBOLIC = new Set([
+  'refresh_token',
+  'app_id',
+  'node_id',
+  'operator_id',
+  'cursor',
+  'target',
+  'caller',
+  'household_id',
+]);
 const PLACES: readonly Place[] = ['in', 'after', 'before', 'slash', 'case', 'double', 'short'];
 const MAX_SEGMENT_LENGTH = 6_000;
 const MAX_QUERY_LENGTH = 8_000;

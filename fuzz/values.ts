@@ -71,8 +71,12 @@ function typesOf({ type }: Schema): readonly (string | undefined)[] {
   return typeof type === 'string' ? [type] : (type ?? [undefined]);
 }
 
-function listsOf(field: string, { items = {}, maxItems = MAX_ITEMS }: Schema): fc.Arbitrary<unknown> {
-  return fc.array(ofType(field, items), { maxLength: Math.min(maxItems, MAX_ITEMS) });
+function listsOf(
+  field: string,
+  { items = {}, minItems = 0, maxItems = MAX_ITEMS, uniqueItems = false }: Schema,
+): fc.Arbitrary<unknown> {
+  const bounds = { minLength: minItems, maxLength: Math.min(maxItems, MAX_ITEMS) };
+  return uniqueItems ? fc.uniqueArray(ofType(field, items), bounds) : fc.array(ofType(field, items), bounds);
 }
 
 function objectsOf({ properties = {}, required = [] }: Schema): fc.Arbitrary<unknown> {

@@ -12,6 +12,7 @@ import { LoggingModule } from './logging/logging.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
+import { OperatorsModule } from './operators/operators.module.js';
 import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
@@ -36,6 +37,7 @@ export class AppModule {
         TokensModule,
         AppCredentialsModule,
         NodesModule,
+        OperatorsModule,
         HealthModule,
         SecondFactorsModule,
         // Use cases that combine them

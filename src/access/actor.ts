@@ -1,7 +1,10 @@
 /** The actor of an act, and the request. `open`: the caller presented no credential. `cli`: the operator's command line. */
 export interface Actor {
   readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli';
+  /** Null for the root key, ADMIN_API_KEY. */
   readonly id: string | null;
+  /** The name of the operator whose key was used at the admin door. */
+  readonly operator?: string | undefined;
   readonly requestId: string | null;
   /** The `X-Request-Id` that the caller sent, for correlation only. */
   readonly callerRequestId?: string | undefined;
@@ -12,6 +15,11 @@ export interface Actor {
 
 /** The operator's command line, which works on the database. */
 export const COMMAND_LINE: Actor = { door: 'cli', id: null, requestId: null, address: null };
+
+/** @returns the actor for people and labels: its door, or `operator:<name>` */
+export function describeAdmin(operator: string | null | undefined): string {
+  return operator == null ? 'admin' : `operator:${operator}`;
+}
 
 /** The same request, now that the caller is known to be this user. */
 export function toUserActor(actor: Actor, userId: string): Actor {

@@ -6,6 +6,7 @@ import { NOT_VALID } from '../problems/unauthorized.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
 import { refuseUnknownFields } from '../problems/unknown-fields.js';
 import { Environment } from '../config/environment.js';
+import type { Scope } from '../common/scopes.js';
 import { Doors } from './doors.js';
 import { readPresentedTarget } from './presented-target.js';
 import type { Door } from './principals.js';
@@ -13,8 +14,11 @@ import type { Door } from './principals.js';
 /**
  * Creates a guard that admits requests with a valid credential for one of the doors. With several doors, the first one
  * that the request presents a credential for decides: another credential does not make up for an invalid one.
+ * @param scope of an operator, for the admin door; the strategy of that door compares it
  */
-export function createDoorGuard(accepted: readonly [Door, ...Door[]]): Type<CanActivate> {
+export function createDoorGuard(accepted: readonly [Door, ...Door[]], scope?: Scope): Type<CanActivate> {
+  if (accepted.includes('admin') !== (scope !== undefined))
+    throw new Error('A route declares a scope if, and only if, it accepts the admin door');
   @Injectable()
   class DoorGuard implements CanActivate {
     constructor(private readonly doors: Doors) {}
@@ -27,6 +31,7 @@ export function createDoorGuard(accepted: readonly [Door, ...Door[]]): Type<CanA
           ? accepted[0]
           : accepted.find((candidate) => this.doors.presentsCredential(candidate, request));
       if (!door) throw new ProblemException(problems.unauthenticated);
+      if (door === 'admin') (http.getResponse<Response>().locals as ResponseLocals).scope = scope;
       request.user = await this.doors.authenticate(door, request);
       return true;
     }
@@ -58,7 +63,6 @@ export class ForwardedUserGuard extends UserGuard {
 }
 
 export const NodeGuard = createDoorGuard(['node']);
-export const AdminGuard = createDoorGuard(['admin']);
 
 /**
  * For the route on which a service validates a key that a caller presented to it: the key is valid at that service

@@ -1,4 +1,5 @@
 import type { Request } from 'express';
+import type { Scope } from '../common/scopes.js';
 
 /** Set when a verifier may remember the verdict about a key. */
 export interface Rememberable {
@@ -44,8 +45,17 @@ export interface NodePrincipal {
   readonly rememberable: Rememberable | undefined;
 }
 
+/** An operator whose key was accepted. */
+export interface OperatorIdentity {
+  readonly id: string;
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+}
+
 export interface AdminPrincipal {
   readonly door: 'admin';
+  /** Null for the root key, ADMIN_API_KEY, which has every scope. */
+  readonly operator: OperatorIdentity | null;
 }
 
 export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrincipal;

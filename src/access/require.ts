@@ -1,11 +1,11 @@
 import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
-import { ApiHeader, ApiSecurity } from '@nestjs/swagger';
+import { ApiExtension, ApiHeader, ApiSecurity } from '@nestjs/swagger';
+import { SCOPES, type Scope } from '../common/scopes.js';
 import type { Problem } from '../problems/problem.js';
 import { problems } from '../problems/problems.js';
 import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
-  AdminGuard,
   createDoorGuard,
   ForwardedUserGuard,
   ForwardingAppGuard,
@@ -19,6 +19,16 @@ import type { Door } from './principals.js';
 
 /** Metadata key of the doors that a route accepts. Every route declares them exactly once. */
 export const DOORS_OF_ROUTE = 'doors';
+
+/** Metadata key of the scope that an operator needs. Every route of the admin door declares exactly one. */
+export const SCOPE_OF_ROUTE = 'scope';
+/** In the OpenAPI document, until the document is complete. */
+export const SCOPE_EXTENSION = 'x-scope';
+
+const ADMIN_GUARDS = Object.fromEntries(SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)])) as Record<
+  Scope,
+  Type<CanActivate>
+>;
 
 /** The security requirements of each door in the OpenAPI document. */
 const REQUIREMENTS: Readonly<Record<Door, Record<string, string[]>>> = {
@@ -67,11 +77,26 @@ export const RequireNode = () => requireForwarded('node', NodeGuard, DOORS.node.
 /** A user's access token that a service forwards. */
 export const RequireForwardedUser = () => requireForwarded('user', ForwardedUserGuard, ...USER_VERDICTS);
 
-/** The operator's key: `X-Admin-Key`. */
-export const RequireAdmin = () => RequireWith(AdminGuard, 'admin');
+/**
+ * An admin key: `X-Admin-Key`.
+ * @param scope that an operator needs; `read` is enough for a GET
+ */
+export const RequireAdmin = (scope: Scope) =>
+  applyDecorators(RequireWith(ADMIN_GUARDS[scope], 'admin'), NeedsScope(scope));
 
-/** A credential of one of several doors. */
+/** A credential of one of several doors, without the admin door. */
 export const RequireAnyOf = (...doors: [Door, ...Door[]]) => RequireWith(createDoorGuard(doors), ...doors);
+
+/** A credential of the admin door or of another one. */
+export const RequireAdminOr = (scope: Scope, ...others: [Door, ...Door[]]) =>
+  applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
+
+const NeedsScope = (scope: Scope) =>
+  applyDecorators(
+    SetMetadata(SCOPE_OF_ROUTE, scope),
+    ApiExtension(SCOPE_EXTENSION, scope),
+    ApiProblems(problems.missingScope),
+  );
 
 /** A credential of the doors, as a guard of the route's own reads it. */
 export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {

@@ -11,6 +11,7 @@ export function toActor(request: Request): Actor {
   return {
     door: principal?.door ?? 'open',
     id: principal ? getActorId(principal) : null,
+    operator: principal?.door === 'admin' ? principal.operator?.name : undefined,
     requestId: getRequestId(request),
     callerRequestId: getCallerRequestId(request),
     address: getClientAddress(request) ?? null,
@@ -27,6 +28,6 @@ function getActorId(principal: Principal): string | null {
     case 'node':
       return principal.nodeId;
     case 'admin':
-      return null;
+      return principal.operator?.id ?? null;
   }
 }

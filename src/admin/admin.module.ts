@@ -16,7 +16,9 @@ import { AdminStrategy } from './admin.strategy.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
 import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
+import { OperatorsModule } from '../operators/operators.module.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
+import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
 @Module({
@@ -28,6 +30,7 @@ import { UsersAdminController } from './users.admin.controller.js';
     TokensModule,
     AppCredentialsModule,
     NodesModule,
+    OperatorsModule,
     SecondFactorsModule,
     ThrottlingModule,
   ],
@@ -35,6 +38,7 @@ import { UsersAdminController } from './users.admin.controller.js';
     UsersAdminController,
     AppCredentialsAdminController,
     NodesAdminController,
+    OperatorsAdminController,
     ExplanationsAdminController,
     AuditEventsAdminController,
   ],

@@ -1,29 +1,39 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal } from '../access/doors.js';
+import { Doors, createRefusal, type DoorReason } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
-import type { AdminPrincipal } from '../access/principals.js';
+import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { toActor } from '../access/to-actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { getClientAddress } from '../common/client-address.js';
 import { toNetwork } from '../common/network.js';
+import { listAcceptedScopes } from '../common/scopes.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
+import { OperatorKeys } from '../operators/operator-keys.js';
+import { ScopeRefusals } from '../operators/scope-refusals.js';
+import type { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/response-locals.js';
 import { AddressThrottle } from '../throttling/address-throttle.js';
 
+const ROOT: AdminPrincipal = { door: 'admin', operator: null };
+
 /**
- * The admin door: `X-Admin-Key` must be ADMIN_API_KEY. Without that variable every key is refused. Wrong keys are throttled
- * by network and counted in the audit log. The right key is never throttled: it has 256 bits, so the limit protects the
- * logs and the CPU, and must not shut the operator out (docs/decisions/0030).
+ * The admin door: `X-Admin-Key` must be ADMIN_API_KEY, the root key, or the key of an operator with a scope of the route.
+ * Wrong keys are throttled by network and counted in the audit log. A valid key is never throttled: it has 256 bits, so the
+ * limit protects the logs and the CPU, and must not shut an operator out (docs/decisions/0030).
  */
 @Injectable()
 export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') {
   constructor(
     doors: Doors,
     private readonly environment: Environment,
+    private readonly operators: OperatorKeys,
     private readonly throttle: AddressThrottle,
     private readonly refusals: CountedRefusals,
+    private readonly scopeRefusals: ScopeRefusals,
   ) {
     super('X-Admin-Key');
     doors.install('admin', this);
@@ -31,14 +41,41 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
 
   async validate(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
-    if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return { door: 'admin' };
-    const reason = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
+    if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
+    const verdict = await this.operators.verify(key);
+    if (!verdict.valid) {
+      const ofUnknown = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
+      if (verdict.reason === 'unknown') throw await this.refuse(request, ofUnknown);
+      throw await this.refuse(request, verdict.reason, verdict.operator);
+    }
+    const principal: AdminPrincipal = { door: 'admin', operator: verdict.operator };
+    // Also when the scope is missing: the key is valid, and the metrics, the log and the audit log name the operator.
+    request.user = principal;
+    await this.requireScope(request, verdict.operator);
+    return principal;
+  }
+
+  private async refuse(
+    request: Request,
+    reason: DoorReason<'admin'>,
+    operator?: OperatorIdentity,
+  ): Promise<ProblemException> {
     const network = toNetwork(getClientAddress(request));
     await this.throttle.spend('admin-key', getClientAddress(request));
     await this.refusals.count(
       { event: 'admin.key.refused', reason, counted: network, subject: network },
       toActor(request),
     );
-    throw createRefusal('admin', reason);
+    return createRefusal('admin', reason, operator && { operator_id: operator.id, operator: operator.name });
+  }
+
+  /** @throws {ProblemException} missing_scope */
+  private async requireScope(request: Request, operator: OperatorIdentity): Promise<void> {
+    const { scope } = (request.res?.locals ?? {}) as ResponseLocals;
+    if (scope === undefined) throw new Error('The route declares no scope');
+    const scopes = listAcceptedScopes(scope, request.method);
+    if (scopes.some((each) => operator.scopes.includes(each))) return;
+    const problem = { ...problems.missingScope, extension: { scopes } };
+    throw await this.scopeRefusals.count(operator, toActor(request), scope, problem);
   }
 }

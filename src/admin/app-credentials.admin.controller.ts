@@ -29,7 +29,7 @@ export class AppCredentialsAdminController {
   ) {}
 
   @Post()
-  @RequireAdmin()
+  @RequireAdmin('apps')
   @ApiProblems(problems.appCredentialExists)
   @ApiOperation({
     summary: 'Mint a credential for a pair of services',
@@ -48,7 +48,7 @@ export class AppCredentialsAdminController {
   }
 
   @Get()
-  @RequireAdmin()
+  @RequireAdmin('apps')
   @ApiOperation({ summary: 'List app credentials', description: 'Includes revoked credentials: see revoked_at.' })
   @ApiOkResponse({ type: dto.AppCredentialPageResponse })
   async listAppCredentials(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
@@ -57,7 +57,7 @@ export class AppCredentialsAdminController {
   }
 
   @Get(':app_id')
-  @RequireAdmin()
+  @RequireAdmin('apps')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get an app credential' })
@@ -68,7 +68,7 @@ export class AppCredentialsAdminController {
 
   @Delete(':app_id')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('apps')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({
@@ -82,7 +82,7 @@ export class AppCredentialsAdminController {
 
   @Post(':app_id/rotate')
   @HttpCode(200)
-  @RequireAdmin()
+  @RequireAdmin('apps')
   @ApiProblems(problems.notFound, problems.credentialRevoked, problems.credentialExpired)
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })

@@ -1,31 +1,36 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
+import { describeAdmin } from '../access/actor.js';
 import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-event.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MomentField } from '../common/fields.js';
+import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/operator-name.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
-const ACTOR = `^(${UUID}|admin|open|cli)$`;
+const OPERATOR = /^operator:(.+)$/;
+const ACTOR = `^(${UUID}|admin|open|cli|operator:${OPERATOR_NAME_PATTERN.slice(1, -1)})$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
 
 export class AuditEventsQuery extends PageQuery {
   @ApiPropertyOptional({
     type: String,
     pattern: ACTOR,
-    maxLength: 36,
-    description: 'id of a user, app credential or node; or the door of an actor without an id: admin, open, cli',
+    maxLength: 'operator:'.length + MAX_OPERATOR_NAME_LENGTH,
+    description:
+      'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
+      '(the root key), open, cli',
     example: 'admin',
   })
   @IfSent()
-  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, admin, open or cli' })
+  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, operator:<name>, admin, open or cli' })
   actor?: string;
 
   @ApiPropertyOptional({
     type: String,
     pattern: SUBJECT,
     maxLength: 40,
-    description: 'id of the user, app credential or node that the event is about, or unknown:… as in an item',
+    description: 'id of the user, app credential, node or operator that the event is about, or unknown:… as in an item',
     example: EXAMPLES.id,
   })
   @IfSent()
@@ -52,8 +57,22 @@ export class AuditActorResponse {
   })
   door!: string;
 
-  @ApiProperty({ type: String, format: 'uuid', nullable: true, example: null })
+  @ApiProperty({
+    type: String,
+    format: 'uuid',
+    nullable: true,
+    description: 'of the user, app credential, node or operator; null for the root key (ADMIN_API_KEY)',
+    example: EXAMPLES.id,
+  })
   id!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'operator:<name> when an operator acted; otherwise null',
+    example: `operator:${EXAMPLES.operator}`,
+  })
+  name!: string | null;
 }
 
 export class AuditEventResponse {
@@ -73,7 +92,7 @@ export class AuditEventResponse {
     type: String,
     nullable: true,
     description:
-      'id of the user, app credential or node that the event is about; unknown:… for an address without an account',
+      'id of the user, app credential, node or operator that the event is about; unknown:… for an address without an account',
     example: EXAMPLES.id,
   })
   subject!: string | null;
@@ -104,7 +123,7 @@ export class AuditEventResponse {
       id: row.id,
       time: row.time.toISOString(),
       event: row.event,
-      actor: { door: row.actor_door, id: row.actor_id },
+      actor: { door: row.actor_door, id: row.actor_id, name: toActorName(row) },
       subject: row.subject,
       request_id: row.request_id,
       address: row.address,
@@ -112,6 +131,17 @@ export class AuditEventResponse {
       details: row.details,
     };
   }
+}
+
+/** @returns the name of an operator in a filter by actor */
+export function readOperatorName(actor: string | undefined): string | undefined {
+  const name = OPERATOR.exec(actor ?? '')?.[1];
+  return name === undefined ? undefined : toCanonicalOperatorName(name);
+}
+
+function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): string | null {
+  if (actor_door !== 'admin' || actor_id === null || typeof details.operator !== 'string') return null;
+  return describeAdmin(details.operator);
 }
 
 export class AuditEventPageResponse extends createPageResponse<StoredAuditEvent, AuditEventResponse>(

@@ -4,23 +4,29 @@ import { RequireAdmin } from '../access/require.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { getPageLimit } from '../http/page.js';
 import { parseMoment } from '../common/fields.js';
-import { AuditEventPageResponse, AuditEventsQuery } from './audit-event.dto.js';
+import { OperatorsService } from '../operators/operators.service.js';
+import { AuditEventPageResponse, AuditEventsQuery, readOperatorName } from './audit-event.dto.js';
 
 @ApiTags('admin')
 @Controller('api/v0/admin/audit-events')
 export class AuditEventsAdminController {
-  constructor(private readonly audit: AuditLog) {}
+  constructor(
+    private readonly audit: AuditLog,
+    private readonly operators: OperatorsService,
+  ) {}
 
   @Get()
-  @RequireAdmin()
+  @RequireAdmin('read')
   @ApiOperation({
     summary: 'List audit events',
     description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
   })
   @ApiOkResponse({ type: AuditEventPageResponse })
   async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
+    const operator = readOperatorName(query.actor);
     const filter = {
-      actor: query.actor?.toLowerCase(),
+      actor: operator === undefined ? query.actor?.toLowerCase() : undefined,
+      operators: operator === undefined ? undefined : await this.operators.listIds(operator),
       subject: query.subject?.toLowerCase(),
       event: query.event,
       since: parseMoment(query.since),

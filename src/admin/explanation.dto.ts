@@ -31,9 +31,17 @@ export class ReasonResponse {
   })
   request_id!: string | null;
 
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'the actor of that request: admin, operator:<name> or cli; null when the audit log has it no more',
+    example: `operator:${EXAMPLES.operator}`,
+  })
+  actor!: string | null;
+
   static from(reason: Reason): ReasonResponse {
-    const { code, detail, since, requestId } = reason;
-    return { code, detail, since: since?.toISOString() ?? null, request_id: requestId };
+    const { code, detail, since, requestId, actor = null } = reason;
+    return { code, detail, since: since?.toISOString() ?? null, request_id: requestId, actor };
   }
 }
 

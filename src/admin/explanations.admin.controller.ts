@@ -18,7 +18,7 @@ export class ExplanationsAdminController {
   ) {}
 
   @Get('nodes/:node_id/explain')
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Why would this node be refused now?', description: DESCRIPTION })
   @ApiOkResponse({ type: ExplanationResponse })
@@ -27,7 +27,7 @@ export class ExplanationsAdminController {
   }
 
   @Get('app-credentials/:app_id/explain')
-  @RequireAdmin()
+  @RequireAdmin('apps')
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({
     summary: 'Why would this app credential be refused now?',

@@ -30,7 +30,7 @@ export class NodesAdminController {
   ) {}
 
   @Post()
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiProblems(problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired)
   @ApiHeader({
     name: 'Idempotency-Key',
@@ -58,7 +58,7 @@ export class NodesAdminController {
   }
 
   @Get()
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
   @ApiOkResponse({ type: dto.NodePageResponse })
   async listNodes(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
@@ -66,7 +66,7 @@ export class NodesAdminController {
   }
 
   @Get(':node_id')
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a node' })
@@ -76,7 +76,7 @@ export class NodesAdminController {
   }
 
   @Patch(':node_id')
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiProblems(problems.notFound, problems.credentialRevoked)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Change the room, the name or the expiry of a node' })
@@ -92,7 +92,7 @@ export class NodesAdminController {
 
   @Delete(':node_id')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({
@@ -106,7 +106,7 @@ export class NodesAdminController {
 
   @Post(':node_id/rotate')
   @HttpCode(200)
-  @RequireAdmin()
+  @RequireAdmin('nodes')
   @ApiProblems(problems.notFound, problems.credentialRevoked, problems.credentialExpired)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiBody({ type: RotateRequest, required: false })

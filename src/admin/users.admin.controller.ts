@@ -33,7 +33,7 @@ export class UsersAdminController {
   ) {}
 
   @Post()
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Create a user', description: 'Works while registration is closed, too.' })
   @ApiCreatedResponse({ type: UserResponse })
@@ -48,7 +48,7 @@ export class UsersAdminController {
   }
 
   @Get()
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
@@ -56,7 +56,7 @@ export class UsersAdminController {
   }
 
   @Get(':id')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a user' })
@@ -66,7 +66,7 @@ export class UsersAdminController {
   }
 
   @Patch(':id')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Disable or enable a user', description: 'Disabling ends all of their sessions.' })
@@ -84,7 +84,7 @@ export class UsersAdminController {
 
   @Delete(':id')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
@@ -94,7 +94,7 @@ export class UsersAdminController {
   }
 
   @Get(':id/sessions')
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
@@ -109,7 +109,7 @@ export class UsersAdminController {
 
   @Delete(':id/sessions')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'End all sessions of a user' })
@@ -124,7 +124,7 @@ export class UsersAdminController {
 
   @Delete(':id/factors')
   @HttpCode(204)
-  @RequireAdmin()
+  @RequireAdmin('users')
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({

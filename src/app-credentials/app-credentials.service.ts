@@ -13,7 +13,7 @@ import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import type { KeyTable } from '../keys/key-statements.js';
-import { explainKey, explainUnknownKey, type Explanation } from '../keys/explanation.js';
+import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
 import { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
@@ -105,7 +105,8 @@ export class AppCredentialsService {
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
     if (!credential) return explainUnknownKey();
     const isForAnother = target !== undefined && target !== credential.target;
-    return explainKey(credential, this.clock.now(), isForAnother ? credential.target : undefined);
+    const explanation = explainKey(credential, this.clock.now(), isForAnother ? credential.target : undefined);
+    return nameActors(explanation, credential.id, this.audit);
   }
 
   async list(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {

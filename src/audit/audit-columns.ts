@@ -68,8 +68,13 @@ export function withAuditEvent(act: Statement, details?: string): Statement {
 
 /** Without `count`. */
 export function toAuditValues({ event, actor, time, subject, details = {} }: AuditEvent): unknown[] {
-  const { door, id, requestId, callerRequestId, address } = actor;
-  const allDetails = callerRequestId === undefined ? details : { ...details, caller_request_id: callerRequestId };
+  const { door, id, operator, requestId, callerRequestId, address } = actor;
+  const allDetails = {
+    ...details,
+    ...(callerRequestId !== undefined && { caller_request_id: callerRequestId }),
+    // Not a column: rows that were sealed before keep their text, and those of another version too.
+    ...(operator !== undefined && { operator }),
+  };
   const values: Record<Exclude<Column, 'count'>, unknown> = {
     id: createId(),
     time,

@@ -24,7 +24,9 @@ export const AUDIT_EVENT_NAMES = [
   'signing_key.revoked',
   'app.first_used',
   'node.first_used',
+  'operator.first_used',
   'admin.key.refused',
+  'admin.scope.refused',
   'admin.node.registered',
   'admin.node.updated',
   'admin.node.rotated',
@@ -32,6 +34,10 @@ export const AUDIT_EVENT_NAMES = [
   'admin.app_credential.minted',
   'admin.app_credential.rotated',
   'admin.app_credential.revoked',
+  'admin.operator.added',
+  'admin.operator.updated',
+  'admin.operator.rotated',
+  'admin.operator.revoked',
   'admin.user.created',
   'admin.user.updated',
   'admin.user.deleted',
@@ -48,7 +54,10 @@ export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
   readonly time: Date;
-  /** The id of the user, node, app credential or signing key that it is about, or of the run of an import or export. */
+  /**
+   * The id of the user, node, app credential, operator or signing key that it is about, or of the run of an import or
+   * export.
+   */
   readonly subject: string;
   /** For people: what was before, what is after. Never a secret, a digest or an e-mail address. */
   readonly details?: Readonly<Record<string, unknown>>;

@@ -16,10 +16,18 @@ import { isWarning, type SecurityEvent } from '../common/security-event.js';
 import { Database, type Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import type { Actor } from '../access/actor.js';
+import { describeAdmin, type Actor } from '../access/actor.js';
 import { INSERT_AUDIT_EVENT, toAuditValues } from './audit-columns.js';
 import type { AuditEvent, StoredAuditEvent } from './audit-event.js';
 import { buildAuditQuery, encodeCursor, type AuditFilter } from './audit-query.js';
+
+interface FoundActor {
+  readonly actor_door: string;
+  readonly operator: string | null;
+}
+
+const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM audit_events
+  WHERE subject = $1 AND request_id = $2 ORDER BY time DESC LIMIT 1`;
 
 @Injectable()
 export class AuditLog implements EntitySubscriberInterface {
@@ -60,12 +68,13 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 
   /** Writes only the log line: for events that are not in the audit log, and for acts that changed nothing. */
-  logOnly(event: SecurityEvent, { requestId, callerRequestId, address }: Actor, fields: LogFields): void {
+  logOnly(event: SecurityEvent, { operator, requestId, callerRequestId, address }: Actor, fields: LogFields): void {
     const line = {
       event,
       request_id: requestId ?? undefined,
       caller_request_id: callerRequestId,
       address: address ?? undefined,
+      operator,
       ...fields,
     };
     if (isWarning(event)) this.serviceLog.warn(event, line);
@@ -83,6 +92,13 @@ export class AuditLog implements EntitySubscriberInterface {
     const items = rows.slice(0, limit);
     const last = items.at(-1);
     return { items, nextCursor: rows.length > limit && last ? encodeCursor(last) : null };
+  }
+
+  /** @returns the actor of what a request did to a subject: a door, or `operator:<name>`; null when it is not on record */
+  async findActor(subject: string, requestId: string): Promise<string | null> {
+    const [found] = await this.dataSource.query<FoundActor[]>(FIND_ACTOR, [subject, requestId]);
+    if (!found) return null;
+    return found.actor_door === 'admin' ? describeAdmin(found.operator) : found.actor_door;
   }
 
   private writeLine({ event, actor, logFields }: AuditEvent): void {

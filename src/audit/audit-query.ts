@@ -7,6 +7,8 @@ import { OPEN_WINDOWS } from './counted-refusals.js';
 export interface AuditFilter {
   /** The id of the actor, or the door of an actor without an id. */
   readonly actor: string | undefined;
+  /** The ids of operators, in place of `actor`. */
+  readonly operators?: readonly string[] | undefined;
   readonly subject: string | undefined;
   readonly event: AuditEventName | undefined;
   /** Inclusive. */
@@ -31,7 +33,7 @@ export function buildAuditQuery(filter: AuditFilter, limit: number, cursor?: str
   return { text, values };
 }
 
-function toConditions({ actor, subject, event, since, until }: AuditFilter, after: Position | undefined) {
+function toConditions({ actor, operators, subject, event, since, until }: AuditFilter, after: Position | undefined) {
   const values: unknown[] = [];
   const conditions: string[] = [];
   const add = (condition: (...names: string[]) => string, ...added: unknown[]): void => {
@@ -43,6 +45,7 @@ function toConditions({ actor, subject, event, since, until }: AuditFilter, afte
       ? (name: string) => `actor_id = ${name}`
       : (name: string) => `actor_door = ${name} AND actor_id IS NULL`;
   add(byActor, actor);
+  add((name) => `actor_id = ANY(${name})`, operators);
   add((name) => `subject = ${name}`, subject);
   add((name) => `event = ${name}`, event);
   add((name) => `time >= ${name}`, since);

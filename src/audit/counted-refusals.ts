@@ -17,6 +17,7 @@ const TABLES = {
   'user.login.failed': 'failed_logins',
   'user.second_factor.failed': 'failed_second_factors',
   'admin.key.refused': 'refused_admin_keys',
+  'admin.scope.refused': 'refused_admin_scopes',
 } as const;
 export type CountedEvent = keyof typeof TABLES;
 const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
@@ -31,21 +32,33 @@ const buildCountStatement = (table: string) => ({
              reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
 });
 
+/** The actor of the refused calls. An operator's name does not change, and its row is never deleted. */
+const toActorExpressions = (event: CountedEvent) =>
+  event === 'admin.scope.refused'
+    ? {
+        actor_door: `'admin'`,
+        actor_id: 'subject',
+        name: '(SELECT name FROM operators WHERE operators.id::text = subject)',
+      }
+    : { actor_door: `'open'`, actor_id: 'NULL::text', name: 'NULL::text' };
+
 /** A window as a row of audit_events. */
-const toExpressions = (event: CountedEvent): ColumnExpressions => ({
-  id: 'id',
-  time: 'time',
-  event: `'${event}'`,
-  actor_door: `'open'`,
-  actor_id: 'NULL::text',
-  subject: 'subject',
-  request_id: 'request_id',
-  address: 'address',
-  details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
+const toExpressions = (event: CountedEvent): ColumnExpressions => {
+  const { name, ...actor } = toActorExpressions(event);
+  return {
+    id: 'id',
+    time: 'time',
+    event: `'${event}'`,
+    ...actor,
+    subject: 'subject',
+    request_id: 'request_id',
+    address: 'address',
+    details: `jsonb_strip_nulls(jsonb_build_object('reasons', reasons,
     'last_at', to_char(last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    'caller_request_id', caller_request_id))`,
-  count: 'count',
-});
+    'caller_request_id', caller_request_id, 'operator', ${name}))`,
+    count: 'count',
+  };
+};
 
 /** The windows that are still open, as rows of audit_events. */
 export const OPEN_WINDOWS = COUNTED_EVENTS.map(
@@ -65,15 +78,16 @@ const buildMoveStatement = (event: CountedEvent) => ({
 export interface Refusal {
   readonly event: CountedEvent;
   readonly reason: string;
-  /** Canonical e-mail address, id of the user, or network: the key of the count. */
+  /** Canonical e-mail address, id of a user or of an operator, or network: the key of the count. */
   readonly counted: string;
   /** Undefined where no account is known. */
   readonly subject?: string | undefined;
 }
 
 /**
- * Counts failed logins, failed second factors and refused admin keys: one row for each account, or network, and window
- * of 15 minutes, across all replicas. The row has the request ids and network address of the first refusal.
+ * Counts failed logins, failed second factors, refused admin keys and refused scopes: one row for each account, network
+ * or operator, and window of 15 minutes, across all replicas. The row has the request ids and network address of the
+ * first refusal.
  */
 @Injectable()
 export class CountedRefusals {

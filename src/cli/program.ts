@@ -9,6 +9,7 @@ import { createInitCommand } from './platform/init.command.js';
 import { createKeysCommand } from './platform/keys.command.js';
 import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
+import { createOperatorsCommand } from './remote/operators.command.js';
 import { createMapCommand } from './remote/map.command.js';
 import { createStatusCommand } from './remote/status.command.js';
 import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
@@ -33,6 +34,7 @@ export function createProgram(version: string, output: Output): Command {
     createNodesCommand(),
     createAppsCommand(),
     users,
+    createOperatorsCommand(),
     createExplainCommand(),
     createStatusCommand(),
     createMapCommand(),

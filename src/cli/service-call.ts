@@ -25,6 +25,8 @@ interface ProblemBody {
   readonly title: string;
   readonly detail: string;
   readonly request_id?: string;
+  /** With missing_scope. */
+  readonly scopes?: readonly string[];
   readonly errors?: readonly { readonly pointer: string; readonly detail: string }[];
 }
 
@@ -134,7 +136,7 @@ export function toRefusal(url: string, answer: Answer): CommandFailedError {
   const fields = (problem.errors ?? []).map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
   const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
   const said = `${problem.title} (${problem.code}, ${answer.status}). ${problem.detail}`;
-  return new RefusedError(said + fields + adviseOn(answer, problem.code) + id, problem.code);
+  return new RefusedError(said + fields + adviseOn(answer, problem) + id, problem.code);
 }
 
 export function readProblem({ body }: Answer): ProblemBody | undefined {
@@ -142,9 +144,10 @@ export function readProblem({ body }: Answer): ProblemBody | undefined {
   return isProblem ? (body as ProblemBody) : undefined;
 }
 
-function adviseOn({ status, retryAfter }: Answer, code: string): string {
+function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody): string {
   if (code === 'invalid_admin_key')
-    return '\n  ADMIN_API_KEY is not the key that the service runs with, or the service runs without one.';
+    return '\n  ADMIN_API_KEY is neither the key that the service runs with nor the key of a live operator.';
+  if (code === 'missing_scope') return `\n  It needs the scope ${scopes.join(' or ')}.`;
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
   if (code === 'not_found')
     return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';

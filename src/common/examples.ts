@@ -15,4 +15,5 @@ export const EXAMPLES = {
   name: 'speaker',
   caller: 'ocr',
   target: 'recipes',
+  operator: 'alice',
 } as const;

@@ -1,7 +1,16 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
+import { Transform } from 'class-transformer';
 import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
 import { EXAMPLES } from './examples.js';
+import {
+  isOperatorName,
+  MAX_OPERATOR_NAME_LENGTH,
+  OPERATOR_NAME_DETAIL,
+  OPERATOR_NAME_PATTERN,
+  toCanonicalOperatorName,
+} from './operator-name.js';
+import { isScopeList, SCOPES } from './scopes.js';
 import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
 
 /** Of a moment, with nanoseconds and an offset, and some to spare. */
@@ -51,6 +60,35 @@ export function ServiceNameField(example: string, optional = false): PropertyDec
   return applyDecorators(
     Field({ pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH, example }, optional),
     Accepts('serviceName', SERVICE_NAME_DETAIL, isServiceName),
+  );
+}
+
+/** The name of an operator, made canonical. */
+export function OperatorNameField(optional = false): PropertyDecorator {
+  const schema = { pattern: OPERATOR_NAME_PATTERN, maxLength: MAX_OPERATOR_NAME_LENGTH, example: EXAMPLES.operator };
+  return applyDecorators(
+    Field({ type: String, ...schema }, optional),
+    Transform(({ value }: { value: unknown }) => (isOperatorName(value) ? toCanonicalOperatorName(value) : value)),
+    Accepts('operatorName', OPERATOR_NAME_DETAIL, isOperatorName),
+  );
+}
+
+/** The scopes of an operator. */
+export function ScopesField(optional = false): PropertyDecorator {
+  return applyDecorators(
+    Field(
+      {
+        type: 'array',
+        items: { type: 'string', enum: [...SCOPES] },
+        minItems: 1,
+        maxItems: SCOPES.length,
+        uniqueItems: true,
+        description: 'read: every GET of the admin door; the others: every route of that resource',
+        example: ['read', 'nodes'],
+      },
+      optional,
+    ),
+    Accepts('scopes', `must be a list of one or more different scopes: ${SCOPES.join(', ')}`, isScopeList),
   );
 }
 

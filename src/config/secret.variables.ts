@@ -30,9 +30,10 @@ export const secretSection = {
     ADMIN_API_KEY: {
       type: headerSecret.optional(),
       mayBeFile: true,
-      meaning: 'opens the admin door; unset closes it',
+      meaning: 'root key of the admin door; unset: only [operators](operations/operators.md) open it',
       explanation:
-        'What X-Admin-Key must carry. At least 32 bytes. Unset: every admin key is refused.\n' +
+        'What X-Admin-Key carries with every scope. At least 32 bytes. Unset: only the keys of operators are valid\n' +
+        '(docs/operations/operators.md).\n' +
         `${GENERATE}\nOptional in production. ${FIRST_START}`,
     },
     AUDIT_SEAL_KEY: {

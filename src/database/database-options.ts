@@ -18,6 +18,7 @@ import { RecordSessionChanges1763684200000 } from './migrations/1763684200000-re
 import { CreateIdempotencyKeys1763684250000 } from './migrations/1763684250000-create-idempotency-keys.js';
 import { CreateSigningKeys1763684300000 } from './migrations/1763684300000-create-signing-keys.js';
 import { OwnAccounts1763771500000 } from './migrations/1763771500000-own-accounts.js';
+import { CreateOperators1763771600000 } from './migrations/1763771600000-create-operators.js';
 import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
@@ -47,6 +48,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       CreateIdempotencyKeys1763684250000,
       CreateSigningKeys1763684300000,
       OwnAccounts1763771500000,
+      CreateOperators1763771600000,
       AddSecondFactors1763771800000,
     ],
     migrationsTableName: 'migrations',

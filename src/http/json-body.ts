@@ -15,8 +15,11 @@ export const FORM_ROUTE = '/internal/introspect';
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 /** Routes that parse their body themselves, once the caller is authenticated. */
 const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
-/** The only list that a request may have: what `PublicKeyCredential.toJSON()` of browsers contains (WebAuthn §5.1). */
-const LIST_POINTER = '/passkey/response/transports';
+/** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
+const LIST_FIELDS = [
+  { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
+  { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
+];
 const MAX_DEPTH = 16;
 /** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
 const MAX_TEXT_LENGTH = 8_192;
@@ -28,14 +31,14 @@ export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(
 
 /**
  * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
- * is recursive), not an object, with a list other than the one of passkeys, with names that reach a prototype, or with
+ * is recursive), not an object, with a list that is not the one of its route, with names that reach a prototype, or with
  * text that is not well-formed Unicode (different lone surrogates encode alike).
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes) && !PARSED_BY_ROUTE.has(request.url)) {
     request.body = bytes.length === 0 ? {} : parse(bytes);
-    refuseHostileValues(request.body);
+    refuseHostileValues(request.body, LIST_FIELDS.find(({ route }) => route.test(request.path))?.pointer);
   }
   next();
 }
@@ -74,14 +77,14 @@ function findEndOfString(bytes: Buffer, start: number): number {
   return i;
 }
 
-function refuseHostileValues(body: unknown): void {
+function refuseHostileValues(body: unknown, listField: string | undefined): void {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new ProblemException(problems.malformedRequest);
   const pending: { value: unknown; pointer: string }[] = [{ value: body, pointer: '' }];
   for (let item = pending.pop(); item; item = pending.pop()) {
     const { value, pointer } = item;
     if (typeof value === 'string') refuseHostileText(value, pointer);
-    if (Array.isArray(value) && pointer !== LIST_POINTER) refuseField(pointer, 'must not be a list');
+    if (Array.isArray(value) && pointer !== listField) refuseField(pointer, 'must not be a list');
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, child] of Object.entries<unknown>(value as Record<string, unknown>)) {
       if (PROTOTYPE_NAMES.has(name))

@@ -1,4 +1,5 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
+import type { Principal } from '../access/principals.js';
 import { getClientAddress } from '../common/client-address.js';
 import { getCallerRequestId, getRequestId } from '../common/request-id.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
@@ -45,10 +46,16 @@ export function createRequestLog(
         status,
         duration_ms: Math.round(durationMs * 10) / 10,
         address: getClientAddress(request),
+        operator: getOperator(request),
       });
     });
     next();
   };
+}
+
+function getOperator({ user }: Request): string | undefined {
+  const principal = user as Principal | undefined;
+  return principal?.door === 'admin' ? principal.operator?.name : undefined;
 }
 
 function getRoute(request: Request): string {

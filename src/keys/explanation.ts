@@ -1,3 +1,4 @@
+import type { AuditLog } from '../audit/audit-log.js';
 import type { KeyColumns } from './key-columns.js';
 
 export const REASON_CODES = ['unknown', 'revoked', 'expired', 'other_target', 'key_rotated', 'overlap_ended'] as const;
@@ -9,6 +10,8 @@ export interface Reason {
   readonly since: Date | null;
   /** The request that revoked or rotated. */
   readonly requestId: string | null;
+  /** The actor of that request, by the audit log: a door, or `operator:<name>`. */
+  readonly actor?: string | null;
 }
 
 /** Whether a credential's keys would be accepted now, and why not. */
@@ -54,6 +57,22 @@ export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Ex
     previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,
     lastAcceptedAt: row.lastUsedAt,
     lastAcceptedFor: row.lastUsedFor,
+  };
+}
+
+/** Adds the actors of the requests, which the audit log knows until the month is dropped. */
+export async function nameActors(explanation: Explanation, subject: string, audit: AuditLog): Promise<Explanation> {
+  const name = (reasons: readonly Reason[]): Promise<Reason[]> =>
+    Promise.all(
+      reasons.map(async (reason) =>
+        reason.requestId === null ? reason : { ...reason, actor: await audit.findActor(subject, reason.requestId) },
+      ),
+    );
+  const { reasons, previousKey } = explanation;
+  return {
+    ...explanation,
+    reasons: await name(reasons),
+    previousKey: previousKey && { ...previousKey, reasons: await name(previousKey.reasons) },
   };
 }
 

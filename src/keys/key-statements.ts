@@ -1,5 +1,5 @@
 import { insertAuditEvents, withAuditEvent } from '../audit/audit-columns.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import type { AuditEvent, AuditEventName } from '../audit/audit-event.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
@@ -49,12 +49,7 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
       `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
        FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
     ),
-    endOverlap: statement(
-      'end_overlap',
-      `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
-           overlap_ended_at = LEAST(previous_key_expires_at, $3)
-       WHERE id = $1 AND key_digest = $2 RETURNING id`,
-    ),
+    endOverlap: buildEndOverlap(name),
     // Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again.
     // During an overlap the new key was never used: only the older key is known to have reached its holder.
     rotate: withAuditEvent(
@@ -80,7 +75,7 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
       ),
     ),
-    recordUses: statement('record_use', buildRecordUses(name, door)),
+    recordUses: buildRecordUses({ name, door, event: `${door}.first_used` }),
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
@@ -96,26 +91,47 @@ export function toAuditEvent<Entity extends KeyColumns>(
   return { event: `${table.auditPrefix}.${act}`, subject: row.id, logFields: table.toLogFields(row), ...event };
 }
 
+/** A table whose keys are accepted at a door. Its fields are constants in the code, never input: they become SQL. */
+export interface UsedKeyTable {
+  readonly name: KeyTable['name'] | 'operators';
+  readonly door: KeyTable['door'] | 'admin';
+  /** The audit event of the first use. */
+  readonly event: AuditEventName;
+  /** SQL for the details of that event. */
+  readonly details?: string;
+}
+
+/** Ends the old key of a rotated row, once the new key is used. */
+export function buildEndOverlap(name: UsedKeyTable['name']): Statement {
+  return {
+    name: `${name}_end_overlap`,
+    text: `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
+           overlap_ended_at = LEAST(previous_key_expires_at, $3)
+       WHERE id = $1 AND key_digest = $2 RETURNING id`,
+  };
+}
+
 /** Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. */
-function buildRecordUses(name: string, door: string): string {
-  return `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
+export function buildRecordUses({ name, door, event, details = `'{}'::jsonb` }: UsedKeyTable): Statement {
+  const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
                  AS used (id, at, service, event_id)),
                locked AS (SELECT id, last_used_at FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                written AS (
                  UPDATE ${name} AS holder SET last_used_at = used.at, last_used_for = used.service
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
                    AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at)
-                 RETURNING used.event_id, used.at, holder.id, locked.last_used_at AS used_before)
+                 RETURNING used.event_id, used.at, holder.*, locked.last_used_at AS used_before)
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',
-            event: `'${door}.first_used'`,
+            event: `'${event}'`,
             actor_door: `'${door}'`,
             actor_id: 'id::text',
             subject: 'id::text',
             request_id: 'NULL::text',
             address: 'NULL::text',
-            details: `'{}'::jsonb`,
+            details,
             count: '1',
           })} FROM written WHERE used_before IS NULL`;
+  return { name: `${name}_record_use`, text };
 }

@@ -20,6 +20,9 @@ export interface LogFields {
   readonly calling_service?: string | undefined;
   readonly called_service?: string | undefined;
   readonly node_id?: string | undefined;
+  readonly operator_id?: string | undefined;
+  /** The name of the operator whose key was used. */
+  readonly operator?: string | undefined;
   readonly household_id?: string | undefined;
   readonly host?: string | undefined;
   readonly port?: number | undefined;

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Counter, Histogram } from 'prom-client';
+import { describeAdmin } from '../access/actor.js';
 import { DOORS } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import { REFUSAL_EVENT_NAMES, REFUSAL_REASONS } from '../common/refusal-reasons.js';
@@ -15,7 +16,7 @@ const NO_DOOR = 'none';
 const VALID = 'valid';
 const FAILURES = ['500', '503'] as const;
 
-/** Counts requests and verdicts. Labels are words of this service, never text of a caller. */
+/** Counts requests and verdicts. Labels are words of this service and names of operators, never text of a caller. */
 @Injectable()
 export class RequestMetrics {
   private readonly requests;
@@ -24,6 +25,7 @@ export class RequestMetrics {
   private readonly verdicts;
   private readonly flowRefusals;
   private readonly deliveryValidations;
+  private readonly adminRequests;
 
   constructor(
     { registry }: MetricsRegistry,
@@ -58,11 +60,17 @@ export class RequestMetrics {
       'log_delivery_validations_total',
       'Validations of our own deliveries, requested by the logging service: counted, never shipped.',
     );
+    this.adminRequests = counter(
+      'admin_requests_total',
+      'Completed requests with a valid admin key, by actor: admin (the root key) or operator:<name>.',
+      'actor',
+    );
     this.startAtZero();
   }
 
   /** A series that is born as 1 has no increase: alerts would miss the first refusal of its kind. */
   private startAtZero(): void {
+    this.adminRequests.inc({ actor: describeAdmin(undefined) }, 0);
     for (const status of FAILURES) this.failures.inc({ status }, 0);
     const doors = new Map(Object.entries(DOORS).map(([door, { refusalEvent }]) => [refusalEvent as string, door]));
     for (const door of doors.values()) this.verdicts.inc({ door, reason: VALID }, 0);
@@ -90,6 +98,7 @@ export class RequestMetrics {
       else this.verdicts.inc({ door: refusedBy, reason });
     }
     if (principal) this.verdicts.inc({ door: principal.door, reason: VALID });
+    if (principal?.door === 'admin') this.adminRequests.inc({ actor: describeAdmin(principal.operator?.name) });
     if (principal?.door === 'node' && principal.forwardedBy !== null) this.verdicts.inc({ door: 'app', reason: VALID });
     if (this.log.isOwnDelivery(request)) this.deliveryValidations.inc();
   }

@@ -14,7 +14,7 @@ import { Environment } from '../config/environment.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { explainKey, explainUnknownKey, type Explanation } from '../keys/explanation.js';
+import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
 import { KeyStore } from '../keys/key-store.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { NodeDevice } from './node-device.entity.js';
@@ -82,7 +82,7 @@ export class NodesService {
   async explain(id: string): Promise<Explanation> {
     await this.keys.flushLastUsed();
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
-    return node ? explainKey(node, this.clock.now()) : explainUnknownKey();
+    return node ? nameActors(explainKey(node, this.clock.now()), node.id, this.audit) : explainUnknownKey();
   }
 
   async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {

@@ -1,6 +1,7 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
+import { SCOPES } from '../common/scopes.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
 import { toProblemBody } from './problem-body.js';
 import { MAX_ERRORS, type Problem } from './problem.js';
@@ -46,6 +47,14 @@ export class ProblemSchema {
 
   @ApiPropertyOptional({ enum: [false], description: 'with a 401 of the internal validations' })
   valid?: false;
+
+  @ApiPropertyOptional({
+    type: 'array',
+    items: { type: 'string', enum: [...SCOPES] },
+    maxItems: SCOPES.length,
+    description: 'with missing_scope: one of these is needed',
+  })
+  scopes?: string[];
 
   @ApiPropertyOptional({
     type: String,

@@ -48,6 +48,19 @@ export const problems = {
     title: 'A second factor is required',
     detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
   },
+  missingScope: {
+    status: 403,
+    code: 'missing_scope',
+    title: 'The operator lacks a scope',
+    detail: 'The key is valid. Its operator needs one of the scopes that `scopes` lists.',
+    extension: { scopes: ['nodes', 'read'] },
+  },
+  exceedsOwnRights: {
+    status: 403,
+    code: 'exceeds_own_rights',
+    title: 'The operator would have more rights than the caller',
+    detail: 'An operator manages only operators with no scope that it lacks, and with no later expiry than its own.',
+  },
   wrongPassword: {
     status: 403,
     code: 'wrong_password',
@@ -95,6 +108,12 @@ export const problems = {
     code: 'app_credential_exists',
     title: 'The pair has a live credential',
     detail: 'There is already a live credential for this caller and target. Rotate or revoke it.',
+  },
+  operatorExists: {
+    status: 409,
+    code: 'operator_exists',
+    title: 'The name is taken',
+    detail: 'There is already an operator with this name, in any letter case. Rotate or revoke it.',
   },
   credentialRevoked: {
     status: 409,

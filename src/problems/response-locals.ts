@@ -1,3 +1,4 @@
+import type { Scope } from '../common/scopes.js';
 import type { RefusalEvent } from './problem.exception.js';
 
 /** What is noted about a request in `response.locals`. */
@@ -11,4 +12,6 @@ export interface ResponseLocals {
    * itself.
    */
   presentedTo?: string | null;
+  /** The scope that the route declares, where it accepts the admin door. */
+  scope?: Scope | undefined;
 }

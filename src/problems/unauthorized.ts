@@ -77,7 +77,7 @@ export const unauthorized = {
     status: 401,
     code: 'invalid_admin_key',
     title: 'The admin key is not valid',
-    detail: 'X-Admin-Key is missing or wrong, or this service has no admin key configured.',
+    detail: 'X-Admin-Key is missing, or is neither the admin key of this service nor the key of a live operator.',
     challenge: `AdminKey ${REALM}`,
   },
 } as const satisfies Record<string, Problem>;

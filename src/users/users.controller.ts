@@ -3,7 +3,7 @@ import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger'
 import type { Request } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { getPrincipal } from '../access/principals.js';
-import { RequireAnyOf, RequireUser } from '../access/require.js';
+import { RequireAdminOr, RequireUser } from '../access/require.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { UserResponse } from './user.dto.js';
@@ -25,7 +25,7 @@ export class UsersController {
   }
 
   @Get(':id')
-  @RequireAnyOf('admin', 'app', 'user')
+  @RequireAdminOr('users', 'app', 'user')
   @ApiProblems(problems.notFound)
   @ApiOperation({
     summary: 'Get a user by id',

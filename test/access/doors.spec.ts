@@ -4,12 +4,15 @@ import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
 import { DiscoveryModule, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import { AppModule } from '../../src/app.module.js';
-import { DOORS_OF_ROUTE } from '../../src/access/require.js';
+import { DOORS_OF_ROUTE, SCOPE_OF_ROUTE } from '../../src/access/require.js';
 import { parseEnvironment } from '../../src/config/environment.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { VARIABLES } from '../support/settings.js';
 
-/** Which door opens each route. A route that is missing here, or that declares another door, fails the test. */
+/**
+ * Which door opens each route, and with which scope of an operator. A route that is missing here, or that declares
+ * another door or scope, fails the test.
+ */
 const POLICY: Readonly<Record<string, string>> = {
   'GET health': 'open',
   'GET health/live': 'open',
@@ -19,7 +22,12 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/auth/refresh': 'open',
   'POST api/v0/auth/logout': 'open',
   'GET api/v0/users/me': 'user',
-  'GET api/v0/users/:id': 'admin or app or user',
+  'POST api/v0/users/me/password': 'user',
+  'POST api/v0/users/me/delete': 'user',
+  'GET api/v0/users/me/sessions': 'user',
+  'DELETE api/v0/users/me/sessions': 'user',
+  'DELETE api/v0/users/me/sessions/:id': 'user',
+  'GET api/v0/users/:id': 'admin with users or app or user',
   'POST internal/validate-app': 'app',
   'POST internal/validate-node': 'node',
   'POST internal/validate-user': 'user',
@@ -28,27 +36,33 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET internal/authorize/node': 'node',
   'GET internal/authorize/app': 'app',
   'GET internal/authorize/user': 'user',
-  'POST api/v0/admin/nodes': 'admin',
-  'GET api/v0/admin/nodes': 'admin',
-  'GET api/v0/admin/nodes/:node_id': 'admin',
-  'PATCH api/v0/admin/nodes/:node_id': 'admin',
-  'DELETE api/v0/admin/nodes/:node_id': 'admin',
-  'POST api/v0/admin/nodes/:node_id/rotate': 'admin',
-  'GET api/v0/admin/nodes/:node_id/explain': 'admin',
-  'GET api/v0/admin/app-credentials/:app_id/explain': 'admin',
-  'POST api/v0/admin/app-credentials': 'admin',
-  'GET api/v0/admin/app-credentials': 'admin',
-  'GET api/v0/admin/app-credentials/:app_id': 'admin',
-  'DELETE api/v0/admin/app-credentials/:app_id': 'admin',
-  'POST api/v0/admin/app-credentials/:app_id/rotate': 'admin',
-  'GET api/v0/admin/audit-events': 'admin',
-  'POST api/v0/admin/users': 'admin',
-  'GET api/v0/admin/users': 'admin',
-  'GET api/v0/admin/users/:id': 'admin',
-  'PATCH api/v0/admin/users/:id': 'admin',
-  'DELETE api/v0/admin/users/:id': 'admin',
-  'GET api/v0/admin/users/:id/sessions': 'admin',
-  'DELETE api/v0/admin/users/:id/sessions': 'admin',
+  'POST api/v0/admin/nodes': 'admin with nodes',
+  'GET api/v0/admin/nodes': 'admin with nodes',
+  'GET api/v0/admin/nodes/:node_id': 'admin with nodes',
+  'PATCH api/v0/admin/nodes/:node_id': 'admin with nodes',
+  'DELETE api/v0/admin/nodes/:node_id': 'admin with nodes',
+  'POST api/v0/admin/nodes/:node_id/rotate': 'admin with nodes',
+  'GET api/v0/admin/nodes/:node_id/explain': 'admin with nodes',
+  'GET api/v0/admin/app-credentials/:app_id/explain': 'admin with apps',
+  'POST api/v0/admin/app-credentials': 'admin with apps',
+  'GET api/v0/admin/app-credentials': 'admin with apps',
+  'GET api/v0/admin/app-credentials/:app_id': 'admin with apps',
+  'DELETE api/v0/admin/app-credentials/:app_id': 'admin with apps',
+  'POST api/v0/admin/app-credentials/:app_id/rotate': 'admin with apps',
+  'POST api/v0/admin/operators': 'admin with operators',
+  'GET api/v0/admin/operators': 'admin with operators',
+  'GET api/v0/admin/operators/:operator_id': 'admin with operators',
+  'PATCH api/v0/admin/operators/:operator_id': 'admin with operators',
+  'DELETE api/v0/admin/operators/:operator_id': 'admin with operators',
+  'POST api/v0/admin/operators/:operator_id/rotate': 'admin with operators',
+  'GET api/v0/admin/audit-events': 'admin with read',
+  'POST api/v0/admin/users': 'admin with users',
+  'GET api/v0/admin/users': 'admin with users',
+  'GET api/v0/admin/users/:id': 'admin with users',
+  'PATCH api/v0/admin/users/:id': 'admin with users',
+  'DELETE api/v0/admin/users/:id': 'admin with users',
+  'GET api/v0/admin/users/:id/sessions': 'admin with users',
+  'DELETE api/v0/admin/users/:id/sessions': 'admin with users',
 };
 
 /** Open, behind a guard that throttles instead of a door. */
@@ -68,7 +82,7 @@ const CONTROLLERS = readdirSync(new URL('../../src', import.meta.url), { recursi
 );
 
 describe('every route', () => {
-  it('declares exactly one door policy, and a guard for each door', async () => {
+  it('declares exactly one door policy, one scope for the admin door, and a guard for each door', async () => {
     const database = await createTestDatabase();
     const environment = parseEnvironment({ ...VARIABLES, DATABASE_URL: database.url });
     const app = await Test.createTestingModule({
@@ -85,7 +99,10 @@ describe('every route', () => {
         const path = Reflect.getMetadata(PATH_METADATA, handler) as string;
         const doors = Reflect.getMetadata(DOORS_OF_ROUTE, handler) as string[] | undefined;
         const route = `${RequestMethod[method]} ${path === '/' ? base : `${base}/${path}`}`;
-        declared[route] = doors === undefined ? 'NOT DECLARED' : doors.join(' or ') || 'open';
+        const scope = Reflect.getMetadata(SCOPE_OF_ROUTE, handler) as string | undefined;
+        const named = doors?.map((door) => (door === 'admin' ? `admin with ${scope ?? 'NO SCOPE'}` : door));
+        declared[route] = named === undefined ? 'NOT DECLARED' : named.join(' or ') || 'open';
+        if (!doors?.includes('admin')) expect({ route, scope }).toEqual({ route, scope: undefined });
         // The same decorator that declares a door guards it.
         const guards = (Reflect.getMetadata('__guards__', handler) as unknown[] | undefined) ?? [];
         expect({ route, guards: guards.length }).toEqual({ route, guards: guardsOf(route, declared[route]) });
@@ -96,13 +113,15 @@ describe('every route', () => {
     await database.drop();
   });
 
-  it('declares its door policy in one decorator', () => {
+  it('declares its door policy and its scope in one decorator', () => {
     expect(CONTROLLERS.length).toBeGreaterThan(5);
     for (const file of CONTROLLERS) {
       const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
       const routes = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
       const doors =
-        text.match(/^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|Admin|AnyOf|With)|Authorize)\(/gm) ?? [];
+        text.match(
+          /^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|Admin|AdminOr|AnyOf|With)|Authorize)\(/gm,
+        ) ?? [];
       expect({ file, routes: routes.length }).toEqual({ file, routes: doors.length });
       expect(routes.length).toBeGreaterThan(0);
     }

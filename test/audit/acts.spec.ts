@@ -4,6 +4,7 @@ import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-event.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
+import { OperatorKeys } from '../../src/operators/operator-keys.js';
 import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useCli } from '../support/cli.js';
@@ -145,6 +146,29 @@ describe('the audit log', () => {
     secrets.push(apiKey, appKey);
   });
 
+  it('has one row for each act of an operator on an operator, and names the operator that acted', async () => {
+    const manager = await app.operator(['operators']);
+    const actor = { door: 'admin', id: manager.id, name: `operator:${manager.name}` };
+    const name = randomUUID();
+    const added = { event: 'admin.operator.added', actor, details: { after: { name, scopes: ['operators'] } } };
+    await expectRow(manager.as().post('/operators', { name, scopes: ['operators'] }), added);
+    await expectNoRow(manager.as().post('/operators', { name, scopes: ['operators'] }));
+    const other = await app.operator(['operators']);
+    const path = `/operators/${other.id}`;
+    const about = { actor, subject: other.id };
+    const expires_at = '2099-01-01T00:00:00.000Z';
+    await expectRow(manager.as().patch(path, { expires_at }), { ...about, event: 'admin.operator.updated' });
+    await expectNoRow(manager.as().patch(path, { expires_at }).expect(200));
+    await expectRow(manager.as().post(`${path}/rotate`), { ...about, event: 'admin.operator.rotated' });
+    await expectRow(manager.as().delete(path), { ...about, event: 'admin.operator.revoked' });
+    await expectNoRow(manager.as().delete(path).expect(204));
+    const refused = { event: 'admin.scope.refused', actor, subject: manager.id, details: { reasons: { users: 1 } } };
+    await expectRow(manager.as().get('/users').expect(403), refused);
+    await app.nest.get(OperatorKeys).flushLastUsed();
+    expect(await recorded(app, { event: 'operator.first_used' })).toMatchObject([{ actor, subject: manager.id }]);
+    secrets.push(manager.key, other.key);
+  });
+
   it('has a row for the expired credential that a new one replaces', async () => {
     const pair = { caller: randomUUID(), target: 'ocr' };
     const expires_at = new Date(clock.now().getTime() + 1_000).toISOString();
@@ -278,6 +302,6 @@ describe('the audit log', () => {
     const text = JSON.stringify(rows);
     expect(rows.length).toBeGreaterThan(25);
     for (const secret of secrets) expect(text).not.toContain(secret);
-    expect(text).not.toMatch(/pa_(rt|app|node)_|\$2b\$|eyJ|digest|hash|@/);
+    expect(text).not.toMatch(/pa_(rt|app|node|admin)_|\$2b\$|eyJ|digest|hash|@/);
   });
 });

@@ -5,7 +5,7 @@ export interface Item {
   readonly id: string;
   readonly time: string;
   readonly event: string;
-  readonly actor: { door: string; id: string | null };
+  readonly actor: { door: string; id: string | null; name?: string | null };
   readonly subject: string | null;
   readonly request_id: string | null;
   readonly address: string | null;

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { createProgram } from '../../src/cli/program.js';
 import { Cli } from '../support/cli.js';
 
-const GROUPS = ['nodes', 'apps', 'users', 'explain', 'audit'];
+const GROUPS = ['nodes', 'apps', 'users', 'operators', 'explain', 'audit'];
 
 describe('platform-auth completion', () => {
   const cli = new Cli('http://127.0.0.1:1');

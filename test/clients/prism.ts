@@ -58,6 +58,7 @@ export class ProxiedCalls {
     await this.callForFactors();
     await this.callAsAdminForApps();
     await this.callAsAdminForNodes();
+    await this.callAsAdminForOperators();
     await this.callAsAdminForUsers();
     await this.call({ operation: 'GET /health', status: 200 });
     await this.call({ operation: 'GET /health/live', status: 200 });
@@ -230,6 +231,28 @@ export class ProxiedCalls {
     await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });
     await this.call({ operation: 'GET /api/v0/admin/audit-events', status: 200, headers });
+  }
+
+  private async callAsAdminForOperators(): Promise<void> {
+    const { asAdmin: headers } = this;
+    const path = '/api/v0/admin/operators';
+    const body = { name: randomUUID(), scopes: ['read', 'operators'] };
+    const operator = await this.call({ operation: `POST ${path}`, status: 201, headers, body });
+    await this.call({ operation: `POST ${path}`, status: 409, headers, body });
+    const asOperator = { 'X-Admin-Key': operator.api_key ?? '' };
+    const more = { name: randomUUID(), scopes: ['nodes'] };
+    const node = { household_id: randomUUID(), room: 'kitchen', name: 'speaker' };
+    await this.call({ operation: `POST ${path}`, status: 403, headers: asOperator, body: more });
+    await this.call({ operation: 'GET /api/v0/admin/nodes', status: 200, headers: asOperator });
+    await this.call({ operation: 'POST /api/v0/admin/nodes', status: 403, headers: asOperator, body: node });
+    const id = operator.operator_id ?? '';
+    await this.call({ operation: `GET ${path}`, status: 200, headers, query: '?limit=2' });
+    await this.call({ operation: `GET ${path}/{operator_id}`, status: 200, headers, id });
+    const change = { scopes: ['read'], expires_at: '2099-01-01T00:00:00Z' };
+    await this.call({ operation: `PATCH ${path}/{operator_id}`, status: 200, headers, id, body: change });
+    await this.call({ operation: `POST ${path}/{operator_id}/rotate`, status: 200, headers, id, body: {} });
+    await this.call({ operation: `DELETE ${path}/{operator_id}`, status: 204, headers, id });
+    await this.call({ operation: `POST ${path}/{operator_id}/rotate`, status: 409, headers, id, body: {} });
   }
 
   /** @returns the fields of the answer */

@@ -6,6 +6,7 @@ import { AppCredential } from '../../src/app-credentials/app-credential.entity.j
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { migrate } from '../../src/database/migrate.js';
 import { NodeDevice } from '../../src/nodes/node-device.entity.js';
+import { Operator } from '../../src/operators/operator.entity.js';
 import { Session } from '../../src/tokens/session.entity.js';
 import { User } from '../../src/users/user.entity.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -24,7 +25,7 @@ describe('the migrations', () => {
     database = await createTestDatabase({ isEmpty: true });
     dataSource = new DataSource({
       ...createMigrationOptions(database.url),
-      entities: [User, Session, NodeDevice, AppCredential],
+      entities: [User, Session, NodeDevice, AppCredential, Operator],
     });
     await dataSource.initialize();
   });

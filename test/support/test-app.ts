@@ -7,6 +7,7 @@ import { DataSource } from 'typeorm';
 import request, { type Test as SupertestRequest } from 'supertest';
 import { AppModule } from '../../src/app.module.js';
 import { Clock } from '../../src/common/clock.js';
+import type { Scope } from '../../src/common/scopes.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/bootstrap/configure-app.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
@@ -121,9 +122,14 @@ export class TestApp {
     return request(this.server).delete(path);
   }
 
-  /** Calls of the operator. */
+  /** Calls with the root key. */
   get admin() {
-    const asAdmin = (call: SupertestRequest): SupertestRequest => call.set('X-Admin-Key', ADMIN_KEY);
+    return this.asAdmin(ADMIN_KEY);
+  }
+
+  /** Calls at the admin door with a key. */
+  asAdmin(key: string) {
+    const asAdmin = (call: SupertestRequest): SupertestRequest => call.set('X-Admin-Key', key);
     return {
       get: (path: string) => asAdmin(this.get(`/api/v0/admin${path}`)),
       post: (path: string, body?: object) => asAdmin(this.post(`/api/v0/admin${path}`, body)),
@@ -150,6 +156,16 @@ export class TestApp {
     const { body } = await this.admin.post('/app-credentials', { caller, target }).expect(201);
     const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
     return { appId: body.app_id, appKey: body.app_key, caller, target, headers };
+  }
+
+  /** An operator with a key of its own. */
+  async operator(
+    scopes: readonly Scope[] = ['read'],
+    name = `operator-${randomUUID()}`,
+    expires_at: string | null = null,
+  ): Promise<NamedOperator> {
+    const { body } = await this.admin.post('/operators', { name, scopes, expires_at }).expect(201);
+    return { id: body.operator_id, name, key: body.api_key, as: (app = this) => app.asAdmin(body.api_key as string) };
   }
 
   validateNode(header: string): SupertestRequest {
@@ -197,6 +213,14 @@ export interface Device {
   readonly householdId: string;
   /** The value of X-API-Key. */
   readonly header: string;
+}
+
+export interface NamedOperator {
+  readonly id: string;
+  readonly name: string;
+  readonly key: string;
+  /** Calls of this operator, at another replica if one is given. */
+  as(app?: TestApp): TestApp['admin'];
 }
 
 export interface Service {

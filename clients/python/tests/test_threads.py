@@ -14,6 +14,7 @@ import pytest
 from platform_auth import UnavailableError, UserPrincipal
 from platform_auth.caches import KeyCache, TokenCache
 from platform_auth.clocks import Clocks, Instant
+from platform_auth.credentials import Credential, compute_fingerprint, find_node
 from platform_auth.lease import Change, Lease, Renewal
 from platform_auth.principals import NodePrincipal
 from scripted import HOUSEHOLD_ID, NODE_HEADERS, NODE_ID, ScriptedTransport, ScriptedVerifier
@@ -25,6 +26,10 @@ QUIET = Renewal("1", False, 0.5, 0.5, [])
 CHANGED = Renewal("2", False, 0.5, 0.5, [Change("node", NODE_ID), Change("user", "alice")])
 # For a mistake to show itself. A correct lock lets the other thread pass only after this time.
 PATIENCE_SECONDS = 0.2
+
+
+def make_key(name: str) -> Credential:
+    return Credential("node", name, b"digest", {"X-API-Key": f"{name}:key"})
 
 
 class Intruder:
@@ -72,7 +77,7 @@ class InterruptedTicket(int):
 def test_takes_over_no_lease_between_finding_a_key_and_using_it() -> None:
     intruder = Intruder()
     cache: KeyCache[NodePrincipal] = KeyCache("node", intruder.lease, 10)
-    cache.remember(NODE_ID, b"digest", NODE, FOREVER, intruder.lease.take_ticket())
+    cache.remember(make_key(NODE_ID), NODE, FOREVER, intruder.lease.take_ticket())
     kept_out: list[bool] = []
     intruder.at_clock = lambda: (intruder.renew(), kept_out.append(intruder.is_kept_out()))  # type: ignore[func-returns-value]
     assert cache.recall(NODE_ID, b"digest") == NODE
@@ -98,7 +103,7 @@ def test_evicts_nothing_between_the_look_at_a_ticket_and_remembering() -> None:
     keys: KeyCache[NodePrincipal] = KeyCache("node", intruder.lease, 10)
     tokens = TokenCache(intruder.lease, 10)
     for remember in (
-        lambda ticket: keys.remember(NODE_ID, b"digest", NODE, FOREVER, ticket),
+        lambda ticket: keys.remember(make_key(NODE_ID), NODE, FOREVER, ticket),
         lambda ticket: tokens.remember(b"digest", ALICE, FOREVER, ticket),
     ):
         ticket = InterruptedTicket(intruder.lease.take_ticket())
@@ -115,14 +120,38 @@ def test_evicts_the_least_recently_used_beyond_the_limit() -> None:
     keys: KeyCache[NodePrincipal] = KeyCache("node", lease, 2)
     tokens = TokenCache(lease, 2)
     for name in ("1", "2"):
-        keys.remember(name, b"digest", NODE, FOREVER, lease.take_ticket())
+        keys.remember(make_key(name), NODE, FOREVER, lease.take_ticket())
         tokens.remember(name.encode(), ALICE, FOREVER, lease.take_ticket())
     assert keys.recall("1", b"digest")
     assert tokens.recall(b"1")
-    keys.remember("3", b"digest", NODE, FOREVER, lease.take_ticket())
+    keys.remember(make_key("3"), NODE, FOREVER, lease.take_ticket())
     tokens.remember(b"3", ALICE, FOREVER, lease.take_ticket())
     assert [bool(keys.recall(name, b"digest")) for name in ("1", "2", "3")] == [True, False, True]
     assert [bool(tokens.recall(name)) for name in (b"1", b"2", b"3")] == [True, False, True]
+
+
+def test_recalls_a_key_by_its_headers_only_until_it_is_evicted_or_replaced() -> None:
+    lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
+    lease.renew(QUIET, Instant(0, 0))
+    keys: KeyCache[NodePrincipal] = KeyCache("node", lease, 10)
+    key, other = make_key(NODE_ID), Credential("node", NODE_ID, b"other", {"X-API-Key": f"{NODE_ID}:other"})
+    keys.remember(key, NODE, FOREVER, lease.take_ticket())
+    assert keys.recall_exact(compute_fingerprint(key)) == (NODE_ID, NODE)
+    keys.remember(other, NODE, FOREVER, lease.take_ticket())
+    assert keys.recall_exact(compute_fingerprint(key)) is None
+    assert keys.recall_exact(compute_fingerprint(other)) == (NODE_ID, NODE)
+    lease.renew(CHANGED, Instant(0, 0))
+    assert keys.recall_exact(compute_fingerprint(other)) is None
+
+
+def test_takes_no_headers_that_arrived_twice_for_remembered_ones() -> None:
+    key = make_key(NODE_ID)
+    once = [(b"x-api-key", key.headers["X-API-Key"].encode())]
+    assert find_node(once) == compute_fingerprint(key)
+    again = [(name.title(), value) for name, value in once]
+    text = [(name.decode().upper(), value.decode()) for name, value in once]
+    assert [find_node(once + other) for other in (once, again, text)] == [None, None, None]
+    assert [find_node(other) for other in (text, {}, tuple(once))] == [None, None, None]
 
 
 def test_serves_event_loops_of_several_threads() -> None:

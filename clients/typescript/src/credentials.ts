@@ -1,4 +1,5 @@
-import { computeDigest, type SecretDigest } from '../../../src/crypto/secret.js';
+import { hash } from 'node:crypto';
+import type { SecretDigest } from '../../../src/crypto/secret.js';
 import { RefusedError } from './errors.js';
 import type { Door } from './principals.js';
 import type { PresentedRequest } from './presented-request.js';
@@ -9,9 +10,10 @@ export interface Credential {
   readonly door: Door;
   /** In lower case; empty for a token, which is known by its digest. */
   readonly id: string;
-  readonly digest: SecretDigest;
-  /** The headers to forward. */
-  readonly headers: Readonly<Record<string, string>>;
+  /** SHA-256, a character for each byte: Node.js makes that in a quarter of the time that it takes for a buffer. */
+  readonly digest: string;
+  /** The headers to forward, made only when the service is asked. */
+  readonly toHeaders: () => Readonly<Record<string, string>>;
 }
 
 const HEADERS_OF_DOOR: Readonly<Record<Door, readonly string[]>> = {
@@ -32,7 +34,7 @@ export function readApp(request: PresentedRequest): Credential {
   const id = readHeader(request, 'x-platform-app-id') ?? '';
   const key = readHeader(request, 'x-platform-app-key') ?? '';
   if (!WELL_FORMED.test(id) || !WELL_FORMED.test(key)) throw new RefusedError(REFUSALS.app);
-  return toCredential('app', id, key, { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key });
+  return toCredential('app', id, key, () => ({ 'X-Platform-App-Id': id, 'X-Platform-App-Key': key }));
 }
 
 /** @throws {RefusedError} when a node's key is missing or malformed */
@@ -42,7 +44,8 @@ export function readNode(request: PresentedRequest): Credential {
   const colon = credential.indexOf(':');
   if (!WELL_FORMED.test(credential) || colon < 1 || colon === credential.length - 1)
     throw new RefusedError(REFUSALS.node);
-  return toCredential('node', credential.slice(0, colon), credential.slice(colon + 1), { 'X-API-Key': credential });
+  const toHeaders = (): Record<string, string> => ({ 'X-API-Key': credential });
+  return toCredential('node', credential.slice(0, colon), credential.slice(colon + 1), toHeaders);
 }
 
 /** @throws {RefusedError} when a token is missing or malformed */
@@ -52,7 +55,8 @@ export function readToken(request: PresentedRequest): Credential & { readonly to
   if (!/^bearer( |$)/i.test(header)) throw new RefusedError(MISSING_TOKEN);
   const token = header.slice('bearer '.length).trim();
   if (!WELL_FORMED.test(token)) throw new RefusedError(REFUSALS.user);
-  return { ...toCredential('user', '', token, { Authorization: `Bearer ${token}` }), token };
+  const toHeaders = (): Record<string, string> => ({ Authorization: `Bearer ${token}` });
+  return { door: 'user', id: '', digest: computeDigest(token), toHeaders, token };
 }
 
 /** The headers that connect the question to the request in logs and traces. */
@@ -65,13 +69,27 @@ export function readTracing(request: PresentedRequest): Record<string, string> {
   };
 }
 
-function toCredential(door: Door, id: string, secret: string, headers: Record<string, string>): Credential {
-  return { door, id: id.toLowerCase(), digest: computeDigest(secret), headers };
+function toCredential(door: Door, id: string, secret: string, toHeaders: Credential['toHeaders']): Credential {
+  return { door, id: id.toLowerCase(), digest: computeDigest(secret), toHeaders };
+}
+
+function computeDigest(secret: string): string {
+  return hash('sha256', secret, 'binary');
+}
+
+/** For a comparison at once. It is part of a larger buffer, which it would keep in memory. */
+export function toPresentedDigest({ digest }: Credential): SecretDigest {
+  return Buffer.from(digest, 'latin1') as SecretDigest;
+}
+
+/** To be remembered. */
+export function toStoredDigest({ digest }: Credential): SecretDigest {
+  return Buffer.alloc(digest.length, digest, 'latin1') as SecretDigest;
 }
 
 /** Identifies a credential among the questions in flight. */
 export function toFingerprint({ door, id, digest }: Credential): string {
-  return `${door} ${id} ${digest.toString('base64')}`;
+  return `${door} ${id} ${digest}`;
 }
 
 function readHeader({ headers }: PresentedRequest, name: string): string | undefined {

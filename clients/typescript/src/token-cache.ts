@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import type { SecretDigest } from '../../../src/crypto/secret.js';
 import type { RevocationLease, Ticket } from '../../../src/keys/cache/revocation-lease.js';
 import type { UserPrincipal } from './principals.js';
 
@@ -40,22 +39,21 @@ export class TokenCache {
   }
 
   /** @returns undefined when the service must be asked */
-  recall(digest: SecretDigest, nowWallMs: number): UserPrincipal | undefined {
+  recall(digest: string, nowWallMs: number): UserPrincipal | undefined {
     if (!this.lease.isHeld) return undefined;
-    const entry = this.entries.get(toName(digest));
+    const entry = this.entries.get(digest);
     if (!entry || nowWallMs >= entry.endsAtWallMs) return undefined;
     return this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs) ? undefined : entry.principal;
   }
 
   /** Ignores a token when any change was heard since its ticket (TOCTOU). */
-  remember(digest: SecretDigest, principal: UserPrincipal, term: Term, ticket: Ticket): void {
+  remember(digest: string, principal: UserPrincipal, term: Term, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
-    const name = toName(digest);
     // First: replacing an entry disposes of the old one, which must not unlist the new one.
-    this.entries.delete(name);
-    this.entries.set(name, { principal, takenAtMs: ticket.takenAtMs, ...term });
-    this.bySession.add(principal.sessionId, name);
-    this.byUser.add(principal.userId, name);
+    this.entries.delete(digest);
+    this.entries.set(digest, { principal, takenAtMs: ticket.takenAtMs, ...term });
+    this.bySession.add(principal.sessionId, digest);
+    this.byUser.add(principal.userId, digest);
   }
 
   private evict(digests: readonly string[]): void {
@@ -82,8 +80,4 @@ class DigestIndex {
   find(id: string): readonly string[] {
     return [...(this.digests.get(id.toLowerCase()) ?? [])];
   }
-}
-
-function toName(digest: SecretDigest): string {
-  return digest.toString('latin1');
 }

@@ -5,10 +5,17 @@
  * moment the question was sent; only the service refuses, except what is malformed or forged; what is not a verdict is 503.
  */
 import { inspect } from 'node:util';
-import type { SecretDigest } from '../../../src/crypto/secret.js';
 import { KeyCache } from '../../../src/keys/cache/key-cache.js';
 import { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
-import { readApp, readNode, readToken, readTracing, type Credential } from './credentials.js';
+import {
+  readApp,
+  readNode,
+  readToken,
+  readTracing,
+  toPresentedDigest,
+  toStoredDigest,
+  type Credential,
+} from './credentials.js';
 import { RefusedError } from './errors.js';
 import { Misconfigurations } from './misconfigurations.js';
 import type { Settings } from './options.js';
@@ -70,8 +77,8 @@ export class VerifierCore {
    */
   async verifyApp(request: PresentedRequest): Promise<AppPrincipal> {
     const credential = readApp(request);
-    const { id, digest } = credential;
-    const remembered = this.apps.recall(id, digest, this.now());
+    const { id } = credential;
+    const remembered = this.apps.recall(id, toPresentedDigest(credential), this.now());
     if (remembered) {
       this.uses.add('app', id, this.runtime.clocks.monotonic());
       return remembered;
@@ -81,9 +88,9 @@ export class VerifierCore {
     return this.questions.ask({
       credential,
       path,
-      request: this.createRequest(path, request, credential.headers, { target: serviceName }),
+      request: this.createRequest(path, request, credential.toHeaders(), { target: serviceName }),
       read: (body) => toAppPrincipal(body, id, serviceName),
-      remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(digest, identity, term), ticket),
+      remember: (identity, term, ticket) => this.apps.remember(id, toVerifiedKey(credential, identity, term), ticket),
     });
   }
 
@@ -93,8 +100,8 @@ export class VerifierCore {
    */
   async verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
     const credential = readNode(request);
-    const { id, digest } = credential;
-    const remembered = this.nodes.recall(id, digest, this.now());
+    const { id } = credential;
+    const remembered = this.nodes.recall(id, toPresentedDigest(credential), this.now());
     if (remembered) {
       this.uses.add('node', id, this.runtime.clocks.monotonic());
       return remembered;
@@ -105,7 +112,7 @@ export class VerifierCore {
       path,
       request: this.createRequest(path, request, this.withOwnKey(credential)),
       read: (body) => toNodePrincipal(body, id),
-      remember: (identity, term, ticket) => this.nodes.remember(id, toVerifiedKey(digest, identity, term), ticket),
+      remember: (identity, term, ticket) => this.nodes.remember(id, toVerifiedKey(credential, identity, term), ticket),
     });
   }
 
@@ -151,9 +158,9 @@ export class VerifierCore {
     return new Date(this.runtime.clocks.wall());
   }
 
-  private withOwnKey({ headers }: Credential): Record<string, string> {
+  private withOwnKey({ toHeaders }: Credential): Record<string, string> {
     const { appId, appKey } = this.settings;
-    return { ...headers, 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey };
+    return { ...toHeaders(), 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey };
   }
 
   private createRequest(
@@ -176,6 +183,6 @@ export class VerifierCore {
   }
 }
 
-function toVerifiedKey<Identity>(digest: SecretDigest, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {
-  return { digest, identity, maxAgeMs, expiresAt: new Date(endsAtWallMs) };
+function toVerifiedKey<Identity>(credential: Credential, identity: Identity, { maxAgeMs, endsAtWallMs }: Term) {
+  return { digest: toStoredDigest(credential), identity, maxAgeMs, expiresAt: new Date(endsAtWallMs) };
 }

@@ -1,6 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { createProblemExamples } from '../../problems/api-problems.js';
+import { SCOPE_EXTENSION } from '../../access/require.js';
+import { listAcceptedScopes, type Scope } from '../../common/scopes.js';
 import { RESPONSE_HEADERS, toHeaderNames } from './response-headers.js';
 
 // What @nestjs/swagger does not express, and what holds for every operation: so that no controller repeats it.
@@ -35,6 +37,8 @@ interface Response {
 }
 interface Operation {
   tags?: string[];
+  description?: string;
+  [SCOPE_EXTENSION]?: Scope;
   security?: object[];
   parameters?: { required?: boolean; schema?: Schema }[];
   requestBody?: { content: Record<string, Media> };
@@ -74,6 +78,7 @@ export function completeDocument(created: OpenAPIObject): OpenAPIObject {
 
 function completeOperation(method: string, operation: Operation, problemExamples: ProblemExamples): void {
   operation.security ??= [];
+  describeScope(method, operation);
   if (WITHOUT_BODY.has(method)) dropBodyProblems(operation.responses);
   for (const { required, schema } of operation.parameters ?? []) {
     if (schema) limitLength(schema);
@@ -89,6 +94,17 @@ function completeOperation(method: string, operation: Operation, problemExamples
     const common = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
     response.headers = { ...common, ...response.headers };
   }
+}
+
+/** An apiKey scheme has no scopes in OpenAPI: the description names them. */
+function describeScope(method: string, operation: Operation): void {
+  const scope = operation[SCOPE_EXTENSION];
+  if (scope === undefined) return;
+  Reflect.deleteProperty(operation, SCOPE_EXTENSION);
+  const scopes = listAcceptedScopes(scope, method.toUpperCase()).map((each) => `\`${each}\``);
+  operation.description = [operation.description, `Scope of an operator: ${scopes.join(' or ')}.`]
+    .filter((part) => part !== undefined && part !== '')
+    .join('\n\n');
 }
 
 function dropBodyProblems(responses: Operation['responses']): void {

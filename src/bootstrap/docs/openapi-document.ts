@@ -44,7 +44,10 @@ export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
       'app_key',
     )
     .addApiKey({ type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' }, 'node')
-    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY' }, 'admin');
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY, or the key of an operator' },
+      'admin',
+    );
   for (const [name, description] of Object.entries(TAGS)) config.addTag(name, description);
   const document = SwaggerModule.createDocument(app, config.build(), {
     extraModels: [ProblemSchema],

@@ -15,13 +15,14 @@ const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.)?(user|session)\./, 'user'],
   [/^(admin\.)?node\./, 'node'],
   [/^(admin\.app_credential|app)\./, 'app'],
+  [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
 ];
 
 export interface AuditEvent {
   readonly id: string;
   readonly time: string;
   readonly event: string;
-  readonly actor: { readonly door: string | null; readonly id: string | null } | null;
+  readonly actor: { readonly door: string | null; readonly id: string | null; readonly name?: string | null } | null;
   readonly subject: string | null;
   readonly request_id: string | null;
   readonly address: string | null;
@@ -40,7 +41,8 @@ export function listReferences({ event, actor, subject }: AuditEvent): Reference
 }
 
 export function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names: Names) {
-  const caller = [actor?.door ?? '', names.get(actor?.id ?? null)].filter((part) => part !== '').join(' ');
+  const caller =
+    actor?.name ?? [actor?.door ?? '', names.get(actor?.id ?? null)].filter((part) => part !== '').join(' ');
   return { time, event, actor: caller, subject: names.get(subject), address, count, request_id };
 }
 

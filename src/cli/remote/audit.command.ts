@@ -31,8 +31,11 @@ export function createAuditCommand(): Command {
     'Show events of the audit log.',
     'audit --subject alice@example.org --since 7d --follow',
   )
-    .option('--actor <id>', 'only events of this user (id or e-mail address), app, node, or admin, open or cli')
-    .option('--subject <id>', 'only events about this user (id or e-mail address), node or app credential')
+    .option(
+      '--actor <id>',
+      'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open or cli',
+    )
+    .option('--subject <id>', 'only events about this user (id or e-mail address), node, app credential or operator')
     .option('--event <name>', 'only events of this name, as in admin.node.revoked', parseEvent)
     .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
     .option('--until <moment>', 'ISO 8601, or how long ago', parsePast)

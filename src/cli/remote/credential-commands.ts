@@ -56,7 +56,7 @@ export function createOverlapOption(condition = ''): Option {
 /** @returns the credential with its new key, which cannot be read again */
 export async function rotate<View>(
   command: Command,
-  { path }: CredentialKind,
+  { path }: Pick<CredentialKind, 'path'>,
   id: string,
   overlapHours: number | undefined,
 ): Promise<View> {

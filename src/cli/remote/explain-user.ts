@@ -76,8 +76,9 @@ async function explainDisabled(client: AdminClient, id: string): Promise<Reason>
   const disabling = changes.find(
     ({ details }) => (details.after as { is_active?: unknown } | undefined)?.is_active === false,
   );
+  const actor = disabling?.actor?.name ?? disabling?.actor?.door ?? null;
   const detail = 'The account is disabled. `platform-auth users enable` allows logins again.';
-  return { code: 'disabled', detail, since: disabling?.time ?? null, request_id: disabling?.request_id ?? null };
+  return { code: 'disabled', detail, since: disabling?.time ?? null, request_id: disabling?.request_id ?? null, actor };
 }
 
 async function listEvents(client: AdminClient, subject: string, event: string, max: number, since?: string) {

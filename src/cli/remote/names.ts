@@ -1,7 +1,7 @@
 import type { AdminClient } from './admin-client.js';
 import { encodeSegment } from './remote-command.js';
 
-export type Kind = 'user' | 'node' | 'app';
+export type Kind = 'user' | 'node' | 'app' | 'operator';
 type View = Readonly<Record<string, unknown>>;
 
 const PARALLEL = 10;
@@ -9,6 +9,7 @@ const SOURCES: Readonly<Record<Kind, { readonly path: string; readonly toName: (
   user: { path: '/users', toName: ({ email }) => String(email) },
   node: { path: '/nodes', toName: ({ room, name }) => `${String(room)}/${String(name)}` },
   app: { path: '/app-credentials', toName: ({ caller, target }) => `${String(caller)} → ${String(target)}` },
+  operator: { path: '/operators', toName: ({ name }) => `operator:${String(name)}` },
 };
 
 export interface Reference {

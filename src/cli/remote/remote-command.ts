@@ -13,7 +13,7 @@ export function describeRemote(
   command: Command,
   description: string,
   example: string,
-  needs = 'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env.',
+  needs = 'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE (it may be the key of an operator), in the environment or in .env.',
 ): Command {
   return command
     .description(description)

@@ -1,8 +1,8 @@
 import { Command } from 'commander';
-import { callService, parseBaseUrl, toRefusal } from '../service-call.js';
+import { callService, parseBaseUrl, RefusedError, toRefusal } from '../service-call.js';
 import { formatFields, type Cell } from '../table.js';
 import { CommandFailedError, print } from '../terminal.js';
-import { DEFAULT_URL } from './admin-client.js';
+import { DEFAULT_URL, type AdminClient } from './admin-client.js';
 import { countCredentials, EXPIRY_NOTICE_DAYS, UNUSED_DAYS, type CredentialView } from './credential-list.js';
 import { createClient, describeRemote, readOutput, readRemoteVariables, readUrl } from './remote-command.js';
 
@@ -15,7 +15,7 @@ type Counts = ReturnType<typeof countCredentials>;
 interface Status {
   readonly url: string;
   readonly health: Health;
-  /** null when ADMIN_API_KEY is not set. */
+  /** null when ADMIN_API_KEY is not set, or is the key of an operator that may not read them. */
   readonly nodes: Counts | null;
   readonly app_credentials: Counts | null;
 }
@@ -33,8 +33,7 @@ export function createStatusCommand(): Command {
     const health = await readHealth(url);
     const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
     const client = isCounting ? createClient(command) : undefined;
-    const count = async (path: string): Promise<Counts | null> =>
-      client ? countCredentials(await client.list<CredentialView>(path)) : null;
+    const count = async (path: string): Promise<Counts | null> => (client ? countIfAllowed(client, path) : null);
     const status: Status = {
       url,
       health,
@@ -45,6 +44,16 @@ export function createStatusCommand(): Command {
     if (health.status !== 'ok' && health.status !== 'degraded')
       throw new CommandFailedError(`${url} is not healthy. Read its log.`, 'unhealthy');
   });
+}
+
+/** @returns null when the key is that of an operator without a scope for the list */
+async function countIfAllowed(client: AdminClient, path: string): Promise<Counts | null> {
+  try {
+    return countCredentials(await client.list<CredentialView>(path));
+  } catch (error) {
+    if (error instanceof RefusedError && error.code === 'missing_scope') return null;
+    throw error;
+  }
 }
 
 async function readHealth(url: string): Promise<Health> {

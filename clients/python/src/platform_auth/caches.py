@@ -7,6 +7,7 @@ from hmac import compare_digest
 from typing import Generic, Literal, TypeVar
 
 from platform_auth.clocks import Instant
+from platform_auth.credentials import Credential, compute_fingerprint
 from platform_auth.lease import Change, Lease, Ticket
 from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
 
@@ -16,48 +17,74 @@ Identity = TypeVar("Identity", AppPrincipal, NodePrincipal)
 @dataclass(frozen=True, slots=True)
 class _Key(Generic[Identity]):
     digest: bytes = field(repr=False)
+    fingerprint: bytes = field(repr=False)
     principal: Identity
     usable_until: Instant
 
 
 class KeyCache(Generic[Identity]):
-    """The valid keys of one kind, by their ids in lower case. The least recently used is evicted beyond the limit."""
+    """
+    The valid keys of one kind, by their ids in lower case, and by the fingerprints of the headers that presented them, so that a
+    remembered key need not be parsed. The least recently used is evicted beyond the limit.
+    """
 
     def __init__(self, kind: Literal["app", "node"], lease: Lease, max_entries: int) -> None:
         self._kind = kind
         self._lease = lease
         self._max_entries = max_entries
         self._entries: OrderedDict[str, _Key[Identity]] = OrderedDict()
+        self._ids: dict[bytes, str] = {}
         lease.add_listener(self)
+
+    def recall_exact(self, fingerprint: bytes) -> tuple[str, Identity] | None:
+        """Returns the id too. None when the credential must be parsed."""
+        with self._lease.lock:
+            key_id = self._ids.get(fingerprint)
+            if key_id is None:
+                return None
+            entry = self._entries[key_id]
+            if not self._lease.covers(entry.usable_until):
+                return None
+            self._entries.move_to_end(key_id)
+            return key_id, entry.principal
 
     def recall(self, key_id: str, digest: bytes) -> Identity | None:
         """Returns None when the service must be asked."""
         with self._lease.lock:
-            now = self._lease.clocks.now()
             entry = self._entries.get(key_id)
-            if entry is None or not self._lease.is_held(now) or not now.is_before(entry.usable_until):
+            if entry is None or not self._lease.covers(entry.usable_until):
                 return None
             if not compare_digest(entry.digest, digest):
                 return None
             self._entries.move_to_end(key_id)
             return entry.principal
 
-    def remember(self, key_id: str, digest: bytes, principal: Identity, usable_until: Instant, ticket: Ticket) -> None:
+    def remember(
+        self, credential: Credential, principal: Identity, usable_until: Instant, ticket: Ticket
+    ) -> None:
         """Ignores a key when any change was heard since the ticket was taken."""
+        key_id, fingerprint = credential.id, compute_fingerprint(credential)
         with self._lease.lock:
             if not self._lease.is_current(ticket):
                 return
-            self._entries[key_id] = _Key(digest, principal, usable_until)
-            self._entries.move_to_end(key_id)
+            self._delete(key_id)
+            self._entries[key_id] = _Key(credential.digest, fingerprint, principal, usable_until)
+            self._ids[fingerprint] = key_id
             if len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
+                self._delete(next(iter(self._entries)))
 
     def evict(self, change: Change) -> None:
         if change.kind == self._kind:
-            self._entries.pop(change.id, None)
+            self._delete(change.id)
 
     def evict_all(self) -> None:
         self._entries.clear()
+        self._ids.clear()
+
+    def _delete(self, key_id: str) -> None:
+        entry = self._entries.pop(key_id, None)
+        if entry is not None:
+            del self._ids[entry.fingerprint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +107,8 @@ class TokenCache:
     def recall(self, digest: bytes) -> UserPrincipal | None:
         """Returns None when the service must be asked."""
         with self._lease.lock:
-            now = self._lease.clocks.now()
             entry = self._entries.get(digest)
-            if entry is None or not self._lease.is_held(now) or not now.is_before(entry.usable_until):
+            if entry is None or not self._lease.covers(entry.usable_until):
                 return None
             self._entries.move_to_end(digest)
             return entry.principal

@@ -43,7 +43,9 @@ def _names(*names: str) -> Mapping[Text, str]:
     return {spelling: name for name in names for spelling in (name, name.encode())}
 
 
-_APP = _names("x-platform-app-id", "x-platform-app-key")
+_APP_ID = _names("x-platform-app-id")
+_APP_KEY = _names("x-platform-app-key")
+_APP = {**_APP_ID, **_APP_KEY}
 _NODE = _names("x-api-key")
 _USER = _names("authorization")
 _TRACING = _names("x-request-id", "traceparent")
@@ -93,6 +95,39 @@ def read_tracing(headers: Headers) -> dict[str, str]:
     if _TRACEPARENT.fullmatch(trace):
         tracing["traceparent"] = trace
     return tracing
+
+
+def find_node(headers: Headers) -> bytes | None:
+    """The fingerprint of a node's key in the form that is remembered. None for headers of any other form."""
+    value = _find_exact(headers, _NODE)
+    return None if value is None else hashlib.sha256(value).digest()
+
+
+def find_app(headers: Headers) -> bytes | None:
+    """The same for a key of an app."""
+    app_id, key = _find_exact(headers, _APP_ID), _find_exact(headers, _APP_KEY)
+    return None if app_id is None or key is None else hashlib.sha256(b"%b\n%b" % (app_id, key)).digest()
+
+
+def find_token(headers: Headers) -> bytes | None:
+    """The digest of a token."""
+    value = _find_exact(headers, _USER)
+    return hashlib.sha256(value[7:]).digest() if value is not None and value.startswith(b"Bearer ") else None
+
+
+def compute_fingerprint(credential: Credential) -> bytes:
+    """SHA-256 of the headers of a well-formed credential: they have no line feed, which separates them."""
+    return hashlib.sha256("\n".join(credential.headers.values()).encode("ascii")).digest()
+
+
+def _find_exact(headers: Headers, names: Mapping[Text, str]) -> bytes | None:
+    """The one value in headers as ASGI has them."""
+    if type(headers) is not list:
+        return None
+    values = [value for name, value in headers if name.lower() in names]
+    if len(values) != 1 or type(values[0]) is not bytes:
+        return None
+    return values[0]
 
 
 def _is_well_formed(text: str) -> bool:

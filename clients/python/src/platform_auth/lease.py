@@ -43,7 +43,8 @@ class EvictionListener(Protocol):
 class Lease:
     def __init__(self, clocks: Clocks, outage_grace: float) -> None:
         self.lock = threading.Lock()
-        self.clocks = clocks
+        self._monotonic = clocks.monotonic
+        self._wall = clocks.wall
         self._outage_grace = outage_grace
         self._held_until = NEVER
         self._cursor: str | None = None
@@ -58,9 +59,12 @@ class Lease:
         """Of the last answer."""
         return self._cursor
 
-    def is_held(self, now: Instant) -> bool:
-        """To be called with the lock held."""
-        return now.is_before(self._held_until)
+    def covers(self, end: Instant) -> bool:
+        """Whether the lease is held, and an entry that ends then may be used. To be called with the lock held."""
+        monotonic, wall = self._monotonic(), self._wall()
+        held = self._held_until
+        is_held = monotonic < held.monotonic and wall < held.wall
+        return is_held and monotonic < end.monotonic and wall < end.wall
 
     def take_ticket(self) -> Ticket:
         """To be called before a question is sent."""

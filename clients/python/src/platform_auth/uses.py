@@ -1,7 +1,7 @@
 """When remembered keys were last used: the service cannot see it, and is told with the polls."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 # The service takes at most that many in one poll.
@@ -26,14 +26,17 @@ class Use(NamedTuple):
 class Uses:
     """The last use of each credential, until a poll has reported it."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._pending: dict[tuple[UsedKind, str], float] = {}
 
-    def add(self, kind: UsedKind, key_id: str, at: float) -> None:
+    def add(self, kind: UsedKind, key_id: str) -> None:
+        name = (kind, key_id)
         with self._lock:
-            if len(self._pending) < _MAX_PENDING or (kind, key_id) in self._pending:
-                self._pending[kind, key_id] = at
+            pending = self._pending
+            if len(pending) < _MAX_PENDING or name in pending:
+                pending[name] = self._monotonic()
 
     def take(self) -> list[Use]:
         """Takes out what fits into one poll."""

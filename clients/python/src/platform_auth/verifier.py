@@ -95,15 +95,15 @@ class Verifier:
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
         """Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`."""
-        return await self._running().verify_app(headers)
+        return await (self._core or self._running()).verify_app(headers)
 
     async def verify_node(self, headers: Headers) -> NodePrincipal:
         """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
-        return await self._running().verify_node(headers)
+        return await (self._core or self._running()).verify_node(headers)
 
     async def verify_user(self, headers: Headers) -> UserPrincipal:
         """Verifies the access token of a user: `Authorization: Bearer`."""
-        return await self._running().verify_user(headers)
+        return await (self._core or self._running()).verify_user(headers)
 
     @cached_property
     def app(self) -> "Callable[[HTTPConnection], Awaitable[AppPrincipal]]":

@@ -10,7 +10,17 @@ from collections.abc import Mapping
 
 from platform_auth.answers import Verdict
 from platform_auth.caches import KeyCache, TokenCache
-from platform_auth.credentials import Credential, Headers, read_app, read_node, read_token, read_tracing
+from platform_auth.credentials import (
+    Credential,
+    Headers,
+    find_app,
+    find_node,
+    find_token,
+    read_app,
+    read_node,
+    read_token,
+    read_tracing,
+)
 from platform_auth.errors import REFUSALS, RefusedError, UnavailableError
 from platform_auth.events import Misconfigurations, warn
 from platform_auth.lease import Lease
@@ -46,7 +56,7 @@ class VerifierCore:
         self._apps: KeyCache[AppPrincipal] = KeyCache("app", lease, settings.max_entries)
         self._nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, settings.max_entries)
         self._tokens = TokenCache(lease, settings.max_entries)
-        self._uses = Uses()
+        self._uses = Uses(runtime.clocks.monotonic)
         client = ServiceClient(runtime)
         misconfigurations = Misconfigurations(settings.logger)
         self._token_check = TokenCheck(settings, runtime, client, misconfigurations, lease)
@@ -58,11 +68,16 @@ class VerifierCore:
         runtime.worker.start(poller.start)
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
+        fingerprint = find_app(headers)
+        known = None if fingerprint is None else self._apps.recall_exact(fingerprint)
+        if known is not None:
+            self._uses.add("app", known[0])
+            return known[1]
         credential = read_app(headers)
-        key_id, digest = credential.id, credential.digest
-        remembered = self._apps.recall(key_id, digest)
+        key_id = credential.id
+        remembered = self._apps.recall(key_id, credential.digest)
         if remembered is not None:
-            self._uses.add("app", key_id, self._runtime.clocks.monotonic())
+            self._uses.add("app", key_id)
             return remembered
         name = self._settings.service_name
         path = "/internal/validate-app"
@@ -72,16 +87,21 @@ class VerifierCore:
             path,
             self._create_request(path, headers, forwarded, json.dumps({"target": name}).encode()),
             read=lambda body: to_app_principal(body, key_id, name),
-            remember=lambda principal, end, ticket: self._apps.remember(key_id, digest, principal, end, ticket),
+            remember=lambda principal, end, ticket: self._apps.remember(credential, principal, end, ticket),
         )
         return await self._ask(question)
 
     async def verify_node(self, headers: Headers) -> NodePrincipal:
+        fingerprint = find_node(headers)
+        known = None if fingerprint is None else self._nodes.recall_exact(fingerprint)
+        if known is not None:
+            self._uses.add("node", known[0])
+            return known[1]
         credential = read_node(headers)
-        key_id, digest = credential.id, credential.digest
-        remembered = self._nodes.recall(key_id, digest)
+        key_id = credential.id
+        remembered = self._nodes.recall(key_id, credential.digest)
         if remembered is not None:
-            self._uses.add("node", key_id, self._runtime.clocks.monotonic())
+            self._uses.add("node", key_id)
             return remembered
         path = "/internal/validate-node"
         question = Question(
@@ -89,11 +109,15 @@ class VerifierCore:
             path,
             self._create_request(path, headers, self._with_own_key(credential)),
             read=lambda body: to_node_principal(body, key_id),
-            remember=lambda principal, end, ticket: self._nodes.remember(key_id, digest, principal, end, ticket),
+            remember=lambda principal, end, ticket: self._nodes.remember(credential, principal, end, ticket),
         )
         return await self._ask(question)
 
     async def verify_user(self, headers: Headers) -> UserPrincipal:
+        found = find_token(headers)
+        known = None if found is None else self._tokens.recall(found)
+        if known is not None:
+            return known
         credential = read_token(headers)
         digest = credential.digest
         remembered = self._tokens.recall(digest)

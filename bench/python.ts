@@ -1,0 +1,90 @@
+// Verifiers in Python, where there is a Python with what they need; PYTHON names another interpreter.
+import { spawn, spawnSync } from 'node:child_process';
+import { once as onceEvent } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { freePort } from '../src/embedded-postgres/free-port.js';
+import { eventually } from '../tools/eventually.js';
+import { answers } from '../tools/server-process.js';
+import type { Maker, Setting } from './contestants.js';
+import type { Load } from './measure.js';
+import { NAMES } from './names.js';
+import type { Target } from './testbed.js';
+import { mintAskingKey, mintOwnKey, once, routeOf, toKeys, toVariables } from './verifiers.js';
+import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
+
+const PYTHON = process.env.PYTHON ?? 'python3';
+/** Sources are not compiled: they are beside dist/. */
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const SOURCES = `${ROOT}clients/python/src`;
+const PROGRAMS = `${ROOT}bench/python`;
+const MODULES = 'fastapi, httpx, jwt, uvicorn, platform_auth.verifier';
+
+const environment = (own?: OwnKey): NodeJS.ProcessEnv => ({
+  PATH: process.env.PATH,
+  PYTHONPATH: `${SOURCES}:${PROGRAMS}`,
+  PYTHONDONTWRITEBYTECODE: '1',
+  ...(own && toVariables(own)),
+});
+
+/** @returns why verifiers in Python cannot be measured here; undefined when they can */
+export function findPythonObstacle(): string | undefined {
+  const { status, error, stderr } = spawnSync(PYTHON, ['-c', `import ${MODULES}`], { env: environment() });
+  if (error) return error.message;
+  return status === 0 ? undefined : stderr.toString().trim().split('\n').at(-1);
+}
+
+/** Of one process, on one core. */
+export function pythonVerifiers(setting: Setting): [string, Maker][] {
+  const { known } = setting;
+  const nodes = toKeys(known);
+  const tokens = known.bearers.map(({ token }) => token);
+  const alone =
+    <Kind extends WorkKind>(kind: Kind, makeTask: () => Promise<WorkTask<Kind>>): Maker =>
+    async (name) => ({ name, load: await startWork(setting, kind, await makeTask()) });
+  const own = once(() => mintOwnKey(setting));
+  const app = once(async () => startFastApi(setting, await own()));
+  const route =
+    (path: string): Maker =>
+    async (name) =>
+      routeOf(name, await app(), known, path);
+  if (findPythonObstacle() !== undefined) return [];
+  return [
+    [NAMES.pythonBareKey, alone('bareKey', () => Promise.resolve({ nodes }))],
+    [NAMES.pythonKey, alone('rememberedKey', async () => ({ own: await own(), nodes }))],
+    [NAMES.pythonAskingKey, alone('askingKey', async () => ({ own: await mintAskingKey(setting), nodes }))],
+    [NAMES.pythonToken, alone('rememberedToken', async () => ({ own: await own(), tokens }))],
+    [NAMES.pythonEs256, alone('es256', () => Promise.resolve({ tokens }))],
+    [NAMES.fastapi, route('/plain')],
+    [NAMES.fastapiDependency, route('/dependency')],
+    [NAMES.fastapiGuarded, route('/guarded')],
+  ];
+}
+
+async function startWork<Kind extends WorkKind>({ testbed }: Setting, kind: Kind, task: WorkTask<Kind>): Promise<Load> {
+  const child = spawn(PYTHON, [`${PROGRAMS}/work.py`, kind], {
+    env: environment(),
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  testbed.defer(() => child.kill('SIGKILL'));
+  const lines = createInterface({ input: child.stdout });
+  const ask = async (message: object): Promise<unknown> => {
+    const line = onceEvent(lines, 'line').then(([text]) => JSON.parse(text as string) as unknown);
+    const exit = onceEvent(child, 'exit').then(() => Promise.reject(new Error(`the work ${kind} in Python ended`)));
+    child.stdin.write(`${JSON.stringify(message)}\n`);
+    return Promise.race([line, exit]);
+  };
+  workReady.parse(await ask(task));
+  return async (seconds) => workSample.parse(await ask({ seconds }));
+}
+
+async function startFastApi({ testbed }: Setting, own: OwnKey): Promise<Target> {
+  const port = await freePort();
+  const flags = ['--host', '127.0.0.1', '--port', String(port), '--log-level', 'warning', '--no-access-log'];
+  const words = ['-m', 'uvicorn', 'recipes:app', ...flags];
+  const child = spawn(PYTHON, words, { env: environment(own), stdio: ['ignore', 'inherit', 'inherit'] });
+  testbed.defer(() => child.kill('SIGKILL'));
+  const url = `http://127.0.0.1:${port}`;
+  await eventually('the FastAPI service listens', () => answers(url));
+  return { url, pid: child.pid ?? NaN };
+}

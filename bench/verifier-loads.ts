@@ -1,0 +1,149 @@
+// What a verifier of a service costs, in a process that takes orders over IPC (work-messages.ts): no server, no load generator.
+import { timingSafeEqual } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { exportJWK, generateKeyPair, importJWK, jwtVerify, SignJWT } from 'jose';
+import { UnavailableError } from '../clients/typescript/src/errors.js';
+import { toSettings } from '../clients/typescript/src/options.js';
+import type { PresentedRequest } from '../clients/typescript/src/presented-request.js';
+import { createSystemRuntime } from '../clients/typescript/src/runtime.js';
+import { VerifierCore } from '../clients/typescript/src/verifier-core.js';
+import { computeDigest } from '../src/crypto/secret.js';
+import { percentile } from '../tools/statistics.js';
+import type { Load } from './measure.js';
+import type { OwnKey, WorkTask } from './work-messages.js';
+
+/** Between two turns of the event loop: a verifier polls beside the requests. */
+const BATCH = 200;
+
+/** Verifies the keys of nodes, one after the other: what is asked once is remembered. */
+export async function verifyRememberedKeys({ own, nodes }: WorkTask<'rememberedKey'>): Promise<Load> {
+  const verifier = createVerifier(own);
+  const requests = nodes.map((key) => toRequest('X-API-Key', key));
+  return repeatBatches(requests, (request) => verifier.verifyNode(request));
+}
+
+export async function verifyRememberedTokens({ own, tokens }: WorkTask<'rememberedToken'>): Promise<Load> {
+  const verifier = createVerifier(own);
+  const requests = tokens.map((token) => toRequest('Authorization', `Bearer ${token}`));
+  return repeatBatches(requests, (request) => verifier.verifyUser(request));
+}
+
+/** As many in flight as there are nodes. Of a service without a lease, which is asked each time. */
+export function verifyAskingEachTime({ own, nodes }: WorkTask<'askingKey'>): Load {
+  const verifier = createVerifier(own);
+  const requests = nodes.map((key) => toRequest('X-API-Key', key));
+  return (seconds) => measureLoop(seconds, requests, (request) => verifier.verifyNode(request));
+}
+
+/** SHA-256, a map's look-up and a comparison in constant time. */
+export function verifyBareKeys({ nodes }: WorkTask<'bareKey'>): Promise<Load> {
+  const pairs = nodes.map((key) => key.split(':') as [string, string]);
+  const digests = new Map(pairs.map(([id, key]) => [id, computeDigest(key)]));
+  return repeatBatches(pairs, ([id, key]) => {
+    const digest = digests.get(id);
+    if (!digest || !timingSafeEqual(digest, computeDigest(key))) throw new Error('the key is not known');
+  });
+}
+
+/** The verification of a JWT library, with everything that it can keep kept. */
+export async function verifySignatures({ tokens }: WorkTask<'es256'>): Promise<Load> {
+  const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true });
+  const key = await importJWK(await exportJWK(publicKey), 'ES256');
+  const sign = (sub: string): Promise<string> => {
+    const claims = new SignJWT({ sub, sid: sub, email: `${sub}@example.org` });
+    return claims
+      .setProtectedHeader({ alg: 'ES256' })
+      .setIssuer('platform-auth')
+      .setIssuedAt()
+      .setExpirationTime('1h')
+      .sign(privateKey);
+  };
+  const signed = await Promise.all(tokens.map((_token, index) => sign(`user-${index}`)));
+  const options = { algorithms: ['ES256'], issuer: 'platform-auth' };
+  return repeatBatches(signed, (token) => jwtVerify(token, key, options), 1);
+}
+
+export function createVerifier({ url, appId, appKey, serviceName, secretKey }: OwnKey): VerifierCore {
+  return new VerifierCore(toSettings({ url, appId, appKey, serviceName, secretKey }), createSystemRuntime());
+}
+
+/** The headers of a request behind a proxy, as Node.js presents them. */
+export function toRequest(name: string, value: string): PresentedRequest {
+  const pairs = [
+    ['Host', 'recipes.example.org'],
+    ['User-Agent', 'recipes-app/4.2.0'],
+    ['Accept', 'application/json'],
+    ['Accept-Encoding', 'gzip'],
+    ['X-Forwarded-For', '192.0.2.1'],
+    [name, value],
+  ] as const;
+  return {
+    headers: Object.fromEntries(pairs.map(([header, text]) => [header.toLowerCase(), text])),
+    rawHeaders: pairs.flat(),
+  };
+}
+
+/** Goes through all items once, so that they are remembered; then repeats them for the time that it is told. */
+async function repeatBatches<Item>(
+  items: readonly Item[],
+  once: (item: Item) => unknown,
+  batch = BATCH,
+): Promise<Load> {
+  for (const item of items) await orUnavailable(Promise.resolve(once(item)));
+  return async (seconds) => {
+    const startedAt = performance.now();
+    const before = process.cpuUsage();
+    let count = 0;
+    while (performance.now() - startedAt < seconds * 1_000) {
+      await nextTurn();
+      for (const last = count + batch; count < last; count += 1) {
+        // Not awaited where there is nothing to wait for: the bare work is synchronous.
+        const work = once(items[count % items.length] as Item);
+        if (work instanceof Promise) await orUnavailable(work);
+      }
+    }
+    return { throughput: (1_000 * count) / (performance.now() - startedAt), cpu: cpuSince(before) / count };
+  };
+}
+
+/** Repeats every item at once. */
+async function measureLoop<Item>(
+  seconds: number,
+  items: readonly Item[],
+  once: (item: Item) => Promise<unknown>,
+): Promise<Awaited<ReturnType<Load>>> {
+  const startedAt = performance.now();
+  const before = process.cpuUsage();
+  const latencies: number[] = [];
+  const repeat = async (item: Item): Promise<void> => {
+    for (let from = performance.now(); from - startedAt < seconds * 1_000;) {
+      const isAnswered = await orUnavailable(once(item));
+      const now = performance.now();
+      if (isAnswered) latencies.push(now - from);
+      from = now;
+    }
+  };
+  await Promise.all(items.map(repeat));
+  return {
+    throughput: (1_000 * latencies.length) / (performance.now() - startedAt),
+    p50: percentile(latencies, 0.5),
+    p99: percentile(latencies, 0.99),
+    cpu: cpuSince(before) / latencies.length,
+  };
+}
+
+/** On a busy machine a question may time out, which is not what is measured. */
+async function orUnavailable(work: Promise<unknown>): Promise<boolean> {
+  try {
+    await work;
+    return true;
+  } catch (error) {
+    if (error instanceof UnavailableError) return false;
+    throw error;
+  }
+}
+
+function cpuSince(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(before);
+  return user + system;
+}

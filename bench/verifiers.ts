@@ -1,0 +1,98 @@
+// Verifiers in TypeScript: what they save, and what they cost the service.
+import { randomUUID } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import { eventually } from '../tools/eventually.js';
+import { statusOf } from '../tools/server-process.js';
+import type { Maker, Setting } from './contestants.js';
+import { measureEvictions } from './evictions.js';
+import { itemOf, overHttp, type HttpRequest } from './loads.js';
+import type { Contestant } from './measure.js';
+import { NAMES } from './names.js';
+import type { Known } from './population.js';
+import { pollAs } from './polls.js';
+import type { Target } from './testbed.js';
+import type { OwnKey } from './work-messages.js';
+
+const GUARDED = fileURLToPath(new URL('./guarded.js', import.meta.url));
+
+export function verifiers(setting: Setting): [string, Maker][] {
+  const { testbed, service, known } = setting;
+  const nodes = toKeys(known);
+  const tokens = known.bearers.map(({ token }) => token);
+  const alone =
+    (start: () => ReturnType<typeof testbed.startWork>): Maker =>
+    async (name) => ({ name, load: await start() });
+  const app = once(() => startGuarded(setting));
+  const route =
+    (path: string): Maker =>
+    async (name) =>
+      routeOf(name, await app(), known, path);
+  return [
+    [NAMES.bareKey, alone(() => testbed.startWork('bareKey', { nodes }))],
+    [NAMES.key, alone(async () => testbed.startWork('rememberedKey', { own: await mintOwnKey(setting), nodes }))],
+    [NAMES.askingKey, alone(async () => testbed.startWork('askingKey', { own: await mintAskingKey(setting), nodes }))],
+    [NAMES.token, alone(async () => testbed.startWork('rememberedToken', { own: await mintOwnKey(setting), tokens }))],
+    [NAMES.es256, alone(() => testbed.startWork('es256', { tokens }))],
+    [NAMES.express, route('/plain')],
+    [NAMES.expressGuarded, route('/guarded')],
+    [NAMES.fewPolls, async (name) => pollAs({ name, verifiers: 100, service, own: await mintOwnKey(setting) })],
+    [NAMES.manyPolls, async (name) => pollAs({ name, verifiers: 1_000, service, own: await mintOwnKey(setting) })],
+    [
+      NAMES.eviction,
+      async (name) =>
+        measureEvictions({
+          name,
+          own: await mintOwnKey(setting),
+          client: setting.client,
+          databaseUrl: testbed.database.url(),
+        }),
+    ],
+  ];
+}
+
+export function toKeys({ nodes }: Known): string[] {
+  return nodes.map(({ node_id, api_key }) => `${node_id}:${api_key}`);
+}
+
+/** A route to which each connection sends the key of its own node. Before each measurement, all of them are remembered. */
+export function routeOf(name: string, target: Target, known: Known, path: string): Contestant {
+  const requests = toKeys(known).map((key): HttpRequest => ({ method: 'GET', path, headers: { 'X-API-Key': key } }));
+  const isServed = async ({ headers = {} }: HttpRequest): Promise<boolean> =>
+    (await statusOf(target.url + path, { headers })) === 200;
+  return overHttp({
+    name,
+    target,
+    prepare: async () => {
+      for (const request of requests) await eventually('a key is accepted', () => isServed(request));
+    },
+    setupClient: (connection, index) => connection.setRequests([itemOf(requests, index)]),
+  });
+}
+
+/** The key of a service with a name of its own, for the measured service. */
+export async function mintOwnKey({ client, service, testbed }: Setting): Promise<OwnKey> {
+  const serviceName = `recipes-${randomUUID()}`;
+  const { app_id, app_key } = await client.mintAppCredential({ caller: serviceName, target: 'auth' });
+  return { url: service.url, appId: app_id, appKey: app_key, serviceName, secretKey: testbed.secrets.SECRET_KEY };
+}
+
+/** The same, for a service that hands no lease on. How long an answer may be used is then the wait of a revocation. */
+export async function mintAskingKey(setting: Setting): Promise<OwnKey> {
+  const { url } = await setting.testbed.startService({ REVOCATION_LEASE_MS: '0', REVOCATION_WAIT_MS: '1000' });
+  return { ...(await mintOwnKey(setting)), url };
+}
+
+/** The variables that `platform-auth init` writes. */
+export function toVariables({ url, appId, appKey, serviceName, secretKey }: OwnKey): Record<string, string> {
+  return { AUTH_URL: url, AUTH_APP_ID: appId, AUTH_APP_KEY: appKey, SERVICE_NAME: serviceName, SECRET_KEY: secretKey };
+}
+
+async function startGuarded(setting: Setting): Promise<Target> {
+  return setting.testbed.startProgram(GUARDED, toVariables(await mintOwnKey(setting)));
+}
+
+/** Starts what two contestants share. */
+export function once<Result>(start: () => Promise<Result>): () => Promise<Result> {
+  let started: Promise<Result> | undefined;
+  return () => (started ??= start());
+}

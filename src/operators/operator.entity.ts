@@ -1,0 +1,30 @@
+import { Check, Column, Entity, Index, PrimaryColumn } from 'typeorm';
+import type { Scope } from '../common/scopes.js';
+import { KeyColumns } from '../keys/key-columns.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+
+/** A person or a program with a key of its own for the admin door. */
+@Entity('operators')
+@Index('operators_live_name_key', ['name'], { unique: true, where: 'revoked_at IS NULL' })
+@Index('operators_key_digest_key', ['keyDigest'], { unique: true })
+@Index('operators_previous_key_digest_idx', ['previousKeyDigest'], { where: 'previous_key_digest IS NOT NULL' })
+@Check('operators_name_check', 'name = lower(name)')
+@Check('operators_scopes_check', 'cardinality(scopes) > 0')
+export class Operator extends KeyColumns {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'operators_pkey' })
+  declare id: string;
+
+  /** Canonical. It does not change. */
+  @Column({ type: 'text' })
+  name!: string;
+
+  @Column({ type: 'text', array: true })
+  scopes!: Scope[];
+}
+
+/** @throws {ProblemException} not_found */
+export function refuseMissing(operator: Operator | null | undefined): Operator {
+  if (!operator) throw new ProblemException(problems.notFound);
+  return operator;
+}

@@ -1,0 +1,177 @@
+/**
+ * Operators: people and programs that present a key of their own at the admin door, with scopes. Names are unique among
+ * operators that are not revoked. Rows are never deleted, because the audit log refers to them. Invariant: an operator
+ * makes and manages only operators with no more rights than itself; its own row is locked meanwhile, so that nothing it
+ * does is committed after its revocation has answered.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { MoreThan, type EntityManager, type Repository } from 'typeorm';
+import type { AuditEvent } from '../audit/audit-event.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { addSeconds, Clock } from '../common/clock.js';
+import { createId, isId } from '../common/ids.js';
+import type { Scope } from '../common/scopes.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
+import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { issueKey } from '../keys/issued-key.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import { Operator, refuseMissing } from './operator.entity.js';
+import { refuseMoreRights } from './rights.js';
+import { Supervision, type Manager } from './supervision.js';
+
+const KEY_PREFIX = 'pa_admin_';
+
+export interface IssuedOperator {
+  readonly operator: Operator;
+  /** In plain text: the only time. */
+  readonly key: string;
+}
+
+export interface OperatorChange {
+  readonly scopes?: Scope[];
+  readonly expiresAt?: Date | null;
+}
+
+@Injectable()
+export class OperatorsService {
+  constructor(
+    @InjectRepository(Operator) private readonly operators: Repository<Operator>,
+    private readonly audit: AuditLog,
+    private readonly supervision: Supervision,
+    private readonly clock: Clock,
+  ) {}
+
+  /** @throws {ProblemException} operator_exists; exceeds_own_rights */
+  async add(name: string, rights: { scopes: Scope[]; expiresAt: Date | null }, by: Manager): Promise<IssuedOperator> {
+    const { key, columns } = issueKey(KEY_PREFIX);
+    const now = this.clock.now();
+    const row = { id: createId(), name, ...rights, ...columns, createdAt: now, updatedAt: now };
+    const operator = this.operators.create(row);
+    try {
+      await this.supervision.add(by, async ({ transaction, own }) => {
+        refuseMoreRights(own, rights);
+        await transaction.insert(Operator, operator);
+        const details = { after: { name, ...toChangeableFields(operator) } };
+        await this.record(transaction, 'admin.operator.added', operator, { actor: by.actor, time: now, details });
+      });
+    } catch (error) {
+      if (getViolatedConstraint(error) === 'operators_live_name_key')
+        throw new ProblemException(problems.operatorExists);
+      throw error;
+    }
+    return { operator, key };
+  }
+
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
+  async find(id: string): Promise<Operator> {
+    return refuseMissing(isId(id) ? await this.operators.findOneBy({ id }) : null);
+  }
+
+  async list(page: PageRequest, name?: string): Promise<Page<Operator>> {
+    const where = {
+      ...(name !== undefined && { name }),
+      ...(page.after !== undefined && { id: MoreThan(page.after) }),
+    };
+    return toPage(await this.operators.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+  }
+
+  /** @returns the ids of the operators that have, or had, this name */
+  async listIds(name: string): Promise<string[]> {
+    return (await this.operators.find({ where: { name }, select: { id: true } })).map(({ id }) => id);
+  }
+
+  /**
+   * Idempotent: a change that changes nothing is not recorded.
+   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked
+   */
+  async update(id: string, change: OperatorChange, by: Manager): Promise<Operator> {
+    return this.supervision.manage(by, id, async ({ transaction, own, now }, before) => {
+      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      const after = { ...before, ...change, updatedAt: now };
+      refuseMoreRights(own, after);
+      const details = { before: toChangeableFields(before), after: toChangeableFields(after) };
+      if (isDeepStrictEqual(details.before, details.after)) {
+        this.audit.logOnly('admin.operator.updated', by.actor, { operator_id: before.id });
+        return before;
+      }
+      await transaction.update(Operator, { id: before.id }, { ...change, updatedAt: now });
+      await this.record(transaction, 'admin.operator.updated', before, { actor: by.actor, time: now, details });
+      return after;
+    });
+  }
+
+  /**
+   * Makes a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
+   * the end of the overlap, so a client may retry a rotation whose response was lost.
+   * @param overlapHours 0 ends the old key at once
+   * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked; credential_expired
+   */
+  async rotate(id: string, overlapHours: number, by: Manager): Promise<IssuedOperator> {
+    const { key, columns } = issueKey(KEY_PREFIX);
+    return this.supervision.manage(by, id, async ({ transaction, now }, before) => {
+      if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
+      if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
+      const change = {
+        keyDigest: columns.keyDigest,
+        ...toPreviousKey(before, now, addSeconds(now, overlapHours * 3_600)),
+        rotatedAt: now,
+        rotatedByRequest: by.actor.requestId,
+        overlapEndedAt: null,
+        updatedAt: now,
+      };
+      await transaction.update(Operator, { id: before.id }, change);
+      const operator = { ...before, ...change };
+      const details = { before: toRotationFields(before), after: toRotationFields(operator) };
+      await this.record(transaction, 'admin.operator.rotated', before, { actor: by.actor, time: now, details });
+      return { operator, key };
+    });
+  }
+
+  /**
+   * When it returns, no replica accepts the key: each reads the row at every call. Idempotent: the first revocation is
+   * the recorded one.
+   * @throws {ProblemException} not_found; exceeds_own_rights
+   */
+  async revoke(id: string, by: Manager): Promise<void> {
+    await this.supervision.manage(by, id, async ({ transaction, now }, before) => {
+      if (before.revokedAt) {
+        this.audit.logOnly('admin.operator.revoked', by.actor, { operator_id: before.id });
+        return;
+      }
+      const change = { revokedAt: now, revokedByRequest: by.actor.requestId, updatedAt: now };
+      await transaction.update(Operator, { id: before.id }, change);
+      const details = { before: { revoked_at: null }, after: { revoked_at: now } };
+      await this.record(transaction, 'admin.operator.revoked', before, { actor: by.actor, time: now, details });
+    });
+  }
+
+  private async record(
+    transaction: EntityManager,
+    event: AuditEvent['event'],
+    { id }: Operator,
+    rest: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
+  ): Promise<void> {
+    await this.audit.record(transaction, { event, subject: id, logFields: { operator_id: id }, ...rest });
+  }
+}
+
+/** During an overlap the new key was never used: only the older key is known to have reached its holder. */
+function toPreviousKey(before: Operator, now: Date, overlapEnds: Date) {
+  if (overlapEnds <= now) return { previousKeyDigest: null, previousKeyExpiresAt: null };
+  const isOverlapping = before.previousKeyExpiresAt !== null && before.previousKeyExpiresAt > now;
+  return {
+    previousKeyDigest: isOverlapping ? before.previousKeyDigest : before.keyDigest,
+    previousKeyExpiresAt: overlapEnds,
+  };
+}
+
+function toChangeableFields({ scopes, expiresAt }: Operator): Record<string, unknown> {
+  return { scopes, expires_at: expiresAt };
+}
+
+function toRotationFields({ rotatedAt, previousKeyExpiresAt }: Operator): Record<string, unknown> {
+  return { rotated_at: rotatedAt, previous_key_expires_at: previousKeyExpiresAt };
+}

@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/problems/problems.js';
+import { recorded } from '../audit/record.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { countByStatus } from '../support/throttled.js';
+import { useApp } from '../support/use-app.js';
+
+type View = Record<string, unknown> & { operator_id: string; api_key?: string };
+
+describe('/api/v0/admin/operators', () => {
+  const app = useApp();
+  const { clock } = app;
+  const newName = (): string => `alice-${randomUUID()}`;
+
+  it('adds an operator whose key opens the admin door, and shows the key once', async () => {
+    const name = newName();
+    const answer = await app.admin.post('/operators', { name, scopes: ['nodes', 'read'] }).expect(201);
+    const { api_key, ...shown } = answer.body as View;
+    expect(api_key).toMatch(/^pa_admin_[\w-]{43}$/);
+    expect(answer.headers).toMatchObject({
+      location: `/api/v0/admin/operators/${shown.operator_id}`,
+      'cache-control': 'no-store',
+    });
+    expect(shown).toMatchObject({ name, scopes: ['read', 'nodes'], expires_at: null, revoked_at: null });
+    await app.asAdmin(api_key!).get('/nodes').expect(200);
+    const { body } = await app.admin.get(`/operators/${shown.operator_id}`).expect(200);
+    expect(body).toEqual({ ...shown, last_used_at: null });
+    expect((await app.admin.get(`/operators?name=${name.toUpperCase()}`)).body).toEqual({
+      items: [body],
+      next_cursor: null,
+    });
+  });
+
+  it('accepts exactly one of 50 concurrent adds of one name that differ only in case', async () => {
+    const name = newName();
+    const names = Array.from({ length: 50 }, (_, index) => (index % 2 ? name : name.toUpperCase()));
+    const answers = await Promise.all(
+      names.map((each) => app.admin.post('/operators', { name: each, scopes: ['read'] })),
+    );
+    expect(countByStatus(answers)).toEqual({ 201: 1, 409: 49 });
+    for (const loser of answers.filter(({ status }) => status === 409)) expectProblem(loser, problems.operatorExists);
+    expect(answers.find(({ status }) => status === 201)?.body).toMatchObject({ name });
+  });
+
+  it('frees the name of a revoked operator, and keeps its row for the record', async () => {
+    const { id, name } = await app.operator();
+    await app.admin.delete(`/operators/${id}`).expect(204);
+    const again = await app.operator(['read'], name);
+    const { items } = (await app.admin.get(`/operators?name=${name}`)).body as { items: View[] };
+    expect(items).toMatchObject([
+      { operator_id: id, revoked_at: expect.any(String) as string },
+      { operator_id: again.id, revoked_at: null },
+    ]);
+  });
+
+  it('lists each operator exactly once over all pages', async () => {
+    const made: string[] = [];
+    for (let index = 0; index < 5; index += 1) made.push((await app.operator()).id);
+    const seen: string[] = [];
+    let cursor: string | null = '';
+    while (cursor !== null) {
+      const { body } = await app.admin.get(`/operators?limit=2${cursor && `&cursor=${cursor}`}`).expect(200);
+      const page = body as { items: View[]; next_cursor: string | null };
+      seen.push(...page.items.map(({ operator_id }) => operator_id));
+      cursor = page.next_cursor;
+    }
+    expect(new Set(seen).size).toBe(seen.length);
+    expect(seen.filter((id) => made.includes(id))).toEqual(made);
+  });
+
+  it('changes scopes and expiry from the next call on, and records only what changed', async () => {
+    const operator = await app.operator(['read', 'nodes']);
+    const path = `/operators/${operator.id}`;
+    const changed = await app.admin.patch(path, { scopes: ['nodes'] }).expect(200);
+    expect(changed.body).toMatchObject({ scopes: ['nodes'], expires_at: null });
+    await operator.as().get('/users').expect(403);
+    const expires_at = new Date(clock.now().getTime() + 60_000).toISOString();
+    await app.admin.patch(path, { expires_at }).expect(200);
+    await app.admin.patch(path, { expires_at, scopes: ['nodes'] }).expect(200);
+    await app.admin.patch(path, {}).expect(200);
+    await operator.as().get('/nodes').expect(200);
+    clock.advance({ minutes: 2 });
+    expectProblem(await operator.as().get('/nodes'), problems.invalidAdminKey);
+    await app.admin.patch(path, { expires_at: null }).expect(200);
+    await operator.as().get('/nodes').expect(200);
+    const rows = await recorded(app, { subject: operator.id, event: 'admin.operator.updated' });
+    expect(rows.map(({ details }) => details.after)).toEqual([
+      { scopes: ['nodes'], expires_at: null },
+      { scopes: ['nodes'], expires_at },
+      { scopes: ['nodes'], expires_at: null },
+    ]);
+  });
+
+  it('refuses to change or rotate a revoked operator, or to rotate an expired one', async () => {
+    const { id } = await app.operator();
+    await app.admin.delete(`/operators/${id}`).expect(204);
+    const first = (await app.admin.get(`/operators/${id}`)).body as View;
+    clock.advance({ minutes: 1 });
+    await app.admin.delete(`/operators/${id}`).expect(204);
+    expect((await app.admin.get(`/operators/${id}`)).body).toEqual(first);
+    expectProblem(await app.admin.patch(`/operators/${id}`, { scopes: ['apps'] }), problems.credentialRevoked);
+    expectProblem(await app.admin.post(`/operators/${id}/rotate`), problems.credentialRevoked);
+    const expired = await app.operator(['read'], undefined, clock.now().toISOString());
+    expectProblem(await app.admin.post(`/operators/${expired.id}/rotate`), problems.credentialExpired);
+  });
+
+  it.each(['not-an-id', randomUUID(), '%00'])('answers 404 to the id %p', async (id) => {
+    for (const call of [
+      app.admin.get(`/operators/${id}`),
+      app.admin.patch(`/operators/${id}`, {}),
+      app.admin.delete(`/operators/${id}`),
+      app.admin.post(`/operators/${id}/rotate`),
+    ])
+      expectProblem(await call, problems.notFound);
+  });
+
+  it.each(['', 'a b', 'x'.repeat(65), 'a\n', '-a', '../a', 'ä', 'a@example.org', 'a:b', '\u212Aelvin', 7, null, ['a']])(
+    'answers 400 to the name %p',
+    async (name) => {
+      expectInvalid(await app.admin.post('/operators', { name, scopes: ['read'] }), '/name');
+    },
+  );
+
+  it.each([
+    [[]],
+    [['root']],
+    [['read', 'read']],
+    [['Read']],
+    ['read'],
+    [null],
+    [{ 0: 'read' }],
+    [[null]],
+    [['__proto__']],
+  ])('answers 400 to the scopes %j', async (scopes) => {
+    expectInvalid(await app.admin.post('/operators', { name: newName(), scopes }), '/scopes');
+    const { id } = await app.operator();
+    expectInvalid(await app.admin.patch(`/operators/${id}`, { scopes }), '/scopes');
+  });
+
+  it.each(['api_key', 'operator_id', 'key_digest', 'revoked_at', '__proto__'])(
+    'answers 400 to the field %s',
+    async (field) => {
+      const body = `{"name":"a","scopes":["read"],"${field}":"x"}`;
+      expectInvalid(await app.admin.post('/operators').type('json').send(body), `/${field}`);
+    },
+  );
+
+  it('answers 400 to a list anywhere else than in scopes', async () => {
+    expectInvalid(await app.admin.post('/operators', { name: ['a'], scopes: ['read'] }), '/name');
+    expectInvalid(await app.admin.post('/operators', { name: 'a', scopes: [['read']] }), '/scopes/0');
+    expectInvalid(await app.admin.post('/operators/x/rotate', { scopes: ['read'] }), '/scopes');
+    expectInvalid(await app.admin.post('/nodes', { scopes: ['read'] }), '/scopes');
+  });
+
+  it('answers 400 to a new name: it does not change', async () => {
+    const { id } = await app.operator();
+    expectInvalid(await app.admin.patch(`/operators/${id}`, { name: 'bob' }), '/name');
+  });
+});
+
+describe('the acts of an operator', () => {
+  const app = useApp();
+
+  it('name it in the audit log, the log and the metrics, where the root key is the admin', async () => {
+    const operator = await app.operator(['nodes'], 'carol');
+    const household = { household_id: randomUUID(), room: 'hall', name: 'lamp' };
+    const { body } = await operator.as().post('/nodes', household).expect(201);
+    await app.admin.patch(`/nodes/${body.node_id}`, { room: 'attic' }).expect(200);
+    expect(await recorded(app, { subject: body.node_id as string })).toMatchObject([
+      { event: 'admin.node.updated', actor: { door: 'admin', id: null, name: null } },
+      { event: 'admin.node.registered', actor: { door: 'admin', id: operator.id, name: 'operator:carol' } },
+    ]);
+    for (const actor of ['operator:carol', 'operator:CAROL', operator.id])
+      expect(await recorded(app, { actor })).toMatchObject([{ event: 'admin.node.registered' }]);
+    expect(await recorded(app, { actor: 'operator:unknown' })).toEqual([]);
+    expect((await recorded(app, { actor: 'admin' })).map(({ event }) => event)).toEqual([
+      'admin.node.updated',
+      'admin.operator.added',
+    ]);
+    expect(app.log.events('admin.node.registered')).toMatchObject([{ operator: 'carol', node_id: body.node_id }]);
+    const [updated] = app.log.events('admin.node.updated');
+    expect(updated?.operator).toBeUndefined();
+    expect(
+      app.log.lines.filter(({ message, operator: named }) => message === 'request' && named === 'carol'),
+    ).toHaveLength(1);
+  });
+
+  it('name it where a credential is explained', async () => {
+    const operator = await app.operator(['nodes', 'apps'], 'dave');
+    const [node, service] = [await app.node(), await app.service()];
+    await operator.as().post(`/nodes/${node.nodeId}/rotate`, { overlap_hours: 0 }).expect(200);
+    const explained = async (path: string) =>
+      (await app.admin.get(`${path}/explain`).expect(200)).body as Record<string, object[]>;
+    expect((await explained(`/nodes/${node.nodeId}`)).previous_key_reasons).toMatchObject([
+      { code: 'key_rotated', actor: 'operator:dave' },
+      { code: 'overlap_ended', actor: null },
+    ]);
+    await operator.as().delete(`/app-credentials/${service.appId}`).expect(204);
+    await app.admin.delete(`/nodes/${node.nodeId}`).expect(204);
+    expect((await explained(`/app-credentials/${service.appId}`)).reasons).toMatchObject([
+      { code: 'revoked', actor: 'operator:dave' },
+    ]);
+    expect((await explained(`/nodes/${node.nodeId}`)).reasons).toMatchObject([{ code: 'revoked', actor: 'admin' }]);
+  });
+
+  it('are recorded when they are about operators, without keys and digests', async () => {
+    const manager = await app.operator(['read', 'operators'], 'erin');
+    const { body } = await manager
+      .as()
+      .post('/operators', { name: 'frank', scopes: ['read'] })
+      .expect(201);
+    const { operator_id: id } = body as View;
+    await manager
+      .as()
+      .patch(`/operators/${id}`, { scopes: ['operators'] })
+      .expect(200);
+    const rotated = await manager.as().post(`/operators/${id}/rotate`).expect(200);
+    await manager.as().delete(`/operators/${id}`).expect(204);
+    await manager.as().delete(`/operators/${id}`).expect(204);
+    const rows = await recorded(app, { subject: id });
+    expect(rows.map(({ event }) => event)).toEqual(
+      ['revoked', 'rotated', 'updated', 'added'].map((act) => `admin.operator.${act}`),
+    );
+    for (const { actor } of rows) expect(actor).toEqual({ door: 'admin', id: manager.id, name: 'operator:erin' });
+    expect(rows.at(-1)?.details).toEqual({
+      after: { name: 'frank', scopes: ['read'], expires_at: null },
+      operator: 'erin',
+    });
+    const everything = await app.database.query(
+      `SELECT query_to_xml('SELECT * FROM ' || quote_ident(table_name), true, true, '')::text AS text
+       FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'`,
+    );
+    const text = JSON.stringify([everything, app.log.lines]);
+    expect(text).toContain('frank');
+    for (const key of [manager.key, (body as View).api_key!, (rotated.body as View).api_key!])
+      expect(text).not.toContain(key.slice('pa_admin_'.length));
+    expect(JSON.stringify(app.log.lines)).not.toContain('pa_admin_');
+  });
+});
