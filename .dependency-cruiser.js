@@ -11,13 +11,14 @@ const FLOORS = [
     'http',
     'keys',
     'logging',
+    'mail',
     'metrics',
     'signing-keys',
     'throttling',
   ],
   ['users', 'tokens', 'app-credentials', 'nodes', 'operators', 'health'],
   ['second-factors'],
-  ['auth', 'account', 'admin', 'verifiers', 'maintenance', 'cli'],
+  ['auth', 'account', 'recovery', 'admin', 'verifiers', 'maintenance', 'cli'],
   ['bootstrap', 'app.module.ts', 'main.ts'],
 ];
 /** Rooms of these floors serve each other, without cycles. Rooms of the floors above do not know their neighbours. */

@@ -20,6 +20,8 @@ const SYMBOLIC = new Set([
   'household_id',
 ]);
 const PLACES: readonly Place[] = ['in', 'after', 'before', 'slash', 'case', 'double', 'short'];
+/** Operations whose password is one that exists. Others take a new one. */
+const PROVES_PASSWORD = /\/(login|me\/delete|me\/email)$/;
 const MAX_SEGMENT_LENGTH = 6_000;
 const MAX_QUERY_LENGTH = 8_000;
 
@@ -39,7 +41,8 @@ export function symbols({ template }: Target): SymbolOf {
   return (field) => {
     if (field === 'id') return '{{user_id}}';
     if (field === 'token') return '{{access_token}}';
-    if (/^(email|password)$/.test(field)) return template.endsWith('/login') ? `{{${field}}}` : undefined;
+    if (/^(email|password)$/.test(field)) return PROVES_PASSWORD.test(template) ? `{{${field}}}` : undefined;
+    if (field === 'current_password') return '{{password}}';
     return SYMBOLIC.has(field) ? `{{${field}}}` : undefined;
   };
 }

@@ -13,6 +13,7 @@ import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
 import { OperatorsModule } from './operators/operators.module.js';
+import { RecoveryModule } from './recovery/recovery.module.js';
 import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
@@ -43,6 +44,7 @@ export class AppModule {
         // Use cases that combine them
         AuthModule,
         AccountModule,
+        RecoveryModule.forRoot(environment),
         AdminModule,
         VerifiersModule,
         MaintenanceModule,

@@ -5,6 +5,8 @@ import type { KeyKind } from './key-kinds.js';
 import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
+/** A busy machine may be slower than the time-out of the load. */
+const MAX_MINTS = 5;
 /**
  * The first use of a rotated key does not wait for the verifiers: they may use a yes about the old key for one lease more
  * (500 ms by default; docs/decisions/0044).
@@ -36,11 +38,13 @@ export async function mint(load: Load, kind: KeyKind): Promise<Credential | unde
   return credential;
 }
 
-/** @throws when the request was not acknowledged: for credentials that are made before the fault */
+/** @throws when no request was acknowledged: for credentials that are made before the fault */
 export async function mintNow(load: Load, kind: KeyKind): Promise<Credential> {
-  const credential = await mint(load, kind);
-  if (!credential) throw new Error(`Minting a ${kind.name} was not acknowledged`);
-  return credential;
+  for (let attempt = 0; attempt < MAX_MINTS; attempt += 1) {
+    const credential = await mint(load, kind);
+    if (credential) return credential;
+  }
+  throw new Error(`Minting a ${kind.name} was not acknowledged`);
 }
 
 interface Validation {

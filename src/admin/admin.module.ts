@@ -18,6 +18,7 @@ import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { OperatorsModule } from '../operators/operators.module.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
+import { PasswordResetsAdminController } from './password-resets.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
@@ -36,6 +37,7 @@ import { UsersAdminController } from './users.admin.controller.js';
   ],
   controllers: [
     UsersAdminController,
+    PasswordResetsAdminController,
     AppCredentialsAdminController,
     NodesAdminController,
     OperatorsAdminController,

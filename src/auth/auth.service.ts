@@ -11,6 +11,7 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { RefusalReason } from '../common/refusal-reasons.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
+import type { Problem } from '../problems/problem.js';
 import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
@@ -61,8 +62,8 @@ export class AuthService {
   }
 
   /**
-   * @throws {ProblemException} invalid_credentials, the same for every reason; second_factor_required after the right
-   * password; too_many_requests; hashing_busy
+   * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified and
+   * second_factor_required after the right password; too_many_requests; hashing_busy
    */
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPairResponse> {
     const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
@@ -70,6 +71,8 @@ export class AuthService {
     );
     if (!verdict.valid) return this.refuseLogin(email, verdict, actor);
     const { id: userId } = verdict.user;
+    if (this.environment.requireVerifiedEmail && verdict.user.emailVerifiedAt === null)
+      return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
     if (verdict.user.hasSecondFactor) return this.secondFactors.demand(verdict.user);
     const grant = await this.sessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
     if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
@@ -120,9 +123,14 @@ export class AuthService {
     };
   }
 
-  private async refuseLogin(email: string, { reason, userId }: RefusedLogin, actor: Actor): Promise<never> {
+  private async refuseLogin(
+    email: string,
+    { reason, userId }: RefusedLogin,
+    actor: Actor,
+    problem: Problem = problems.invalidCredentials,
+  ): Promise<never> {
     await this.refusals.count({ event: 'user.login.failed', reason, counted: email, subject: userId }, actor);
     const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
-    throw new ProblemException(problems.invalidCredentials, { refusal: event });
+    throw new ProblemException(problem, { refusal: event });
   }
 }

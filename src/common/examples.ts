@@ -15,5 +15,7 @@ export const EXAMPLES = {
   name: 'speaker',
   caller: 'ocr',
   target: 'recipes',
+  resetToken: 'pa_reset_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
+  emailToken: 'pa_email_3q2-7wAbC0dEfGhIjKlMnOpQrStUvWxYz…',
   operator: 'alice',
 } as const;

@@ -26,8 +26,9 @@ export const REFUSAL_REASONS = {
   // The scope of the route, or `grant`: the caller would give more than it has.
   'admin.scope.refused': [...SCOPES, 'grant'],
   // The last one: disabled, deleted, or given another password while the old one was verified.
-  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile'],
+  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],
+  'user.link.refused': ['unknown', 'expired', 'void'],
   // The password was right.
   'user.login.challenged': ['second_factor'],
   'user.second_factor.failed': [
@@ -47,6 +48,8 @@ export const REFUSAL_REASONS = {
   'user.second_factor.throttled': ['second-factor-account', 'second-factor-address'],
   'user.registration.throttled': ['registration'],
   'session.refresh.throttled': ['refresh'],
+  'user.mail.throttled': ['mail', 'mail-account'],
+  'user.link.throttled': ['link'],
   'admin.key.throttled': ['admin-key'],
 } as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
 

@@ -1,4 +1,4 @@
-import { oneOf, origins, passwordBlocklist, relyingPartyId, wholeNumber } from './variable-kinds.js';
+import { flag, oneOf, origins, passwordBlocklist, relyingPartyId, wholeNumber } from './variable-kinds.js';
 import type { Section } from './variable.js';
 
 /** For all workers together. */
@@ -11,6 +11,13 @@ export const accountSection = {
       type: oneOf('open', 'closed').default('open'),
       meaning: 'whether clients may register themselves',
       explanation: 'open: any client may register. closed: only an administrator creates users.',
+    },
+    REQUIRE_VERIFIED_EMAIL: {
+      type: flag,
+      meaning: 'a login needs a proven e-mail address; see [links by e-mail](operations/mail.md)',
+      explanation:
+        'true: a registration sends a link that proves the e-mail address, and until then a login with the right ' +
+        'password is 403 email_not_verified. In production it needs MAIL_URL.',
     },
     BCRYPT_COST: {
       type: wholeNumber(4, 16).default(12),

@@ -58,6 +58,21 @@ export const throttleSection = {
       meaning: 'refreshes, also refused ones',
       explanation: 'Refreshes from one address, also refused ones.',
     },
+    MAIL_LIMIT_PER_ADDRESS: {
+      type: limit('300/3600'),
+      meaning: 'requests for a link by e-mail from one address',
+      explanation: 'Requests for a link by e-mail (password reset, verification, change of address) from one address.',
+    },
+    MAIL_LIMIT_PER_ACCOUNT: {
+      type: limit('10/3600'),
+      meaning: '… for one e-mail address, whether it has an account or not',
+      explanation: 'The same for one e-mail address, whether it has an account or not: the mails that it may get.',
+    },
+    LINK_LIMIT_PER_ADDRESS: {
+      type: limit('1000/3600'),
+      meaning: 'tokens of links that are presented, also valid ones',
+      explanation: 'Tokens of links that are presented from one address, also valid ones.',
+    },
     KNOWN_ADDRESS_DAYS: {
       type: wholeNumber(1, 365).default(30),
       meaning: 'how long an address is known to an account after a login',

@@ -5,6 +5,7 @@ import { databaseSection } from './database.variables.js';
 import { keySection } from './key.variables.js';
 import { computeRevocationWaitMs } from './lease.js';
 import { logSection } from './log.variables.js';
+import { DEVELOPMENT_MAIL, mailSection } from './mail.variables.js';
 import {
   healthSection,
   maintenanceSection,
@@ -26,6 +27,7 @@ const sections = [
   databaseSection,
   tokenSection,
   accountSection,
+  mailSection,
   throttleSection,
   keySection,
   logSection,
@@ -65,6 +67,17 @@ function fillDefaults(value: z.output<typeof given>) {
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
+    ...fillMail(value),
+  };
+}
+
+/** Without a mail server, the mails that development prints need no setting. */
+function fillMail({ MAIL_URL, MAIL_FROM, PASSWORD_RESET_URL, EMAIL_VERIFICATION_URL }: z.output<typeof given>) {
+  const defaults = MAIL_URL === undefined ? DEVELOPMENT_MAIL : undefined;
+  return {
+    MAIL_FROM: MAIL_FROM ?? defaults?.MAIL_FROM,
+    PASSWORD_RESET_URL: PASSWORD_RESET_URL ?? defaults?.PASSWORD_RESET_URL,
+    EMAIL_VERIFICATION_URL: EMAIL_VERIFICATION_URL ?? defaults?.EMAIL_VERIFICATION_URL,
   };
 }
 
@@ -114,6 +127,16 @@ export const RULES: readonly Rule[] = [
     name: 'METRICS_PORT',
     demand: 'must differ from INTERNAL_PORT',
     isKept: (value) => isDistinct(value.METRICS_PORT, value.INTERNAL_PORT),
+  },
+  ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({
+    name,
+    demand: 'must be set when MAIL_URL is',
+    isKept: (value: Values) => value.MAIL_URL === undefined || value[name] !== undefined,
+  })),
+  {
+    name: 'REQUIRE_VERIFIED_EMAIL',
+    demand: 'needs MAIL_URL in production',
+    isKept: (value) => !value.REQUIRE_VERIFIED_EMAIL || value.MAIL_URL !== undefined || value.NODE_ENV !== 'production',
   },
 ];
 

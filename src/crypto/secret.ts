@@ -1,9 +1,19 @@
-import { createHmac, createSecretKey, hash, hkdfSync, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto';
+import {
+  createHmac,
+  createSecretKey,
+  hash,
+  hkdfSync,
+  randomBytes,
+  randomInt,
+  timingSafeEqual,
+  type KeyObject,
+} from 'node:crypto';
 
 /** SHA-256 of a generated secret. Only secrets with ≥ 256 bits of entropy may be stored in this form (ASVS 11.4.2). */
 export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 
 const SECRET_BYTES = 32;
+const MAX_RANDOM = 2 ** 32;
 
 /** @returns 256 random bits from the operating system's generator */
 export function generateSecretBytes(): Buffer {
@@ -13,6 +23,11 @@ export function generateSecretBytes(): Buffer {
 /** @returns a new secret as URL-safe text, with a prefix that secret scanners can find */
 export function generateSecret(prefix = ''): string {
   return prefix + generateSecretBytes().toString('base64url');
+}
+
+/** @returns a random number from 0 to 1, for delays with jitter */
+export function generateFraction(): number {
+  return randomInt(MAX_RANDOM + 1) / MAX_RANDOM;
 }
 
 export function computeDigest(secret: string | Buffer): SecretDigest {

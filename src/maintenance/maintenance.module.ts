@@ -3,11 +3,13 @@ import { MetricsModule } from '../metrics/metrics.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
+import { MailModule } from '../mail/mail.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
+import { UsersModule } from '../users/users.module.js';
 import { AuditJob } from './audit.job.js';
 import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
@@ -26,6 +28,8 @@ import { SigningKeysJob } from './signing-keys.job.js';
     NodesModule,
     AppCredentialsModule,
     ThrottlingModule,
+    MailModule,
+    UsersModule,
     SecondFactorsModule,
   ],
   providers: [Maintenance, PurgeJob, AuditJob, SealJob, SigningKeysJob, TotpSecretsJob, RetentionClock],

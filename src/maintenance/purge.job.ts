@@ -11,10 +11,12 @@ import { NodesService } from '../nodes/nodes.service.js';
 import { RegistrationRetries } from '../nodes/registration-retries.js';
 import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
+import { Outbox } from '../mail/outbox.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import { OneTimeTokens } from '../users/one-time-tokens.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Deletes sessions, keys, throttle windows and used challenges after their retention, in batches, in one replica at a time. */
+/** Deletes sessions, keys, throttle windows, used challenges, one-time tokens and unsent mails after their retention, in batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -25,6 +27,8 @@ export class PurgeJob {
     private readonly revocations: RevocationFeed,
     private readonly throttleWindows: ThrottleWindows,
     private readonly challenges: Challenges,
+    private readonly oneTimeTokens: OneTimeTokens,
+    private readonly outbox: Outbox,
     private readonly environment: Environment,
     private readonly clock: RetentionClock,
     private readonly log: Log,
@@ -45,6 +49,8 @@ export class PurgeJob {
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
       await this.challenges.purge(LOCKS.purge);
+      await this.oneTimeTokens.purge(now, LOCKS.purge);
+      await this.outbox.purge(LOCKS.purge);
     } catch (error) {
       // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });

@@ -35,6 +35,12 @@ export const problems = {
     title: 'Nothing to log out',
     detail: 'Send a refresh_token, an access token as bearer, or both.',
   },
+  invalidLink: {
+    status: 400,
+    code: 'invalid_link',
+    title: 'The link is not valid',
+    detail: 'The token of the link is unknown, used, replaced by a newer one, or expired. Ask for a new link.',
+  },
   ...unauthorized,
   registrationClosed: {
     status: 403,
@@ -47,6 +53,13 @@ export const problems = {
     code: 'second_factor_required',
     title: 'A second factor is required',
     detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
+  },
+  emailNotVerified: {
+    status: 403,
+    code: 'email_not_verified',
+    title: 'The e-mail address is not verified',
+    detail:
+      'The password is right. Open the link that was sent to the e-mail address, or ask for a new one, and log in again.',
   },
   missingScope: {
     status: 403,

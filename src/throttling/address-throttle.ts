@@ -8,12 +8,14 @@ const CALLS = {
   registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },
   refresh: { event: 'session.refresh.throttled', limit: 'refreshLimitPerAddress' },
   'second-factor-address': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAddress' },
+  mail: { event: 'user.mail.throttled', limit: 'mailLimitPerAddress' },
+  link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
 } as const;
 
 export type ThrottledCall = keyof typeof CALLS;
 
-/** Counts calls by network: all registrations, refreshes and second factors, and wrong admin keys. None is refunded. */
+/** Counts calls by network: registrations, refreshes, second factors, requests for mails, presented links, and wrong admin keys. None is refunded. */
 @Injectable()
 export class AddressThrottle {
   constructor(
@@ -31,10 +33,7 @@ export class AddressThrottle {
     const networks = toNetworks(address);
     const budgets = this.keys.toBudgets(call, this.environment[limit], networks);
     const turn = { networks, isKnown: false };
-    for (;;) {
-      await this.keys.refuseExhausted(event, budgets);
-      const [row] = (await this.windows.reserve({ budgets, spends: true }, turn)).points;
-      if (row) return toRateLimitHeaders(budgets[0], row);
-    }
+    const [row] = await this.windows.spend(event, budgets, turn);
+    return row ? toRateLimitHeaders(budgets[0], row) : {};
   }
 }

@@ -11,7 +11,7 @@ import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Batcher } from './batcher.js';
 import { PURGE, RESERVE, SETTLE, type Row } from './statements.js';
-import { ThrottleKeys, type Budget } from './throttle-keys.js';
+import { ThrottleKeys, type Budget, type ThrottleEvent } from './throttle-keys.js';
 
 const MAX_QUEUED = 2_000;
 /** A refund by another replica wakes no waiting login here. */
@@ -55,6 +55,19 @@ export class ThrottleWindows {
   /** @throws {ProblemException} unavailable; hashing_busy when the queue is full */
   reserve(request: ReserveRequest, turn: Turn): Promise<Reservation> {
     return this.reservations.add(request, turn);
+  }
+
+  /**
+   * Takes a point of each budget for good.
+   * @returns the rows of the budgets, in their order
+   * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
+   */
+  async spend(event: ThrottleEvent, budgets: readonly Budget[], turn: Turn): Promise<readonly Row[]> {
+    for (;;) {
+      await this.keys.refuseExhausted(event, budgets);
+      const { points } = await this.reserve({ budgets, spends: true }, turn);
+      if (points.length > 0) return points;
+    }
   }
 
   async settle(settlement: Settlement): Promise<void> {

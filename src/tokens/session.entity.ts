@@ -62,6 +62,7 @@ export const SESSION_END_REASONS = [
   'logout',
   'owner',
   'password_changed',
+  'password_reset',
   'reuse',
   'admin',
   'disabled',

@@ -144,7 +144,7 @@ export class SessionsService {
   async endAll(
     transaction: EntityManager,
     userId: string,
-    reason: 'admin' | 'disabled' | 'password_changed',
+    reason: 'admin' | 'disabled' | 'password_changed' | 'password_reset',
     exceptId: string | null = null,
   ): Promise<number> {
     const values = [userId, this.clock.now(), reason, exceptId];

@@ -21,6 +21,10 @@ export class User {
   @Column({ name: 'is_active', type: 'boolean' })
   isActive!: boolean;
 
+  /** When a link proved that the address reaches the user. Null: not proven. */
+  @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
+  emailVerifiedAt!: Date | null;
+
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 

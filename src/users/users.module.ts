@@ -4,7 +4,9 @@ import { AuditModule } from '../audit/audit.module.js';
 import { CryptoModule } from '../crypto/crypto.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { MailModule } from '../mail/mail.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
+import { OneTimeTokens } from './one-time-tokens.js';
 import { OwnAccount } from './own-account.js';
 import { PasswordPolicy } from './password-policy.js';
 import { PasswordProof } from './password-proof.js';
@@ -14,9 +16,17 @@ import { UsersController } from './users.controller.js';
 import { UsersService } from './users.service.js';
 
 @Module({
-  imports: [AccessModule, AuditModule, CryptoModule, KeysModule, ThrottlingModule, TypeOrmModule.forFeature([User])],
+  imports: [
+    AccessModule,
+    AuditModule,
+    CryptoModule,
+    KeysModule,
+    MailModule,
+    ThrottlingModule,
+    TypeOrmModule.forFeature([User]),
+  ],
   controllers: [UsersController],
-  providers: [UsersService, PasswordVerifier, PasswordPolicy, PasswordProof, OwnAccount],
-  exports: [UsersService, PasswordVerifier, PasswordPolicy, PasswordProof, OwnAccount],
+  providers: [UsersService, PasswordVerifier, PasswordPolicy, PasswordProof, OwnAccount, OneTimeTokens],
+  exports: [UsersService, PasswordVerifier, PasswordPolicy, PasswordProof, OwnAccount, OneTimeTokens],
 })
 export class UsersModule {}

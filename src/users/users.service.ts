@@ -8,6 +8,7 @@ import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
 import { isId, createId } from '../common/ids.js';
 import { toNetworks } from '../common/network.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
@@ -17,6 +18,7 @@ import { PasswordHasher } from '../crypto/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
+import { Outbox } from '../mail/outbox.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
@@ -27,8 +29,8 @@ const READ = {
          FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 
-/** The user without the password. */
-export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt'>;
+/** The user as others may see it. */
+export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt'>;
 
 @Injectable()
 export class UsersService {
@@ -41,6 +43,8 @@ export class UsersService {
     private readonly policy: PasswordPolicy,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
+    private readonly outbox: Outbox,
+    private readonly environment: Environment,
     private readonly clock: Clock,
   ) {}
 
@@ -60,10 +64,18 @@ export class UsersService {
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
     const times = { createdAt: now, updatedAt: now, passwordChangedAt: now };
-    const user = this.users.create({ id: createId(), email, passwordHash, isActive: true, ...times });
+    const user = this.users.create({
+      id: createId(),
+      email,
+      passwordHash,
+      isActive: true,
+      emailVerifiedAt: null,
+      ...times,
+    });
     try {
       await this.users.manager.transaction(async (transaction) => {
         await transaction.insert(User, user);
+        if (this.environment.requireVerifiedEmail) await this.requestVerification(transaction, email, actor);
         await this.audit.record(transaction, {
           event,
           actor: actor.door === 'open' ? toUserActor(actor, user.id) : actor,
@@ -78,6 +90,12 @@ export class UsersService {
       throw error;
     }
     return user;
+  }
+
+  /** In the transaction of the registration: the link is mailed, or the account does not exist. */
+  private async requestVerification(transaction: EntityManager, recipient: string, actor: Actor): Promise<void> {
+    const request = { kind: 'email_verification', recipient, userId: null, requestId: actor.requestId } as const;
+    await this.outbox.addWith(transaction, request);
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */

@@ -9,6 +9,8 @@ import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
+import { eventually } from '../../tools/eventually.js';
+import { receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
 import { Owner as FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
@@ -19,7 +21,8 @@ const ANONYMOUS = { door: 'open', id: null };
 
 describe('the audit log', () => {
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
-  const app = useApp();
+  const mail = useMailServer();
+  const app = useApp({ variables: mail.variables });
   const http = useCli(app);
   const { clock } = app;
 
@@ -144,6 +147,47 @@ describe('the audit log', () => {
       subject: appId,
     });
     secrets.push(apiKey, appKey);
+  });
+
+  it('has one row for each link that is mailed or handed over, and for each that is confirmed', async () => {
+    const alice = await app.user();
+    const about = { subject: alice.id };
+    const asAlice = { ...about, actor: { door: 'user', id: alice.id } };
+    const request = app.post('/api/v0/auth/email-verification', { email: alice.email });
+    const { headers } = await request.expect(202);
+    const token = await receiveToken(app, mail.server, alice.email);
+    await eventually('it is recorded', async () => (await recorded(app, { event: 'user.mail.sent' })).length === 1);
+    expect(await recorded(app, { event: 'user.mail.sent' })).toMatchObject([
+      { ...about, actor: ANONYMOUS, request_id: headers['x-request-id'], details: { kind: 'email_verification' } },
+    ]);
+    const verification = app.post('/api/v0/auth/email-verification/confirm', { token });
+    await expectRow(verification, { ...asAlice, event: 'user.email.verified' });
+
+    const bearer = { Authorization: `Bearer ${(await alice.logsIn()).access_token}` };
+    const email = `${randomUUID()}@example.org`;
+    const change = app.post('/api/v0/users/me/email', { password: PASSWORD, new_email: email }).set(bearer);
+    await expectRow(change, { ...asAlice, event: 'user.email.change_requested' });
+    const changeToken = await receiveToken(app, mail.server, email);
+    const confirmation = app.post('/api/v0/auth/email-verification/confirm', { token: changeToken });
+    await expectRow(confirmation, { ...asAlice, event: 'user.email.changed' });
+
+    const issue = app.admin.post(`/users/${alice.id}/password-reset`);
+    await expectRow(issue, { ...about, event: 'admin.user.password_reset_issued', actor: ADMIN });
+    const { token: resetToken } = (await app.admin.post(`/users/${alice.id}/password-reset`)).body as { token: string };
+    const reset = { token: resetToken, new_password: PASSWORD };
+    await expectRow(app.post('/api/v0/auth/password-reset/confirm', reset), {
+      ...asAlice,
+      event: 'user.password.reset',
+      details: { token_from: 'operator', ended_sessions: 1 },
+    });
+    await expectNoRow(app.post('/api/v0/auth/password-reset/confirm', reset));
+
+    mail.server.refuse('rcpt', 550);
+    await app.post('/api/v0/auth/password-reset', { email }).expect(202);
+    await workOff(app);
+    await eventually('it is given up', async () => (await recorded(app, { event: 'user.mail.failed' })).length === 1);
+    mail.server.accept();
+    secrets.push(token, changeToken, resetToken);
   });
 
   it('has one row for each act of an operator on an operator, and names the operator that acted', async () => {
@@ -302,6 +346,6 @@ describe('the audit log', () => {
     const text = JSON.stringify(rows);
     expect(rows.length).toBeGreaterThan(25);
     for (const secret of secrets) expect(text).not.toContain(secret);
-    expect(text).not.toMatch(/pa_(rt|app|node|admin)_|\$2b\$|eyJ|digest|hash|@/);
+    expect(text).not.toMatch(/pa_(rt|app|node|reset|email|admin)_|\$2b\$|eyJ|digest|hash|@/);
   });
 });

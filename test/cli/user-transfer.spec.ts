@@ -148,6 +148,23 @@ describe('platform-auth users import', () => {
     await app.login('many-29999@example.org', HASHED).expect(200);
   }, 90_000);
 
+  it('ends after the batch at hand when it is interrupted, and records what it did', async () => {
+    const path = write(Array.from({ length: 50_000 }, (_, index) => account(`stopped-${index}`)));
+    const run = cli().start('users', 'import', path, '--json');
+    await eventually('the first batch is committed', async () => (await usersLike('stopped-%')).length > 0);
+    run.kill('SIGINT');
+    const { code, stdout, stderr } = await run.ended;
+    expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
+    const { imported, lines, ...report } = JSON.parse(stdout) as Report;
+    expect(report).toMatchObject({ interrupted: true, refused: 0 });
+    expect(imported).toBe(lines);
+    expect(await usersLike('stopped-%')).toHaveLength(imported);
+    expect((await recorded(app, { actor: 'cli' }))[0]).toMatchObject({
+      event: 'users.imported',
+      details: { imported },
+    });
+  });
+
   it('reads standard input as -', async () => {
     const text = `${JSON.stringify(account('piped'))}\n${JSON.stringify(account('last'))}`;
     expect(await cli().withInput(text).json<Report>('users', 'import', '-')).toMatchObject({ lines: 2, imported: 2 });

@@ -72,6 +72,23 @@ describe('platform-auth users', () => {
     expectProblem(await app.login(dave.email), problems.invalidCredentials);
   });
 
+  it('issues a token for the operator to hand over, which resets the password', async () => {
+    const ruth = await app.user();
+    const said = await cli.ok('users', 'reset-password', ruth.email);
+    const [, token] =
+      /^(pa_reset_[\w-]{43})\n\nThis token is shown once and sets the password of .*@example\.org once, until 20/.exec(
+        said,
+      )!;
+    const new_password = 'another perfectly fine passphrase';
+    await app.post('/api/v0/auth/password-reset/confirm', { token, new_password }).expect(204);
+    await app.login(ruth.email, new_password).expect(200);
+    expect(await cli.json('users', 'reset-password', ruth.id)).toEqual({
+      token: expect.stringMatching(/^pa_reset_/),
+      expires_at: expect.stringMatching(/^20/),
+    });
+    expect(await cli.fails('users', 'reset-password', 'unknown@example.org')).toMatch(/^No account has/);
+  });
+
   it('explains why a user is refused: unknown, or disabled since when and by which request', async () => {
     const erin = await app.user();
     await erin.logsIn();

@@ -60,6 +60,7 @@ export class ProxiedCalls {
     await this.callAsAdminForNodes();
     await this.callAsAdminForOperators();
     await this.callAsAdminForUsers();
+    await this.callForLinks();
     await this.call({ operation: 'GET /health', status: 200 });
     await this.call({ operation: 'GET /health/live', status: 200 });
     await this.call({ operation: 'GET /.well-known/jwks.json', status: 200 });
@@ -231,6 +232,29 @@ export class ProxiedCalls {
     await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });
     await this.call({ operation: 'GET /api/v0/admin/audit-events', status: 200, headers });
+  }
+
+  private async callForLinks(): Promise<void> {
+    const [auth, password] = ['/api/v0/auth', 'correct horse battery'];
+    const { asAdmin } = this;
+    const body = { email: `${randomUUID()}@example.org`, password };
+    const user = await this.call({ operation: 'POST /api/v0/admin/users', status: 201, headers: asAdmin, body });
+    const tokens = await this.call({ operation: `POST ${auth}/login`, status: 200, body });
+    const headers = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
+    const change = { password, new_email: `new-${body.email}` };
+    await this.call({ operation: 'POST /api/v0/users/me/email', status: 202, headers, body: change });
+    await this.call({ operation: 'POST /api/v0/users/me/email', status: 401, body: change });
+    for (const kind of ['password-reset', 'email-verification']) {
+      await this.call({ operation: `POST ${auth}/${kind}`, status: 202, body: { email: body.email } });
+      await this.call({ operation: `POST ${auth}/${kind}`, status: 400, body: {} });
+    }
+    await this.call({ operation: `POST ${auth}/email-verification/confirm`, status: 400, body: { token: 'x' } });
+    const issue = 'POST /api/v0/admin/users/{id}/password-reset';
+    const { token } = await this.call({ operation: issue, status: 201, headers: asAdmin, id: user.id ?? '' });
+    await this.call({ operation: issue, status: 404, headers: asAdmin, id: randomUUID() });
+    const reset = { token, new_password: 'staple the correct horse' };
+    await this.call({ operation: `POST ${auth}/password-reset/confirm`, status: 204, body: reset });
+    await this.call({ operation: `POST ${auth}/password-reset/confirm`, status: 400, body: reset });
   }
 
   private async callAsAdminForOperators(): Promise<void> {

@@ -59,6 +59,10 @@ describe('the OpenAPI document, read on its own', () => {
       '/api/v0/auth/login/passkey',
       '/api/v0/auth/login/passkey/options',
       '/api/v0/auth/refresh',
+      '/api/v0/auth/password-reset',
+      '/api/v0/auth/password-reset/confirm',
+      '/api/v0/auth/email-verification',
+      '/api/v0/auth/email-verification/confirm',
     ];
     const described = operations.map(({ name, operation }) => ({
       name,

@@ -62,7 +62,7 @@ export class Cli {
       stdout,
       stderr: stderr.replace(PROGRESS, ''),
     }));
-    return { kill: () => child.kill('SIGKILL'), ended, shown: () => stdout };
+    return { kill: (signal: NodeJS.Signals = 'SIGKILL') => child.kill(signal), ended, shown: () => stdout };
   }
 
   async run(...parameters: string[]): Promise<Run> {

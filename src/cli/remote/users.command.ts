@@ -12,6 +12,10 @@ const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_
 const EXAMPLE = 'alice@example.org';
 
 export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
+interface IssuedReset {
+  readonly token: string;
+  readonly expires_at: string;
+}
 type SessionView = Readonly<Record<(typeof SESSION_COLUMNS)[number], Cell>>;
 
 /** `platform-auth users …`: accounts and their sessions. */
@@ -32,6 +36,7 @@ export function createUsersCommand(): Command {
   addDelete(users);
   addSessions(users);
   addRemoveFactors(users);
+  addPasswordReset(users);
   return users;
 }
 
@@ -123,6 +128,28 @@ function addRemoveFactors(users: Command): void {
       print(readOutput(command), { id, factors_removed: true }, () => said);
     },
   );
+}
+
+function addPasswordReset(users: Command): void {
+  describeRemote(
+    users.command('reset-password <user>'),
+    'Issue a token with which a user sets a new password, for you to hand over.',
+    `users reset-password ${EXAMPLE}`,
+  ).action(async (user: string, _options, command: Command) => {
+    const client = createClient(command);
+    const path = `/users/${encodeSegment(await findUserId(client, user))}/password-reset`;
+    const issued = await withAdvice(
+      client.post<IssuedReset>(path),
+      'Run this again: a new token replaces the one before.',
+    );
+    print(
+      readOutput(command),
+      issued,
+      ({ token, expires_at }) =>
+        `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
+        '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}',
+    );
+  });
 }
 
 /** @throws {CommandFailedError} when the account does not exist */

@@ -1,0 +1,15 @@
+import { ApiProperty } from '@nestjs/swagger';
+import { EXAMPLES } from '../common/examples.js';
+import type { IssuedToken } from '../users/one-time-tokens.js';
+
+export class PasswordResetResponse {
+  @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken })
+  token!: string;
+
+  @ApiProperty({ type: String, format: 'date-time', description: '30 minutes from now', example: EXAMPLES.moment })
+  expires_at!: string;
+
+  static from({ token, expiresAt }: IssuedToken): PasswordResetResponse {
+    return { token, expires_at: expiresAt.toISOString() };
+  }
+}

@@ -1,0 +1,105 @@
+import { createTransport } from 'nodemailer';
+import type { Environment } from '../config/environment.js';
+import type { MailSender, MailServer } from '../config/mail-url.js';
+
+const CONNECT_TIMEOUT_MS = 10_000;
+const IDLE_TIMEOUT_MS = 20_000;
+/** Of the whole conversation: a server that sends one byte a second is never idle. */
+const TOTAL_TIMEOUT_MS = 60_000;
+/** Errors about the connection and the login, which the operator can mend: the mail itself was not refused. */
+const CONNECTION_CODES = new Set(['EAUTH', 'ENOAUTH', 'EOAUTH2', 'ETLS', 'EREQUIRETLS']);
+
+export interface Mail {
+  /** Canonical address. */
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  readonly html: string;
+}
+
+/** The mail server did not accept a mail. */
+export class MailNotAcceptedError extends Error {
+  override readonly name = 'MailNotAcceptedError';
+  readonly code: string | undefined;
+  /** Of the SMTP reply; undefined when there was none. */
+  readonly status: number | undefined;
+
+  constructor(cause: unknown) {
+    super('The mail server did not accept the mail', { cause });
+    const { code, responseCode } = cause as { code?: unknown; responseCode?: unknown };
+    this.code = typeof code === 'string' ? code : undefined;
+    this.status = typeof responseCode === 'number' ? responseCode : undefined;
+  }
+
+  /** A 5xx (RFC 5321 §4.2.1): the same mail will be refused again. */
+  get isFinal(): boolean {
+    return this.status !== undefined && this.status >= 500 && !CONNECTION_CODES.has(this.code ?? '');
+  }
+}
+
+/** Delivers one mail. */
+export abstract class MailTransport {
+  /** @throws {MailNotAcceptedError} */
+  abstract send(mail: Mail, signal: AbortSignal): Promise<void>;
+}
+
+/** Whether the routes that need mail exist. Production sends mail or has none of these routes. */
+export function isMailEnabled({ mailUrl, nodeEnv }: Environment): boolean {
+  return mailUrl !== undefined || nodeEnv !== 'production';
+}
+
+export function createMailTransport({ mailUrl, mailFrom }: Environment): MailTransport {
+  return mailUrl && mailFrom ? new SmtpTransport(mailUrl, mailFrom) : new ConsoleTransport();
+}
+
+/** One connection a mail: mails are rare, and a server that hangs delays one only. */
+class SmtpTransport extends MailTransport {
+  private readonly transporter;
+
+  constructor(
+    { host, port, tls, login }: MailServer,
+    private readonly from: MailSender,
+  ) {
+    super();
+    this.transporter = createTransport({
+      host,
+      port,
+      secure: tls === 'implicit',
+      requireTLS: tls === 'starttls',
+      ignoreTLS: tls === 'off',
+      auth: login && { user: login.user, pass: login.password },
+      dnsTimeout: CONNECT_TIMEOUT_MS,
+      connectionTimeout: CONNECT_TIMEOUT_MS,
+      greetingTimeout: CONNECT_TIMEOUT_MS,
+      socketTimeout: IDLE_TIMEOUT_MS,
+      allowInternalNetworkInterfaces: true,
+      disableFileAccess: true,
+      disableUrlAccess: true,
+    });
+  }
+
+  override async send({ to, ...content }: Mail, signal: AbortSignal): Promise<void> {
+    try {
+      await this.transporter.sendMail({
+        ...content,
+        from: { ...this.from },
+        // As an object it is not parsed: an address can neither become two, nor a header.
+        to: { name: '', address: to },
+        // RFC 3834: no robot answers.
+        headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
+        signal: AbortSignal.any([signal, AbortSignal.timeout(TOTAL_TIMEOUT_MS)]),
+      });
+    } catch (error) {
+      throw new MailNotAcceptedError(error);
+    }
+  }
+}
+
+/** For development: the mail is printed, past the log, which may be shipped and holds no secrets. */
+class ConsoleTransport extends MailTransport {
+  override send({ to, subject, text }: Mail): Promise<void> {
+    const body = text.trimEnd().replace(/\n(?=.)/g, '\n    ');
+    console.log(`\n  Mail to ${to} (printed, because MAIL_URL is not set)\n  ${subject}\n\n    ${body}\n`);
+    return Promise.resolve();
+  }
+}

@@ -1,0 +1,155 @@
+/**
+ * E-mail: requests wait in the outbox (outbox.ts), and a worker of any replica takes them, one mail each. The mail is
+ * composed immediately before it is sent, so that its token exists nowhere earlier. While the mail server is spoken to,
+ * no connection and no lock of PostgreSQL is held. A mail is sent at least once: it leaves the outbox after the mail
+ * server has accepted it. HTTP requests never wait for any of this.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Injectable, type OnModuleDestroy } from '@nestjs/common';
+import type { AuditEventName } from '../audit/audit-event.js';
+import { Clock } from '../common/clock.js';
+import { generateFraction } from '../crypto/secret.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+import { MailMetrics } from './mail-metrics.js';
+import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
+import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
+import type { TemplateName, TemplateValues } from './template.js';
+import { Templates } from './templates.js';
+
+const POLL_INTERVAL_MS = 5_000;
+/** A new request is taken at a random moment, so that the work on its mail tells nothing about the next response. */
+const MAX_WAKE_DELAY_MS = 1_000;
+const BATCH_SIZE = 10;
+const MAX_ATTEMPTS = 100;
+const MIN_BACKOFF_MS = 15_000;
+const MAX_BACKOFF_MS = 15 * 60_000;
+/** What a stop leaves to the mails that are being sent. */
+const STOP_GRACE_MS = 2_000;
+
+export interface ComposedMail {
+  readonly userId: string;
+  readonly to: string;
+  readonly values: TemplateValues;
+}
+
+/** @returns undefined when no account may get the mail */
+export type ComposeMail = (request: MailRequest) => Promise<ComposedMail | undefined>;
+
+@Injectable()
+export class MailWorker implements OnModuleDestroy {
+  private readonly stopping = new AbortController();
+  private compose: ComposeMail | undefined;
+  private poll: NodeJS.Timeout | undefined;
+  private wakeUp: NodeJS.Timeout | undefined;
+  private running: Promise<void> | undefined;
+  private hasFailed = false;
+
+  constructor(
+    private readonly outbox: Outbox,
+    private readonly transport: MailTransport,
+    private readonly templates: Templates,
+    private readonly metrics: MailMetrics,
+    private readonly clock: Clock,
+    private readonly log: Log,
+  ) {}
+
+  start(compose: ComposeMail): void {
+    this.compose = compose;
+    this.poll = setInterval(() => void this.run(), POLL_INTERVAL_MS).unref();
+    this.outbox.onAdded(() => {
+      this.wakeUp ??= setTimeout(() => void this.run(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
+    });
+  }
+
+  /** Before the pool of the database closes. What was not sent stays in the outbox. */
+  async onModuleDestroy(): Promise<void> {
+    clearInterval(this.poll);
+    clearTimeout(this.wakeUp);
+    this.outbox.onAdded(() => undefined);
+    if (this.running) await Promise.race([this.running, sleep(STOP_GRACE_MS, undefined, { ref: false })]);
+    this.stopping.abort();
+    await this.running;
+  }
+
+  /** Sends what is due. Single flight, and never rejects: what failed is due again later. */
+  run(): Promise<void> {
+    clearTimeout(this.wakeUp);
+    this.wakeUp = undefined;
+    this.running ??= this.work().finally(() => (this.running = undefined));
+    return this.running;
+  }
+
+  private async work(): Promise<void> {
+    try {
+      for (let taken = BATCH_SIZE; taken === BATCH_SIZE && !this.stopping.signal.aborted;) {
+        const requests = await this.outbox.take(BATCH_SIZE);
+        taken = requests.length;
+        const results = await Promise.allSettled(requests.map((request) => this.process(request)));
+        for (const result of results) if (result.status === 'rejected') throw result.reason;
+      }
+      this.hasFailed = false;
+    } catch (error) {
+      // The rows that were taken are due again when their claim is over.
+      if (!this.hasFailed) this.log.warn('outbox_not_worked_off', { error: toErrorFields(error) });
+      this.hasFailed = true;
+    }
+  }
+
+  private async process(request: ClaimedRequest): Promise<void> {
+    const mail = request.isExpired ? undefined : await this.compose?.(request);
+    if (!mail) {
+      await this.outbox.remove(request);
+      this.metrics.count(request.kind, request.isExpired ? 'failed' : 'dropped');
+      if (request.isExpired) this.log.warn('mail_expired', { reason: request.kind });
+      return;
+    }
+    try {
+      const content = this.templates.render(request.kind.replaceAll('_', '-') as TemplateName, mail.values);
+      await this.transport.send({ to: mail.to, ...content }, this.stopping.signal);
+    } catch (error) {
+      await this.settleFailure(request, mail, error);
+      return;
+    }
+    await this.removeWithEvent('user.mail.sent', request, mail);
+    this.metrics.count(request.kind, 'sent');
+  }
+
+  private async settleFailure(request: ClaimedRequest, mail: ComposedMail, error: unknown): Promise<void> {
+    const refusal = error instanceof MailNotAcceptedError ? error : undefined;
+    if (this.stopping.signal.aborted) {
+      await this.outbox.postpone(request, 0);
+      return;
+    }
+    const isFinal = refusal?.isFinal === true || request.attempts >= MAX_ATTEMPTS;
+    this.log.warn(isFinal ? 'mail_given_up' : 'mail_delayed', {
+      reason: request.kind,
+      user_id: mail.userId,
+      count: request.attempts,
+      status: refusal?.status,
+      error: toErrorFields(refusal?.cause ?? error),
+    });
+    if (isFinal) await this.removeWithEvent('user.mail.failed', request, mail);
+    else await this.outbox.postpone(request, computeBackoffMs(request.attempts));
+    this.metrics.count(request.kind, isFinal ? 'failed' : 'delayed');
+  }
+
+  /** The actor is the service: the request that asked for the mail is named. */
+  private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, mail: ComposedMail): Promise<void> {
+    const { kind, requestId, attempts } = request;
+    await this.outbox.remove(request, {
+      event,
+      actor: { door: 'open', id: null, requestId, address: null },
+      time: this.clock.now(),
+      subject: mail.userId,
+      details: { kind, attempts },
+      logFields: { user_id: mail.userId, reason: kind, count: attempts },
+    });
+  }
+}
+
+/** Exponential, with jitter: half of the delay is random. */
+function computeBackoffMs(attempts: number): number {
+  const delay = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(attempts - 1, 20));
+  return delay * (0.5 + generateFraction() / 2);
+}

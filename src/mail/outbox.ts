@@ -1,0 +1,130 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { AuditLog } from '../audit/audit-log.js';
+import { withAuditEvent } from '../audit/audit-columns.js';
+import type { AuditEvent } from '../audit/audit-event.js';
+import { createId } from '../common/ids.js';
+import { Database } from '../database/database.js';
+import type { MailKind } from './mail-kinds.js';
+
+/** A mail that is to be sent. The outbox holds no token: it is made when the mail is. */
+export interface MailRequest {
+  readonly id: string;
+  readonly kind: MailKind;
+  /** Canonical address. Without a user id it may have no account. */
+  readonly recipient: string;
+  /** The user who asked while logged in; null: an anonymous client asked. */
+  readonly userId: string | null;
+  /** Of the HTTP request. */
+  readonly requestId: string | null;
+}
+
+/** A request that a worker has taken. */
+export interface ClaimedRequest extends MailRequest {
+  readonly attempts: number;
+  readonly isExpired: boolean;
+}
+
+/** Longer than a worker needs for one mail: a row whose worker was killed is due again after it. */
+const CLAIM = '2 minutes';
+/** A mail that could not be delivered for so long is given up. */
+const MAX_AGE = '24 hours';
+/** Older rows are left behind by a service that sends no mail any more. */
+const PURGE_AGE = '2 days';
+
+const COLUMNS = 'id, kind, recipient, user_id, request_id';
+/**
+ * One pending mail of a kind for an address. A repeat writes as well, so that its duration does not tell whether the
+ * mail before it, which only an account gets, is still waiting.
+ */
+const ADD = {
+  name: 'mail_requests_add',
+  text: `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, NULL, $4)
+         ON CONFLICT (kind, recipient) WHERE user_id IS NULL DO UPDATE SET requested_at = excluded.requested_at`,
+};
+/** One pending mail of a kind for a user: the newer wish replaces the older one, also while that is being sent. */
+const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $5, $4)
+  ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
+  SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, attempts = 0,
+      created_at = excluded.created_at, requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
+/** No lock outlives the statement: while the mail server is spoken to, the row is only not due. */
+const TAKE = {
+  name: 'mail_requests_take',
+  text: `UPDATE mail_requests SET attempts = attempts + 1, next_attempt_at = now() + interval '${CLAIM}'
+         WHERE id IN (SELECT id FROM mail_requests WHERE next_attempt_at <= now()
+                      ORDER BY next_attempt_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+         RETURNING id, kind, recipient, user_id AS "userId", request_id AS "requestId", attempts,
+                   created_at < now() - interval '${MAX_AGE}' AS "isExpired"`,
+};
+const HOLD = 'SELECT id FROM mail_requests WHERE id = $1 FOR SHARE';
+const POSTPONE = {
+  name: 'mail_requests_postpone',
+  text: `UPDATE mail_requests SET next_attempt_at = now() + $2 * interval '1 millisecond' WHERE id = $1`,
+};
+const REMOVE = { name: 'mail_requests_remove', text: 'DELETE FROM mail_requests WHERE id = $1' };
+const REMOVE_WITH_EVENT = withAuditEvent({
+  name: 'mail_requests_remove_with_event',
+  text: 'DELETE FROM mail_requests WHERE id = $1 RETURNING id',
+});
+const COUNT = { name: 'mail_requests_count', text: 'SELECT count(*)::integer AS waiting FROM mail_requests' };
+const PURGE = `DELETE FROM mail_requests WHERE id IN
+  (SELECT id FROM mail_requests WHERE created_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+
+/** The table of mails that wait. */
+@Injectable()
+export class Outbox {
+  private wake: () => void = () => undefined;
+
+  constructor(
+    private readonly database: Database,
+    private readonly audit: AuditLog,
+  ) {}
+
+  /** @param wake is called after each added request */
+  onAdded(wake: () => void): void {
+    this.wake = wake;
+  }
+
+  /** Adds a request of an anonymous client. The same statement for every address. */
+  async add(kind: MailKind, recipient: string, requestId: string | null): Promise<void> {
+    await this.database.rows(ADD, [createId(), kind, recipient, requestId]);
+    this.wake();
+  }
+
+  /** Adds a request together with the act that asks for it. */
+  async addWith(transaction: EntityManager, request: Omit<MailRequest, 'id'>): Promise<void> {
+    const values = [createId(), request.kind, request.recipient, request.requestId];
+    if (request.userId === null) await transaction.query(ADD.text, values);
+    else await transaction.query(ADD_FOR_USER, [...values, request.userId]);
+    this.wake();
+  }
+
+  /** Takes requests that are due, for this worker alone. */
+  async take(count: number): Promise<ClaimedRequest[]> {
+    return this.database.rows<ClaimedRequest>(TAKE, [count]);
+  }
+
+  /** Whether the request is still wanted; it stays until the transaction ends. */
+  async hold(transaction: EntityManager, { id }: MailRequest): Promise<boolean> {
+    return (await transaction.query<unknown[]>(HOLD, [id])).length > 0;
+  }
+
+  async postpone({ id }: MailRequest, delayMs: number): Promise<void> {
+    await this.database.rows(POSTPONE, [id, delayMs]);
+  }
+
+  /** @param event is recorded together with the removal */
+  async remove({ id }: MailRequest, event?: AuditEvent): Promise<void> {
+    if (event) await this.audit.execute(REMOVE_WITH_EVENT, [id], event);
+    else await this.database.rows(REMOVE, [id]);
+  }
+
+  async countWaiting(): Promise<number> {
+    return (await this.database.row<{ waiting: number }>(COUNT, []))?.waiting ?? 0;
+  }
+
+  /** See {@link Database.purge}. */
+  async purge(lock: number): Promise<number> {
+    return this.database.purge(PURGE, PURGE_AGE, lock);
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * Links by e-mail: a user who cannot log in asks for a new password, proves an address, or changes it. A request goes to the
+ * outbox and says nothing about the account; the worker looks the account up, makes the token and sends the mail. A
+ * confirmation uses the token in the transaction of its act. Terms: request, link, confirmation.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { toUserActor, type Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { toNetworks } from '../common/network.js';
+import { PasswordHasher, type PasswordHash } from '../crypto/password-hasher.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
+import { Propagation } from '../keys/cache/propagation.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES, type FoundToken } from '../users/one-time-tokens.js';
+import { OwnAccount } from '../users/own-account.js';
+import { PasswordPolicy } from '../users/password-policy.js';
+import { User } from '../users/user.entity.js';
+
+@Injectable()
+export class LinkConfirmations {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly tokens: OneTimeTokens,
+    private readonly policy: PasswordPolicy,
+    private readonly hasher: PasswordHasher,
+    private readonly account: OwnAccount,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * Ends all sessions of the user. When it has returned, no verifier accepts a token of theirs. A refused password does
+   * not use the token.
+   * @throws {ProblemException} validation_failed; invalid_link; hashing_busy
+   */
+  async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
+    this.policy.check(newPassword, '/new_password');
+    // Before the hashing: an anonymous client without a valid token costs no bcrypt.
+    const found = await this.tokens.find(token, RESET_PURPOSES);
+    const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
+    const passwordHash = await this.hasher.hash(newPassword, turn);
+    await this.propagation.propagateAfter(() =>
+      this.dataSource.transaction((transaction) => this.commitReset(transaction, found, passwordHash, actor)),
+    );
+  }
+
+  private async commitReset(
+    transaction: EntityManager,
+    found: FoundToken,
+    passwordHash: PasswordHash,
+    actor: Actor,
+  ): Promise<void> {
+    const user = await this.tokens.use(transaction, found);
+    const time = this.clock.now();
+    const isByMail = found.email !== null;
+    if (!(await this.account.setPassword(transaction, user, passwordHash)))
+      throw new Error('The password of a locked row was set by another transaction');
+    if (isByMail && user.emailVerifiedAt === null)
+      await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
+    const count = await this.sessions.endAll(transaction, user.id, 'password_reset');
+    await this.audit.record(transaction, {
+      event: 'user.password.reset',
+      actor: toUserActor(actor, user.id),
+      time,
+      subject: user.id,
+      details: { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count },
+      logFields: { user_id: user.id, count },
+    });
+  }
+
+  /**
+   * Proves the address of the account, or changes it. After a change, no verifier answers with the old address.
+   * @throws {ProblemException} invalid_link; email_taken when the new address was taken since the request
+   */
+  async confirmEmail(token: string, actor: Actor): Promise<void> {
+    const found = await this.tokens.find(token, EMAIL_PURPOSES);
+    const commit = (): Promise<void> => this.commitEmail(found, actor);
+    await (found.purpose === 'email_change' ? this.propagation.propagateAfter(commit) : commit());
+  }
+
+  private async commitEmail(found: FoundToken, actor: Actor): Promise<void> {
+    const { purpose, email } = found;
+    if (email === null) throw new Error('A token about an address has no address');
+    try {
+      await this.dataSource.transaction(async (transaction) => {
+        const { id: userId } = await this.tokens.use(transaction, found);
+        const time = this.clock.now();
+        const isChange = purpose === 'email_change';
+        const changes = isChange ? { email, updatedAt: time } : {};
+        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt: time });
+        if (isChange) await this.tokens.voidAll(transaction, userId);
+        await this.audit.record(transaction, {
+          event: isChange ? 'user.email.changed' : 'user.email.verified',
+          actor: toUserActor(actor, userId),
+          time,
+          subject: userId,
+          logFields: { user_id: userId },
+        });
+      });
+    } catch (error) {
+      if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { Environment } from '../config/environment.js';
+import type { MailKind } from '../mail/mail-kinds.js';
+import { isMailEnabled } from '../mail/mail-transport.js';
+import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
+import { Outbox, type MailRequest } from '../mail/outbox.js';
+import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
+import { User } from '../users/user.entity.js';
+
+/** Decides who gets a mail, and makes its token, immediately before the mail is sent. */
+@Injectable()
+export class LinkMails implements OnModuleInit {
+  private readonly urls: Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string | undefined>>;
+
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly outbox: Outbox,
+    private readonly worker: MailWorker,
+    private readonly tokens: OneTimeTokens,
+    private readonly environment: Environment,
+  ) {
+    const { passwordResetUrl, emailVerificationUrl } = environment;
+    this.urls = {
+      password_reset: passwordResetUrl,
+      email_verification: emailVerificationUrl,
+      email_change: emailVerificationUrl,
+    };
+  }
+
+  onModuleInit(): void {
+    if (isMailEnabled(this.environment)) this.worker.start((request) => this.compose(request));
+  }
+
+  /** @returns undefined when no account may get the mail; that costs the HTTP request nothing */
+  private async compose(request: MailRequest): Promise<ComposedMail | undefined> {
+    return this.dataSource.transaction(async (transaction) => {
+      const user = await this.findRecipient(transaction, request);
+      // In this order, as a change of the password locks them.
+      if (!user || !(await this.outbox.hold(transaction, request))) return undefined;
+      const { kind, recipient } = request;
+      const addressed = { userId: user.id, to: recipient };
+      if (kind === 'email_change_notice') return { ...addressed, values: { email: recipient } };
+      const { token } = await this.tokens.mint(transaction, user.id, kind, recipient);
+      // A fragment is sent to no server, and stands in no access log and no Referer (RFC 9110 §10.1.3).
+      const link = `${this.urls[kind] ?? ''}#token=${token}`;
+      return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
+    });
+  }
+
+  private async findRecipient(transaction: EntityManager, request: MailRequest): Promise<User | undefined> {
+    const { kind, recipient, userId } = request;
+    const where = userId === null ? { email: recipient } : { id: userId };
+    const user = await transaction.findOne(User, { where, lock: { mode: 'pessimistic_read' } });
+    if (!user?.isActive) return undefined;
+    if (kind === 'email_verification' && user.emailVerifiedAt !== null) return undefined;
+    // The owner of a taken address gets no link with which to lose the account to this one.
+    const isTaken =
+      kind === 'email_change' && user.email !== recipient && (await transaction.existsBy(User, { email: recipient }));
+    return isTaken ? undefined : user;
+  }
+}

@@ -1,0 +1,65 @@
+import { Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { Outbox } from '../mail/outbox.js';
+import { MailThrottle } from '../throttling/mail-throttle.js';
+import { createWrongPassword, PasswordProof } from '../users/password-proof.js';
+
+const LOCK_UNCHANGED = `SELECT id FROM users
+  WHERE id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz FOR SHARE`;
+
+/** Takes requests for links. An anonymous one is the same work for every address: no account is looked up. */
+@Injectable()
+export class LinkRequests {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly outbox: Outbox,
+    private readonly throttle: MailThrottle,
+    private readonly proof: PasswordProof,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * @param email canonical
+   * @throws {ProblemException} too_many_requests, alike for addresses without an account
+   */
+  async add(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
+    await this.throttle.spend([email], actor.address);
+    await this.outbox.add(kind, email, actor.requestId);
+    this.audit.logOnly('user.mail.requested', actor, { reason: kind });
+  }
+
+  /**
+   * Asks the new address for a confirmation, and tells the old one. Whether the new one is taken, only the worker looks.
+   * @param owner the principal of the user door
+   * @param newEmail canonical
+   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token
+   */
+  async addChange(
+    owner: { userId: string; email: string },
+    password: string,
+    newEmail: string,
+    actor: Actor,
+  ): Promise<void> {
+    const { id: userId, email, passwordChangedAt } = await this.proof.demand(owner, password, actor);
+    await this.throttle.spend([email, newEmail], actor.address);
+    const { requestId } = actor;
+    await this.dataSource.transaction(async (transaction) => {
+      // A password that was changed meanwhile has stopped the changes that were asked for with the old one.
+      const unchanged = await transaction.query<unknown[]>(LOCK_UNCHANGED, [userId, passwordChangedAt]);
+      if (unchanged.length === 0) throw createWrongPassword(userId, 'changed_meanwhile');
+      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
+      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
+      await this.audit.record(transaction, {
+        event: 'user.email.change_requested',
+        actor,
+        time: this.clock.now(),
+        subject: userId,
+        logFields: { user_id: userId },
+      });
+    });
+  }
+}

@@ -1,0 +1,28 @@
+import { Injectable } from '@nestjs/common';
+import { toNetworks } from '../common/network.js';
+import { Environment } from '../config/environment.js';
+import { ThrottleKeys } from './throttle-keys.js';
+import { ThrottleWindows } from './throttle-windows.js';
+
+/** Counts the mails that are asked for, by recipient: alike for addresses that have no account (enumeration). */
+@Injectable()
+export class MailThrottle {
+  constructor(
+    private readonly keys: ThrottleKeys,
+    private readonly windows: ThrottleWindows,
+    private readonly environment: Environment,
+  ) {}
+
+  /**
+   * @param recipients canonical e-mail addresses
+   * @param address of the client
+   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   */
+  async spend(recipients: readonly string[], address: string | null): Promise<void> {
+    const budgets = [...new Set(recipients)].flatMap((recipient) =>
+      this.keys.toBudgets('mail-account', this.environment.mailLimitPerAccount, [''], recipient),
+    );
+    const turn = { networks: toNetworks(address ?? undefined), isKnown: false };
+    await this.windows.spend('user.mail.throttled', budgets, turn);
+  }
+}

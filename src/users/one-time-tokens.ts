@@ -1,0 +1,163 @@
+/**
+ * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. 256 random bits,
+ * of which only the digest is stored; valid once, for 30 minutes by the clock of PostgreSQL, one for each user and
+ * purpose. A trigger of the database deletes them with every change of the password hash, so that no code can forget it.
+ * Locks are taken in the order user, token, mail request.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { isId } from '../common/ids.js';
+import type { RefusalReason } from '../common/refusal-reasons.js';
+import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
+import { Database } from '../database/database.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import { User } from './user.entity.js';
+
+export const TOKEN_TTL_MINUTES = 30;
+
+/** Secret scanners find the prefixes. The token of an operator has a row of its own: no anonymous client replaces it. */
+const PREFIXES = {
+  password_reset: 'pa_reset_',
+  operator_password_reset: 'pa_reset_',
+  email_verification: 'pa_email_',
+  email_change: 'pa_email_',
+} as const;
+export type TokenPurpose = keyof typeof PREFIXES;
+
+export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
+export const EMAIL_PURPOSES = ['email_verification', 'email_change'] as const satisfies TokenPurpose[];
+
+const MINT = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, expires_at)
+  VALUES ($1, $2, $3, $4, now() + interval '${TOKEN_TTL_MINUTES} minutes')
+  ON CONFLICT (user_id, purpose) DO UPDATE
+  SET digest = excluded.digest, email = excluded.email, expires_at = excluded.expires_at
+  RETURNING expires_at AS "expiresAt"`;
+/** An address that is no longer the account's proves nothing. The new one of a change is not the account's yet. */
+const IS_VOID = `(NOT users.is_active OR (tokens.purpose <> 'email_change' AND tokens.email <> users.email))`;
+const FIND = {
+  name: 'one_time_tokens_find',
+  text: `SELECT tokens.user_id AS "userId", tokens.purpose, tokens.email, tokens.expires_at <= now() AS "isExpired",
+           COALESCE(${IS_VOID}, false) AS "isVoid"
+         FROM one_time_tokens AS tokens JOIN users ON users.id = tokens.user_id
+         WHERE tokens.digest = $1 AND tokens.purpose = ANY ($2)`,
+};
+const USE = `DELETE FROM one_time_tokens AS tokens USING users
+  WHERE users.id = tokens.user_id AND tokens.user_id = $1 AND tokens.digest = $2
+    AND tokens.expires_at > now() AND ${IS_VOID} IS NOT TRUE`;
+const VOID_ALL = 'DELETE FROM one_time_tokens WHERE user_id = $1';
+const PURGE = `DELETE FROM one_time_tokens WHERE (user_id, purpose) IN
+  (SELECT user_id, purpose FROM one_time_tokens WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+
+/** A token that was found to be valid, and may be used. */
+export interface FoundToken {
+  readonly userId: string;
+  readonly purpose: TokenPurpose;
+  /** The address that it was sent to; null: an operator handed it over. */
+  readonly email: string | null;
+  readonly digest: SecretDigest;
+}
+
+export interface IssuedToken {
+  /** The only occurrence of the token in plain text. */
+  readonly token: string;
+  readonly expiresAt: Date;
+}
+
+@Injectable()
+export class OneTimeTokens {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly database: Database,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * Makes a token, which replaces the one before of this user and purpose. The caller holds a lock of the user's row.
+   * @param email the address that it is sent to; null: an operator hands it over
+   */
+  async mint(
+    transaction: EntityManager,
+    userId: string,
+    purpose: TokenPurpose,
+    email: string | null,
+  ): Promise<IssuedToken> {
+    const token = generateSecret(PREFIXES[purpose]);
+    const values = [userId, purpose, computeDigest(token), email];
+    const [row] = await transaction.query<{ expiresAt: Date }[]>(MINT, values);
+    if (!row) throw new Error('PostgreSQL returned no token');
+    return { token, expiresAt: row.expiresAt };
+  }
+
+  /**
+   * Issues a token that an operator hands over to the user.
+   * @throws {ProblemException} not_found
+   */
+  async issueForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
+    return this.dataSource.transaction(async (transaction) => {
+      const lock = { mode: 'pessimistic_read' } as const;
+      const user = isId(userId) ? await transaction.findOne(User, { where: { id: userId }, lock }) : null;
+      if (!user) throw new ProblemException(problems.notFound);
+      const issued = await this.mint(transaction, user.id, 'operator_password_reset', null);
+      await this.audit.record(transaction, {
+        event: 'admin.user.password_reset_issued',
+        actor,
+        time: this.clock.now(),
+        subject: user.id,
+        details: { expires_at: issued.expiresAt.toISOString() },
+        logFields: { user_id: user.id },
+      });
+      return issued;
+    });
+  }
+
+  /**
+   * Looks a token up without using it, before the expensive part of the act.
+   * @throws {ProblemException} invalid_link, the same for every reason
+   */
+  async find(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
+    const digest = computeDigest(token);
+    const found = await this.database.row<FoundToken & TokenState>(FIND, [digest, purposes]);
+    if (!found) throw createLinkRefusal('unknown');
+    if (found.isExpired) throw createLinkRefusal('expired', found.userId);
+    if (found.isVoid) throw createLinkRefusal('void', found.userId);
+    return { userId: found.userId, purpose: found.purpose, email: found.email, digest };
+  }
+
+  /**
+   * Uses the token, in the transaction of the act: of concurrent calls with one token, one succeeds.
+   * @returns the user, whose row is locked
+   * @throws {ProblemException} invalid_link
+   */
+  async use(transaction: EntityManager, { userId, digest }: FoundToken): Promise<User> {
+    const lock = { mode: 'pessimistic_write' } as const;
+    const user = await transaction.findOne(User, { where: { id: userId }, lock });
+    const [, used] = await transaction.query<[unknown, number]>(USE, [userId, digest]);
+    if (!user || used === 0) throw createLinkRefusal('unknown', userId);
+    return user;
+  }
+
+  /** Voids every token of a user whose row is locked. */
+  async voidAll(transaction: EntityManager, userId: string): Promise<void> {
+    await transaction.query(VOID_ALL, [userId]);
+  }
+
+  /** Deletes expired tokens; see {@link Database.purge}. */
+  async purge(expiredBefore: Date, lock: number): Promise<number> {
+    return this.database.purge(PURGE, expiredBefore, lock);
+  }
+}
+
+interface TokenState {
+  readonly isExpired: boolean;
+  readonly isVoid: boolean;
+}
+
+function createLinkRefusal(reason: RefusalReason<'user.link.refused'>, userId?: string): ProblemException {
+  const refusal = { event: 'user.link.refused', reason, fields: { user_id: userId } } as const;
+  return new ProblemException(problems.invalidLink, { refusal });
+}

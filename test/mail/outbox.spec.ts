@@ -1,0 +1,274 @@
+import { MailWorker } from '../../src/mail/mail-worker.js';
+import { computeDigest } from '../../src/crypto/secret.js';
+import { Database } from '../../src/database/database.js';
+import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { eventually } from '../../tools/eventually.js';
+import { recorded } from '../audit/record.js';
+import {
+  MAIL_VARIABLES,
+  MailServer,
+  SilentServer,
+  countWaiting,
+  receive,
+  receiveToken,
+  useMailServer,
+  workOff,
+} from '../support/mail-server.js';
+import { metricsUrl, scrape } from '../support/scrape.js';
+import { TestApp } from '../support/test-app.js';
+import { createTestDatabase } from '../support/test-database.js';
+import { useApp } from '../support/use-app.js';
+
+const request = (app: TestApp, email: string) => app.post('/api/v0/auth/password-reset', { email }).expect(202);
+const isValid = async (app: TestApp, token: string): Promise<boolean> => {
+  const digest = computeDigest(token);
+  return (await app.database.query('SELECT FROM one_time_tokens WHERE digest = $1', [digest])).length === 1;
+};
+
+describe('a mail in the outbox', () => {
+  const { server, variables } = useMailServer();
+  const app = useApp({
+    variables: Object.defineProperties({ METRICS_PORT: '0' }, Object.getOwnPropertyDescriptors(variables)),
+  });
+  const count = async (outcome: string): Promise<number> =>
+    (await scrape(app)).value('mails_total', { kind: 'password_reset', outcome }) ?? 0;
+
+  afterEach(() => server.accept());
+
+  it('is sent again after a 4xx, as a server that greylists demands, and the retry voids the token before it', async () => {
+    const alice = await app.user();
+    server.refuse('rcpt', 451);
+    await request(app, alice.email);
+    await workOff(app);
+    expect(server.to(alice.email)).toEqual([]);
+    const [waiting] = await app.database.query<{ attempts: number; in_seconds: number }>(
+      'SELECT attempts, extract(epoch FROM next_attempt_at - now())::int AS in_seconds FROM mail_requests',
+    );
+    expect(waiting!.attempts).toBeGreaterThan(0);
+    expect(waiting!.in_seconds).toBeGreaterThan(2);
+    const [before] = await app.database.query<{ digest: Buffer }>(
+      'SELECT digest FROM one_time_tokens WHERE user_id = $1',
+      [alice.id],
+    );
+    server.accept();
+    const token = await receiveToken(app, server, alice.email);
+    expect(await isValid(app, token)).toBe(true);
+    expect(computeDigest(token).equals(before!.digest)).toBe(false);
+    expect(await app.database.query('SELECT FROM one_time_tokens WHERE digest = $1', [before!.digest])).toEqual([]);
+    expect(await countWaiting(app)).toBe(0);
+  });
+
+  it.each(['mail', 'rcpt', 'data'] as const)(
+    'is given up after a 5xx at %s: recorded, counted, and not tried again',
+    async (step) => {
+      const bob = await app.user();
+      const failed = await count('failed');
+      server.refuse(step, 550);
+      await request(app, bob.email);
+      await workOff(app);
+      await eventually('it is given up', async () => (await countWaiting(app)) === 0);
+      const [event] = await recorded(app, { subject: bob.id, event: 'user.mail.failed' });
+      expect(event).toMatchObject({ details: { kind: 'password_reset', attempts: expect.any(Number) } });
+      expect(await count('failed')).toBe(failed + 1);
+      const { attempts } = server;
+      await workOff(app);
+      expect(server.attempts).toBe(attempts);
+    },
+  );
+
+  it('is recorded with the request that asked for it, when it is sent', async () => {
+    const carol = await app.user();
+    const { headers } = await request(app, carol.email);
+    await receive(app, server, carol.email);
+    await eventually('it is recorded', async () => (await countWaiting(app)) === 0);
+    expect(await recorded(app, { subject: carol.id, event: 'user.mail.sent' })).toMatchObject([
+      { request_id: headers['x-request-id'], actor: { door: 'open', id: null }, details: { kind: 'password_reset' } },
+    ]);
+  });
+
+  it('is sent once, also when eight replicas work the outbox off at the same time', async () => {
+    const replicas = await Promise.all(
+      Array.from({ length: 7 }, () => app.startReplica({ variables: { METRICS_PORT: undefined } })),
+    );
+    const users = await Promise.all(Array.from({ length: 12 }, () => app.user()));
+    for (const { email } of users) await request(app, email);
+    await Promise.all([app, ...replicas].map((each) => each.nest.get(MailWorker).run()));
+    await eventually('all are sent', async () => (await countWaiting(app)) === 0);
+    expect(users.map(({ email }) => server.to(email).length)).toEqual(users.map(() => 1));
+    await Promise.all(replicas.map((replica) => replica.stop()));
+  });
+
+  it('is composed without its token being logged or stored anywhere but as a digest', async () => {
+    const dave = await app.user();
+    await request(app, dave.email);
+    const token = await receiveToken(app, server, dave.email);
+    const tables = await app.database.query<{ name: string }>(
+      `SELECT quote_ident(relname) AS name FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace`,
+    );
+    expect(tables.length).toBeGreaterThan(10);
+    let dump = '';
+    for (const { name } of tables) dump += JSON.stringify(await app.database.query(`SELECT t::text FROM ${name} AS t`));
+    expect(dump).toContain(dave.email);
+    expect(dump).toContain(computeDigest(token).toString('hex'));
+    const secret = token.slice('pa_reset_'.length);
+    const forms = [secret, Buffer.from(secret).toString('hex'), Buffer.from(secret, 'base64url').toString('hex')];
+    for (const form of forms) {
+      expect(dump).not.toContain(form);
+      expect(JSON.stringify(app.log.lines)).not.toContain(form);
+    }
+    expect(JSON.stringify(app.log.lines)).not.toContain(dave.email);
+  });
+
+  it('is counted while it waits, by a gauge and by outcome', async () => {
+    const answer = await (await fetch(metricsUrl(app))).text();
+    for (const kind of ['password_reset', 'email_verification', 'email_change', 'email_change_notice'])
+      for (const outcome of ['sent', 'delayed', 'failed', 'dropped'])
+        expect(answer).toContain(`platform_auth_mails_total{kind="${kind}",outcome="${outcome}"}`);
+    expect(answer).toContain('platform_auth_mails_waiting');
+  });
+
+  it('is given up after 24 hours, and purged when no service sends mail any more', async () => {
+    const erin = await app.user();
+    server.refuse('rcpt', 451);
+    await request(app, erin.email);
+    await workOff(app);
+    await app.database.query(`UPDATE mail_requests SET created_at = now() - interval '25 hours'`);
+    await workOff(app);
+    expect(await countWaiting(app)).toBe(0);
+    await app.database.query(
+      `INSERT INTO mail_requests (id, kind, recipient, created_at, next_attempt_at)
+       VALUES (gen_random_uuid(), 'password_reset', 'old@example.org', now() - interval '3 days', now() + interval '1 day')`,
+    );
+    await app.database.query(`UPDATE one_time_tokens SET expires_at = now() - interval '1 day'`);
+    await app.nest.get(PurgeJob).run();
+    expect(await countWaiting(app)).toBe(0);
+    expect(await app.database.query('SELECT FROM one_time_tokens')).toEqual([]);
+  });
+});
+
+describe('a mail', () => {
+  const { server, variables } = useMailServer();
+
+  it('survives a restart between its request and its sending', async () => {
+    const database = await createTestDatabase();
+    const first = await TestApp.start({ variables, database });
+    const alice = await first.user();
+    await server.stop();
+    await request(first, alice.email);
+    await workOff(first);
+    expect(await countWaiting(first)).toBe(1);
+    await first.stop();
+    await server.start();
+    const second = await TestApp.start({ variables, database });
+    await receive(second, server, alice.email);
+    await second.stop();
+    await database.drop();
+  });
+});
+
+describe('a mail server that hangs', () => {
+  let silent: SilentServer;
+  let app: TestApp;
+  beforeAll(async () => {
+    silent = await SilentServer.start();
+    app = await TestApp.start({ variables: { ...MAIL_VARIABLES, MAIL_URL: silent.url } });
+  });
+  afterAll(async () => {
+    await app.stop();
+    silent.stop();
+  });
+
+  it('delays no response, holds no connection and no lock of PostgreSQL, and is given up for the time being', async () => {
+    const alice = await app.user();
+    await request(app, alice.email);
+    const run = app.nest.get(MailWorker).run();
+    await eventually('the worker waits for the greeting', () => silent.sockets.length > 0);
+    await request(app, alice.email);
+    await alice.logsIn();
+    const database = app.nest.get(Database);
+    await eventually('every connection is idle', () => database.pool.idle === database.pool.total);
+    expect(database.pool.total).toBeGreaterThan(0);
+    expect(
+      await app.database.query(
+        `SELECT query FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()`,
+      ),
+    ).toEqual([]);
+    await run;
+    const [row] = await app.database.query('SELECT attempts, next_attempt_at > now() AS later FROM mail_requests');
+    expect(row).toEqual({ attempts: 1, later: true });
+  });
+
+  it('does not delay a stop, and the mail is left to the next start', async () => {
+    const replica = await app.startReplica();
+    await app.database.query('UPDATE mail_requests SET next_attempt_at = now()');
+    const { length } = silent.sockets;
+    void replica.nest.get(MailWorker).run();
+    await eventually('the worker waits for the greeting', () => silent.sockets.length > length);
+    await replica.stop();
+    const [row] = await app.database.query('SELECT next_attempt_at <= now() AS due FROM mail_requests');
+    expect(row).toEqual({ due: true });
+  });
+});
+
+describe('the connection to the mail server', () => {
+  const start = async (url: string): Promise<TestApp> =>
+    TestApp.start({ variables: { ...MAIL_VARIABLES, MAIL_URL: url } });
+
+  it('is refused without STARTTLS where TLS is required: no mail and no password leaves in plain text', async () => {
+    const logins: string[] = [];
+    const server = new MailServer({
+      disabledCommands: ['STARTTLS'],
+      allowInsecureAuth: true,
+      onAuth: (auth, _session, callback) => {
+        logins.push(auth.username ?? '');
+        callback(null, { user: 'any' });
+      },
+    });
+    await server.start();
+    const app = await start(`smtp://user:canary-password@127.0.0.1:${server.port}?tls=required`);
+    const alice = await app.user();
+    await request(app, alice.email);
+    await workOff(app);
+    expect([server.mails, logins, server.attempts]).toEqual([[], [], 0]);
+    expect(await countWaiting(app)).toBe(1);
+    expect(JSON.stringify(app.log.lines)).not.toContain('canary-password');
+    await app.stop();
+    await server.stop();
+  });
+
+  it('is refused with a certificate that no authority signed', async () => {
+    const server = new MailServer({ secure: true });
+    await server.start();
+    const app = await start(`smtps://127.0.0.1:${server.port}`);
+    const bob = await app.user();
+    await request(app, bob.email);
+    await workOff(app);
+    expect(server.mails).toEqual([]);
+    expect(await countWaiting(app)).toBe(1);
+    await app.stop();
+    await server.stop();
+  });
+
+  it('logs in with the percent-decoded user and password; a refused login keeps the mail', async () => {
+    let password = 'another';
+    const server = new MailServer({
+      authOptional: false,
+      hideSTARTTLS: true,
+      allowInsecureAuth: true,
+      onAuth: (auth, _session, callback) =>
+        auth.username === 'user@host' && auth.password === password
+          ? callback(null, { user: 'any' })
+          : callback(Object.assign(new Error('no'), { responseCode: 535 })),
+    });
+    await server.start();
+    const app = await start(`smtp://user%40host:p%3A%2F%23@127.0.0.1:${server.port}`);
+    const carol = await app.user();
+    await request(app, carol.email);
+    await workOff(app);
+    expect(await countWaiting(app)).toBe(1);
+    password = 'p:/#';
+    await receive(app, server, carol.email);
+    await app.stop();
+    await server.stop();
+  });
+});

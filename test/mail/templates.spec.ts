@@ -1,0 +1,72 @@
+import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { InvalidEnvironmentError } from '../../src/config/environment.js';
+import { DEFAULT_TEMPLATES } from '../../src/mail/default-templates.js';
+import { Templates } from '../../src/mail/templates.js';
+
+const NAMES = ['password-reset', 'email-verification', 'email-change', 'email-change-notice'] as const;
+const VALUES = { link: 'https://app.example.org/x?a=1&b=2#token=t', email: 'a"b<c>&\'d@example.org', minutes: '30' };
+
+describe('the texts of the mails', () => {
+  let folder: string;
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'templates-'));
+    for (const name of NAMES) {
+      const { subject, text, html } = DEFAULT_TEMPLATES[name];
+      writeFileSync(join(folder, `${name}.txt`), `Subject: ${subject}\n\n${text}`);
+      writeFileSync(join(folder, `${name}.html`), html);
+    }
+  });
+
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  const problemsOf = (): string[] => {
+    try {
+      Templates.load(folder);
+      return [];
+    } catch (error) {
+      return (error as InvalidEnvironmentError).problems;
+    }
+  };
+
+  it.each(NAMES)('of %s have no placeholder left when they are filled, built in or in files', (name) => {
+    const builtIn = Templates.load(undefined).render(name, VALUES);
+    expect(Templates.load(folder).render(name, VALUES)).toEqual(builtIn);
+    expect(Object.values(builtIn).join()).not.toMatch(/\{\{|\}\}/);
+  });
+
+  it('escape values in HTML, and leave them as they are in plain text', () => {
+    const { text, html } = Templates.load(undefined).render('password-reset', VALUES);
+    expect(text).toContain(VALUES.link);
+    expect(text).toContain(VALUES.email);
+    expect(html).toContain('href="https://app.example.org/x?a=1&amp;b=2#token=t"');
+    expect(html).toContain('a&quot;b&lt;c&gt;&amp;&#39;d@example.org');
+  });
+
+  it('fill in a placeholder once: a value that looks like one stays as it is', () => {
+    const { text } = Templates.load(undefined).render('password-reset', { ...VALUES, email: '{{link}}@example.org' });
+    expect(text).toContain('{{link}}@example.org');
+  });
+
+  it('replace the built-in ones, with the subject of the first line', () => {
+    writeFileSync(join(folder, 'password-reset.txt'), 'Subject: Neues Passwort\r\n\r\nHier: {{ link }}\r\n');
+    const { subject, text } = Templates.load(folder).render('password-reset', VALUES);
+    expect({ subject, text }).toEqual({ subject: 'Neues Passwort', text: `Hier: ${VALUES.link}\r\n` });
+  });
+
+  it('stop the start with the name of each mistake', () => {
+    unlinkSync(join(folder, 'email-change.html'));
+    writeFileSync(join(folder, 'password-reset.txt'), 'Subject: x\n\n{{link}} {{name}}');
+    writeFileSync(join(folder, 'password-reset.html'), '<p>no link</p>');
+    writeFileSync(join(folder, 'email-change-notice.txt'), 'no subject, and a {{link}}');
+    expect(problemsOf()).toEqual([
+      'MAIL_TEMPLATES_DIR: password-reset.txt has the unknown placeholder {{name}}',
+      'MAIL_TEMPLATES_DIR: password-reset.html must have the placeholder {{link}}',
+      'MAIL_TEMPLATES_DIR: email-change.html is missing or cannot be read',
+      'MAIL_TEMPLATES_DIR: email-change-notice.txt has the unknown placeholder {{link}}',
+      'MAIL_TEMPLATES_DIR: email-change-notice.txt must begin with a line "Subject: …"',
+    ]);
+  });
+});

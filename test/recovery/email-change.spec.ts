@@ -1,0 +1,129 @@
+import { randomUUID } from 'node:crypto';
+import { problems } from '../../src/problems/problems.js';
+import { recorded } from '../audit/record.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
+import { PASSWORD } from '../support/settings.js';
+import { expectThrottled } from '../support/throttled.js';
+import { useApp, useReplica } from '../support/use-app.js';
+
+const newAddress = (): string => `${randomUUID()}@example.org`;
+
+describe('a change of the own e-mail address', () => {
+  const { server, variables } = useMailServer();
+  const app = useApp({ variables });
+  const throttled = useReplica(app, { variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/900' } });
+
+  const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
+  const change = (token: string, new_email: string, password = PASSWORD) =>
+    app.post('/api/v0/users/me/email', { password, new_email }).set(bearer(token));
+  const confirm = (token: string) => app.post('/api/v0/auth/email-verification/confirm', { token });
+
+  it('takes effect when the new address confirms it, and the old one is told at once', async () => {
+    const [alice, email] = [await app.user(), newAddress()];
+    const { access_token } = await alice.logsIn();
+    await change(access_token, email).expect(202, '');
+    const token = await receiveToken(app, server, email);
+    const notice = await receive(app, server, alice.email);
+    expect(notice.text).toContain(`the account ${alice.email}`);
+    expect(notice.text + notice.html).not.toMatch(new RegExp(`${email}|token`));
+    await alice.logsIn();
+    await confirm(token).expect(204);
+    expect((await app.me(access_token).expect(200)).body).toMatchObject({ id: alice.id, email });
+    expectProblem(await app.login(alice.email), problems.invalidCredentials);
+    await app.login(email).expect(200);
+    const events = (await recorded(app, { subject: alice.id })).map(({ event }) => event);
+    expect(events).toEqual(expect.arrayContaining(['user.email.change_requested', 'user.email.changed']));
+  });
+
+  it('is recorded in the feed of changes, by which verifiers forget the old address', async () => {
+    const [bob, email] = [await app.user(), newAddress()];
+    await change((await bob.logsIn()).access_token, email).expect(202);
+    const token = await receiveToken(app, server, email);
+    const changes = () =>
+      app.database.query(`SELECT FROM credential_changes WHERE kind = 'user' AND credential_id = $1`, [bob.id]);
+    expect(await changes()).toHaveLength(0);
+    await confirm(token).expect(204);
+    expect(await changes()).toHaveLength(1);
+  });
+
+  it('does not tell whether the new address is taken, and sends its owner no link', async () => {
+    const [carol, owner] = [await app.user(), await app.user()];
+    const { access_token } = await carol.logsIn();
+    const [toTaken, toFree] = [await change(access_token, owner.email), await change(access_token, newAddress())];
+    const visible = ({ status, text, headers }: typeof toTaken) => ({ status, text, names: Object.keys(headers) });
+    expect(visible(toTaken)).toEqual(visible(toFree));
+    await change(access_token, owner.email).expect(202);
+    await workOff(app);
+    expect(server.to(owner.email)).toEqual([]);
+  });
+
+  it('is 409 when the new address was taken meanwhile, and the account keeps its own', async () => {
+    const [dave, email] = [await app.user(), newAddress()];
+    await change((await dave.logsIn()).access_token, email).expect(202);
+    const token = await receiveToken(app, server, email);
+    await app.user(email);
+    expectProblem(await confirm(token), problems.emailTaken);
+    await dave.logsIn();
+  });
+
+  it('is stopped by a change of the password, whether its mail was sent or still waits', async () => {
+    const [erin, sent, waiting] = [await app.user(), newAddress(), newAddress()];
+    const { access_token } = await erin.logsIn();
+    await change(access_token, sent).expect(202);
+    const token = await receiveToken(app, server, sent);
+    await change(access_token, waiting).expect(202);
+    const passwords = { current_password: PASSWORD, new_password: 'another perfectly fine passphrase' };
+    await app.post('/api/v0/users/me/password', passwords).set(bearer(access_token)).expect(204);
+    await workOff(app);
+    expectProblem(await confirm(token), problems.invalidLink);
+    expect(server.to(waiting)).toEqual([]);
+  });
+
+  it('voids a link to reset the password that the old address was sent', async () => {
+    const [frank, email] = [await app.user(), newAddress()];
+    await app.post('/api/v0/auth/password-reset', { email: frank.email }).expect(202);
+    const reset = await receiveToken(app, server, frank.email);
+    await change((await frank.logsIn()).access_token, email).expect(202);
+    await confirm(await receiveToken(app, server, email)).expect(204);
+    const body = { token: reset, new_password: 'another perfectly fine passphrase' };
+    expectProblem(await app.post('/api/v0/auth/password-reset/confirm', body), problems.invalidLink);
+  });
+
+  it('sends the newest of several wishes only, and voids the links before it', async () => {
+    const [grace, first, second] = [await app.user(), newAddress(), newAddress()];
+    const { access_token } = await grace.logsIn();
+    await change(access_token, first).expect(202);
+    const old = await receiveToken(app, server, first);
+    await change(access_token, second).expect(202);
+    const token = await receiveToken(app, server, second);
+    expectProblem(await confirm(old), problems.invalidLink);
+    await confirm(token).expect(204);
+    await app.login(second).expect(200);
+  });
+
+  it('with a wrong password is 403, counts like a failed login, and asks for no mail', async () => {
+    const heidi = await app.user();
+    const { access_token } = await heidi.logsIn();
+    const attempt = () =>
+      throttled
+        .post('/api/v0/users/me/email', { password: 'not the passphrase', new_email: newAddress() })
+        .set(bearer(access_token));
+    expectProblem(await attempt(), problems.wrongPassword);
+    expectProblem(await attempt(), problems.wrongPassword);
+    expectThrottled(await attempt());
+    expectThrottled(await throttled.login(heidi.email));
+    expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = $1', [heidi.id])).toEqual([]);
+  });
+
+  it('refuses an address with a line break, before any mail is made of it', async () => {
+    const ivan = await app.user();
+    const { access_token } = await ivan.logsIn();
+    for (const email of [
+      'a@example.org\r\nBcc: b@example.org',
+      'a@example.org\nSubject: x',
+      '<a@example.org>, b@example.org',
+    ])
+      expectInvalid(await change(access_token, email), '/new_email');
+  });
+});

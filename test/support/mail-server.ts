@@ -1,0 +1,183 @@
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { text as readText } from 'node:stream/consumers';
+import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
+import type { Variables } from '../../src/config/environment.js';
+import { MailWorker } from '../../src/mail/mail-worker.js';
+import { eventually } from '../../tools/eventually.js';
+import type { TestApp } from './test-app.js';
+
+export interface ReceivedMail {
+  readonly to: string;
+  readonly subject: string;
+  readonly headers: string;
+  readonly text: string;
+  readonly html: string;
+  /** Of the link, if there is one. */
+  readonly token: string | undefined;
+}
+
+type Step = 'connect' | 'mail' | 'rcpt' | 'data';
+
+/** A real SMTP server on loopback, which keeps what it accepts. */
+export class MailServer {
+  readonly mails: ReceivedMail[] = [];
+  /** Recipients of refused and accepted mails alike. */
+  attempts = 0;
+  private refusal: { step: Step; code: number } | undefined;
+  private smtp!: SMTPServer;
+  private chosenPort = 0;
+
+  constructor(private readonly options: SMTPServerOptions = {}) {}
+
+  get port(): number {
+    return this.chosenPort;
+  }
+
+  get url(): string {
+    return `smtp://127.0.0.1:${this.port}`;
+  }
+
+  /** Listens; again on the same port after a stop. */
+  async start(): Promise<void> {
+    this.smtp = new SMTPServer({
+      authOptional: true,
+      logger: false,
+      closeTimeout: 100,
+      ...this.options,
+      onConnect: (_session, callback) => callback(this.refuseAt('connect')),
+      onMailFrom: (_address, _session, callback) => callback(this.refuseAt('mail')),
+      onRcptTo: (_address, _session, callback) => {
+        this.attempts += 1;
+        callback(this.refuseAt('rcpt'));
+      },
+      onData: (stream, { envelope }, callback) => {
+        void readText(stream).then((raw) => {
+          const refusal = this.refuseAt('data');
+          if (!refusal) this.mails.push(parseMail(envelope.rcptTo.map(({ address }) => address).join(), raw));
+          callback(refusal);
+        });
+      },
+    });
+    this.smtp.on('error', () => undefined);
+    await new Promise<void>((resolve) => this.smtp.listen(this.port, '127.0.0.1', resolve));
+    this.chosenPort = (this.smtp.server.address() as AddressInfo).port;
+  }
+
+  async stop(): Promise<void> {
+    await new Promise<void>((resolve) => this.smtp.close(resolve));
+  }
+
+  /** Answers this step with this code, until {@link accept}. */
+  refuse(step: Step, code: number): void {
+    this.refusal = { step, code };
+  }
+
+  accept(): void {
+    this.refusal = undefined;
+  }
+
+  to(address: string): ReceivedMail[] {
+    return this.mails.filter(({ to }) => to === address);
+  }
+
+  private refuseAt(step: Step): Error | null {
+    if (this.refusal?.step !== step) return null;
+    return Object.assign(new Error('not now'), { responseCode: this.refusal.code });
+  }
+}
+
+/** Runs a mail server for all tests of the file, before the application that uses its variables starts. */
+export function useMailServer(options?: SMTPServerOptions): { server: MailServer; variables: Variables } {
+  const server = new MailServer(options);
+  const variables: Record<string, string> = { ...MAIL_VARIABLES };
+  // The port is known only now; the application reads the variables when it starts.
+  Object.defineProperty(variables, 'MAIL_URL', { get: () => server.url, enumerable: true });
+  beforeAll(() => server.start());
+  afterAll(() => server.stop());
+  return { server, variables };
+}
+
+export const MAIL_VARIABLES = {
+  MAIL_FROM: 'Example <accounts@example.org>',
+  PASSWORD_RESET_URL: 'https://app.example.org/reset?from=mail',
+  EMAIL_VERIFICATION_URL: 'https://app.example.org/verify',
+} as const;
+
+/** A server that accepts connections and says nothing. */
+export class SilentServer {
+  readonly sockets: Socket[] = [];
+  private constructor(private readonly server: Server) {
+    server.on('connection', (socket) => this.sockets.push(socket.on('error', () => undefined)));
+  }
+
+  static async start(): Promise<SilentServer> {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return new SilentServer(server);
+  }
+
+  get url(): string {
+    return `smtp://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  stop(): void {
+    for (const socket of this.sockets) socket.destroy();
+    this.server.close();
+  }
+}
+
+/** Makes every request due, and works the outbox off. */
+export async function workOff(app: TestApp): Promise<void> {
+  const worker = app.nest.get(MailWorker);
+  // A run that has begun already may have missed the newest request.
+  await worker.run();
+  await app.database.query('UPDATE mail_requests SET next_attempt_at = now()');
+  await worker.run();
+}
+
+export async function countWaiting(app: TestApp): Promise<number> {
+  const [row] = await app.database.query<{ count: number }>('SELECT count(*)::int AS count FROM mail_requests');
+  return row!.count;
+}
+
+/** The newest mail to this address, once it is there. */
+export async function receive(app: TestApp, server: MailServer, address: string, count = 1): Promise<ReceivedMail> {
+  await workOff(app);
+  await eventually('the mail arrives', () => server.to(address).length >= count);
+  return server.to(address).at(-1)!;
+}
+
+/** The token of the newest mail to this address. */
+export async function receiveToken(app: TestApp, server: MailServer, address: string, count = 1): Promise<string> {
+  const { token } = await receive(app, server, address, count);
+  if (token === undefined) throw new Error('The mail has no link');
+  return token;
+}
+
+/** Of the two alternatives that nodemailer composes. */
+function parseMail(to: string, raw: string): ReceivedMail {
+  const [headers = '', ...body] = raw.split('\r\n\r\n');
+  const boundary = /boundary="([^"]+)"/.exec(headers)?.[1] ?? '';
+  const parts = body.join('\r\n\r\n').split(`--${boundary}`);
+  const read = (type: string): string => decodePart(parts.find((part) => part.includes(`Content-Type: ${type}`)) ?? '');
+  const text = read('text/plain');
+  return {
+    to,
+    subject: /^Subject: (.*)$/m.exec(headers)?.[1]?.trim() ?? '',
+    headers,
+    text,
+    html: read('text/html'),
+    token: /#token=([\w-]+)/.exec(text)?.[1],
+  };
+}
+
+function decodePart(part: string): string {
+  const [head = '', ...lines] = part.split('\r\n\r\n');
+  const content = lines.join('\r\n\r\n');
+  if (!head.includes('quoted-printable')) return content;
+  const bytes = content
+    .replace(/=\r\n/g, '')
+    .replace(/=([0-9A-F]{2})/g, (_match, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+  return Buffer.from(bytes, 'latin1').toString('utf8');
+}
