@@ -1,6 +1,7 @@
 // The problems that every door, route and guard answers with; src/problems/problem.filter.ts turns errors into responses.
 
 import type { Problem } from './problem.js';
+import { factorProblems } from './factor-problems.js';
 import { unauthorized } from './unauthorized.js';
 
 /** The catalogue: every error response of this service is one of these. */
@@ -42,17 +43,12 @@ export const problems = {
     detail: 'The token of the link is unknown, used, replaced by a newer one, or expired. Ask for a new link.',
   },
   ...unauthorized,
+  ...factorProblems,
   registrationClosed: {
     status: 403,
     code: 'registration_closed',
     title: 'Registration is closed',
     detail: 'This service does not accept registrations. Ask an administrator for an account.',
-  },
-  secondFactorRequired: {
-    status: 403,
-    code: 'second_factor_required',
-    title: 'A second factor is required',
-    detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
   },
   emailNotVerified: {
     status: 403,
@@ -97,24 +93,6 @@ export const problems = {
     code: 'email_taken',
     title: 'The e-mail address is taken',
     detail: 'There is already an account with this e-mail address.',
-  },
-  totpEnrolled: {
-    status: 409,
-    code: 'totp_enrolled',
-    title: 'The authenticator app is enrolled',
-    detail: 'The account has a confirmed authenticator app (TOTP). Remove it first.',
-  },
-  passkeyExists: {
-    status: 409,
-    code: 'passkey_exists',
-    title: 'The passkey is registered',
-    detail: 'The passkey is registered already.',
-  },
-  tooManyPasskeys: {
-    status: 409,
-    code: 'too_many_passkeys',
-    title: 'The account has too many passkeys',
-    detail: 'An account has 20 passkeys at most. Remove one first.',
   },
   appCredentialExists: {
     status: 409,
