@@ -14,6 +14,7 @@ import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
 import { OperatorsModule } from './operators/operators.module.js';
 import { RecoveryModule } from './recovery/recovery.module.js';
+import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
@@ -39,6 +40,7 @@ export class AppModule {
         NodesModule,
         OperatorsModule,
         HealthModule,
+        SecondFactorsModule,
         // Use cases that combine them
         AuthModule,
         AccountModule,

@@ -8,6 +8,7 @@ import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
@@ -31,6 +32,7 @@ import { UsersAdminController } from './users.admin.controller.js';
     AppCredentialsModule,
     NodesModule,
     OperatorsModule,
+    SecondFactorsModule,
     ThrottlingModule,
   ],
   controllers: [

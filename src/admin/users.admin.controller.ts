@@ -15,6 +15,7 @@ import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';
+import { SecondFactors } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { CredentialsRequest } from '../users/credentials.dto.js';
 import { UserPageResponse, UserResponse } from '../users/user.dto.js';
@@ -27,6 +28,7 @@ export class UsersAdminController {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
+    private readonly secondFactors: SecondFactors,
     private readonly propagation: Propagation,
   ) {}
 
@@ -118,5 +120,25 @@ export class UsersAdminController {
       const { id: userId } = await this.users.find(id);
       await this.sessions.revokeAll(userId, toActor(request));
     });
+  }
+
+  @Delete(':id/factors')
+  @HttpCode(204)
+  @RequireAdmin('users')
+  @ApiProblems(problems.notFound)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({
+    summary: 'Remove all second factors of a user',
+    description:
+      'For a user who has lost them: the authenticator app, the recovery codes and all passkeys. Ends all of their ' +
+      'sessions. The password alone is enough afterwards, so make sure who asks.',
+  })
+  @ApiNoContentResponse()
+  async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
+    await this.propagation.propagateAfter(() =>
+      this.secondFactors.removeAll(id, toActor(request), (transaction, userId) =>
+        this.sessions.endAll(transaction, userId, 'admin'),
+      ),
+    );
   }
 }

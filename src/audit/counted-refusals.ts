@@ -15,6 +15,7 @@ const BATCH_SIZE = 1_000;
 /** The counted events, and the tables of their open windows. */
 const TABLES = {
   'user.login.failed': 'failed_logins',
+  'user.second_factor.failed': 'failed_second_factors',
   'admin.key.refused': 'refused_admin_keys',
   'admin.scope.refused': 'refused_admin_scopes',
 } as const;
@@ -77,15 +78,16 @@ const buildMoveStatement = (event: CountedEvent) => ({
 export interface Refusal {
   readonly event: CountedEvent;
   readonly reason: string;
-  /** Canonical e-mail address, network, or id of an operator: the key of the count. */
+  /** Canonical e-mail address, id of a user or of an operator, or network: the key of the count. */
   readonly counted: string;
-  /** Undefined for an e-mail address without an account. */
+  /** Undefined where no account is known. */
   readonly subject?: string | undefined;
 }
 
 /**
- * Counts failed logins, refused admin keys and refused scopes: one row for each e-mail address, network or operator, and
- * window of 15 minutes, across all replicas. The row has the request ids and network address of the first refusal.
+ * Counts failed logins, failed second factors, refused admin keys and refused scopes: one row for each account, network
+ * or operator, and window of 15 minutes, across all replicas. The row has the request ids and network address of the
+ * first refusal.
  */
 @Injectable()
 export class CountedRefusals {

@@ -43,13 +43,21 @@ export class AuthController {
   @Post('login')
   @HttpCode(200)
   @Public()
-  @ApiProblems(problems.invalidCredentials, problems.emailNotVerified, problems.tooManyRequests, problems.hashingBusy)
+  @ApiProblems(
+    problems.invalidCredentials,
+    problems.emailNotVerified,
+    problems.secondFactorRequired,
+    problems.tooManyRequests,
+    problems.hashingBusy,
+  )
   @ApiOperation({
     summary: 'Log in',
     description:
       'An unknown e-mail address, a wrong password and a disabled account get the same response. Wrong passwords are ' +
       'counted per account and per network; over the limit the response is 429, and the password is not verified. A ' +
-      'user has a limited number of sessions: a login beyond it ends the oldest. With REQUIRE_VERIFIED_EMAIL the right ' +
+      'user has a limited number of sessions: a login beyond it ends the oldest. For a user with a second factor the ' +
+      'response to the right password is 403 with a challenge. ' +
+      'With REQUIRE_VERIFIED_EMAIL the right ' +
       'password of an account whose address is not verified is 403.',
   })
   @ApiOkResponse({ type: TokenPairResponse })

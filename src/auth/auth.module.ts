@@ -1,15 +1,18 @@
 import { Module } from '@nestjs/common';
 import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AuthController } from './auth.controller.js';
 import { AuthService } from './auth.service.js';
+import { SecondFactorController } from './second-factor.controller.js';
+import { SecondFactorLogin } from './second-factor-login.js';
 
 @Module({
-  imports: [AuditModule, KeysModule, UsersModule, TokensModule, ThrottlingModule],
-  controllers: [AuthController],
-  providers: [AuthService],
+  imports: [AuditModule, KeysModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
+  controllers: [AuthController, SecondFactorController],
+  providers: [AuthService, SecondFactorLogin],
 })
 export class AuthModule {}

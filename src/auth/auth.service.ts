@@ -24,6 +24,7 @@ import type { User } from '../users/user.entity.js';
 import { PasswordVerifier } from '../users/password-verifier.js';
 import { UsersService } from '../users/users.service.js';
 import type { TokenPairResponse } from './auth.dto.js';
+import { SecondFactorLogin } from './second-factor-login.js';
 
 interface RefusedLogin {
   readonly reason: RefusalReason<'user.login.failed'>;
@@ -35,6 +36,7 @@ export class AuthService {
   constructor(
     private readonly users: UsersService,
     private readonly passwords: PasswordVerifier,
+    private readonly secondFactors: SecondFactorLogin,
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
@@ -60,8 +62,8 @@ export class AuthService {
   }
 
   /**
-   * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified after the right password;
-   * too_many_requests; hashing_busy
+   * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified and
+   * second_factor_required after the right password; too_many_requests; hashing_busy
    */
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPairResponse> {
     const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
@@ -71,7 +73,8 @@ export class AuthService {
     const { id: userId } = verdict.user;
     if (this.environment.requireVerifiedEmail && verdict.user.emailVerifiedAt === null)
       return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
-    const grant = await this.sessions.start(verdict.user, toUserActor(actor, userId));
+    if (verdict.user.hasSecondFactor) return this.secondFactors.demand(verdict.user);
+    const grant = await this.sessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
     if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
     return this.toTokenPair(grant);
   }
@@ -111,7 +114,7 @@ export class AuthService {
     await this.propagation.awaitPropagation();
   }
 
-  private async toTokenPair(grant: Grant): Promise<TokenPairResponse> {
+  async toTokenPair(grant: Grant): Promise<TokenPairResponse> {
     return {
       access_token: await this.accessTokens.sign(grant),
       refresh_token: grant.refreshToken,

@@ -29,10 +29,23 @@ export const REFUSAL_REASONS = {
   'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],
   'user.link.refused': ['unknown', 'expired', 'void'],
+  // The password was right.
+  'user.login.challenged': ['second_factor'],
+  'user.second_factor.failed': [
+    'wrong_code',
+    'repeated_code',
+    'no_factor',
+    'wrong_passkey',
+    'unknown_passkey',
+    'counter_not_increased',
+    'challenge',
+    'disabled',
+  ],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
   'session.refresh.reused': ['reused'],
   // The reason of a throttled call is the name of the exhausted budget.
   'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
+  'user.second_factor.throttled': ['second-factor-account', 'second-factor-address'],
   'user.registration.throttled': ['registration'],
   'session.refresh.throttled': ['refresh'],
   'user.mail.throttled': ['mail', 'mail-account'],

@@ -1,4 +1,4 @@
-import { flag, oneOf, passwordBlocklist, wholeNumber } from './variable-kinds.js';
+import { flag, oneOf, origins, passwordBlocklist, relyingPartyId, wholeNumber } from './variable-kinds.js';
 import type { Section } from './variable.js';
 
 /** For all workers together. */
@@ -53,6 +53,24 @@ export const accountSection = {
       meaning: 'passwords that are refused: the 10,000 most common, none, or one a line of a file',
       explanation:
         'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one password a line.',
+    },
+    WEBAUTHN_RP_ID: {
+      type: relyingPartyId.optional(),
+      defaultText: 'none; in development `localhost`',
+      example: 'example.org',
+      meaning: 'domain that passkeys belong to; unset: no passkeys (404). See [second factors](second-factors.md)',
+      explanation:
+        'Domain that passkeys belong to (relying party id), without scheme and port. Another one later makes all passkeys ' +
+        'unusable. Unset: the routes of passkeys answer 404; in development localhost.',
+    },
+    WEBAUTHN_ORIGINS: {
+      type: origins.optional(),
+      defaultText: 'none; in development `http://localhost:PORT`',
+      example: 'https://www.example.org',
+      meaning: 'origins of the pages on which users log in with passkeys; of `WEBAUTHN_RP_ID` or below it',
+      explanation:
+        'Origins of the pages on which users register passkeys and log in with them: {bounds}, each exactly as a browser ' +
+        'sends it. The host is WEBAUTHN_RP_ID or below it.',
     },
   },
 } satisfies Section;

@@ -27,6 +27,16 @@ export const throttleSection = {
       meaning: '… for all accounts from one address',
       explanation: 'Wrong passwords from one address, for all accounts together.',
     },
+    SECOND_FACTOR_LIMIT_PER_ACCOUNT: {
+      type: limit('5/900'),
+      meaning: 'wrong codes of second factors for one account',
+      explanation: 'Wrong codes (TOTP and recovery codes) for one account, from all addresses together.',
+    },
+    SECOND_FACTOR_LIMIT_PER_ADDRESS: {
+      type: limit('1000/900'),
+      meaning: 'answers to second factors and logins with passkeys from one address, also good ones',
+      explanation: 'Second factors and logins with passkeys from one address, also good ones.',
+    },
     HASHING_BUSY_LIMIT_PER_ADDRESS: {
       type: limit('200/60'),
       meaning: 'logins and registrations from one address that a full password queue refused',

@@ -138,6 +138,15 @@ export const origins = z
   )
   .meta({ bounds: 'origins, separated by commas' });
 
+/** The domain that passkeys belong to (WebAuthn §5.1.2). No address: browsers refuse those. */
+export const relyingPartyId = z
+  .string()
+  .refine(
+    (value) => /^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}$/.test(value),
+    'must be a domain in lower case, without scheme and port: example.org',
+  )
+  .meta({ bounds: 'domain in lower case' });
+
 /** `points/seconds`: at most that many points in a window of that length. */
 export function limit(initial: string) {
   return z

@@ -64,6 +64,8 @@ function fillDefaults(value: z.output<typeof given>) {
     HASH_THREADS: value.HASH_THREADS ?? Math.ceil(availableParallelism() / value.WORKERS),
     HASH_QUEUE_LIMIT: value.HASH_QUEUE_LIMIT ?? Math.ceil(DEFAULT_HASH_QUEUE_LIMIT / value.WORKERS),
     REVOCATION_WAIT_MS: value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
+    WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
+    WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
     ...fillMail(value),
   };
@@ -101,6 +103,17 @@ export const RULES: readonly Rule[] = [
     isKept: (value) => value.SHUTDOWN_DELAY_MS < value.SHUTDOWN_DEADLINE_MS,
   },
   {
+    name: 'WEBAUTHN_RP_ID',
+    demand: 'must be set together with WEBAUTHN_ORIGINS',
+    isKept: (value) => (value.WEBAUTHN_RP_ID === undefined) === (value.WEBAUTHN_ORIGINS === undefined),
+  },
+  {
+    name: 'WEBAUTHN_ORIGINS',
+    demand: 'must have hosts that are WEBAUTHN_RP_ID or end with a dot and it',
+    isKept: ({ WEBAUTHN_RP_ID: rpId, WEBAUTHN_ORIGINS: origins = [] }) =>
+      rpId === undefined || origins.every((origin) => isBelow(origin, rpId)),
+  },
+  {
     name: 'INTERNAL_PORT',
     demand: 'must differ from PORT',
     isKept: (value) => isDistinct(value.INTERNAL_PORT, value.PORT),
@@ -126,6 +139,11 @@ export const RULES: readonly Rule[] = [
     isKept: (value) => !value.REQUIRE_VERIFIED_EMAIL || value.MAIL_URL !== undefined || value.NODE_ENV !== 'production',
   },
 ];
+
+/** Whether an origin is of the domain, or of one below it. */
+function isBelow(origin: string, domain: string): boolean {
+  return URL.canParse(origin) && `.${new URL(origin).hostname}`.endsWith(`.${domain}`);
+}
 
 /** Port 0 means any free port. */
 function isDistinct(port: number | undefined, other: number | undefined): boolean {

@@ -20,6 +20,7 @@ import { CreateSigningKeys1763684300000 } from './migrations/1763684300000-creat
 import { OwnAccounts1763771500000 } from './migrations/1763771500000-own-accounts.js';
 import { CreateOperators1763771600000 } from './migrations/1763771600000-create-operators.js';
 import { CreateLinksByEmail1763771700000 } from './migrations/1763771700000-create-links-by-email.js';
+import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -50,6 +51,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       OwnAccounts1763771500000,
       CreateOperators1763771600000,
       CreateLinksByEmail1763771700000,
+      AddSecondFactors1763771800000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

@@ -15,9 +15,11 @@ export const FORM_ROUTE = '/internal/introspect';
 export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 /** Routes that parse their body themselves, once the caller is authenticated. */
 const PARSED_BY_ROUTE = new Set(['/internal/changes', FORM_ROUTE]);
-/** The one field of a JSON body that may be a list, and its routes. */
-const LIST_FIELD = '/scopes';
-const LIST_ROUTES = /^\/api\/v0\/admin\/operators(\/[^/]+)?$/;
+/** The only fields of JSON bodies that may be lists, of texts, on their routes. Passkeys are what browsers send (WebAuthn §5.1). */
+const LIST_FIELDS = [
+  { route: /^\/api\/v0\/admin\/operators(\/[^/]+)?$/, pointer: '/scopes' },
+  { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
+];
 const MAX_DEPTH = 16;
 /** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
 const MAX_TEXT_LENGTH = 8_192;
@@ -29,14 +31,14 @@ export const readBytes = raw({ limit: '100kb', type: (request) => !isForGateway(
 
 /**
  * Refuses bodies that would be costly or harmful in validation: with many names (100 ms for 11,000), nested deeply (it
- * is recursive), not an object, with a list (one field of one resource is a list, of texts), with names that reach a prototype, or with
+ * is recursive), not an object, with a list that is not the one of its route, with names that reach a prototype, or with
  * text that is not well-formed Unicode (different lone surrogates encode alike).
  */
 export function parseJson(request: Request, _response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
   if (Buffer.isBuffer(bytes) && !PARSED_BY_ROUTE.has(request.url)) {
     request.body = bytes.length === 0 ? {} : parse(bytes);
-    refuseHostileValues(request.body, LIST_ROUTES.test(request.path) ? LIST_FIELD : undefined);
+    refuseHostileValues(request.body, LIST_FIELDS.find(({ route }) => route.test(request.path))?.pointer);
   }
   next();
 }

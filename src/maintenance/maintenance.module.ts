@@ -5,6 +5,7 @@ import { KeysModule } from '../keys/keys.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -13,6 +14,7 @@ import { AuditJob } from './audit.job.js';
 import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
 import { RetentionClock } from './retention-clock.js';
+import { TotpSecretsJob } from './totp-secrets.job.js';
 import { SealJob } from './seal.job.js';
 import { SigningKeysJob } from './signing-keys.job.js';
 
@@ -28,8 +30,9 @@ import { SigningKeysJob } from './signing-keys.job.js';
     ThrottlingModule,
     MailModule,
     UsersModule,
+    SecondFactorsModule,
   ],
-  providers: [Maintenance, PurgeJob, AuditJob, SealJob, SigningKeysJob, RetentionClock],
-  exports: [PurgeJob, AuditJob, SealJob, SigningKeysJob],
+  providers: [Maintenance, PurgeJob, AuditJob, SealJob, SigningKeysJob, TotpSecretsJob, RetentionClock],
+  exports: [PurgeJob, AuditJob, SealJob, SigningKeysJob, TotpSecretsJob],
 })
 export class MaintenanceModule {}

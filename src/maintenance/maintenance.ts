@@ -3,11 +3,12 @@ import { Environment } from '../config/environment.js';
 import { AuditJob } from './audit.job.js';
 import { PurgeJob } from './purge.job.js';
 import { SigningKeysJob } from './signing-keys.job.js';
+import { TotpSecretsJob } from './totp-secrets.job.js';
 
 const MS_PER_MINUTE = 60_000;
 
 /**
- * Runs the jobs of purge, audit log and signing keys every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own. Every replica
+ * Runs the jobs of purge, audit log, signing keys and TOTP secrets every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own. Every replica
  * runs them; advisory locks let one at a time work. A failed job logs a warning, and the next run retries. Deletions go by
  * the clock of PostgreSQL (retention-clock.ts).
  */
@@ -19,6 +20,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
     private readonly purge: PurgeJob,
     private readonly audit: AuditJob,
     private readonly signingKeys: SigningKeysJob,
+    private readonly totpSecrets: TotpSecretsJob,
     private readonly environment: Environment,
   ) {}
 
@@ -27,6 +29,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
       void this.purge.run();
       void this.audit.run();
       void this.signingKeys.run();
+      void this.totpSecrets.run();
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 

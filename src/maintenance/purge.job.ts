@@ -9,13 +9,14 @@ import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import { RegistrationRetries } from '../nodes/registration-retries.js';
+import { Challenges } from '../second-factors/challenges.js';
 import { ThrottleWindows } from '../throttling/throttle-windows.js';
 import { Outbox } from '../mail/outbox.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from '../users/one-time-tokens.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Deletes sessions, keys, throttle windows, one-time tokens and unsent mails after their retention, in batches, in one replica at a time. */
+/** Deletes sessions, keys, throttle windows, used challenges, one-time tokens and unsent mails after their retention, in batches, in one replica at a time. */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -25,6 +26,7 @@ export class PurgeJob {
     private readonly appCredentials: AppCredentialsService,
     private readonly revocations: RevocationFeed,
     private readonly throttleWindows: ThrottleWindows,
+    private readonly challenges: Challenges,
     private readonly oneTimeTokens: OneTimeTokens,
     private readonly outbox: Outbox,
     private readonly environment: Environment,
@@ -46,6 +48,7 @@ export class PurgeJob {
       count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
       await this.revocations.purge(LOCKS.purge);
       await this.throttleWindows.purge(LOCKS.purge);
+      await this.challenges.purge(LOCKS.purge);
       await this.oneTimeTokens.purge(now, LOCKS.purge);
       await this.outbox.purge(LOCKS.purge);
     } catch (error) {

@@ -2,6 +2,7 @@ import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
 import { SCOPES } from '../common/scopes.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
 import { toProblemBody } from './problem-body.js';
 import { MAX_ERRORS, type Problem } from './problem.js';
 import { problems } from './problems.js';
@@ -54,6 +55,24 @@ export class ProblemSchema {
     description: 'with missing_scope: one of these is needed',
   })
   scopes?: string[];
+
+  @ApiPropertyOptional({
+    type: String,
+    isArray: true,
+    enum: SECOND_FACTOR_METHODS,
+    description: 'with second_factor_required: by which of them the challenge can be answered',
+  })
+  methods?: SecondFactorMethod[];
+
+  @ApiPropertyOptional({ type: String, description: 'with second_factor_required: single use, for 5 minutes' })
+  challenge?: string;
+
+  @ApiPropertyOptional({
+    type: 'object',
+    additionalProperties: true,
+    description: 'with second_factor_required and the method passkey: options of navigator.credentials.get()',
+  })
+  passkey_options?: object;
 }
 
 /** Documents the problems that a route may answer with, one example each. Repeated use adds problems. */

@@ -20,6 +20,8 @@ export class ProblemException extends Error {
   readonly isLogged: boolean;
   /** Further headers of the response. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Further members of the body, of this occurrence (RFC 9457 §3.2). */
+  readonly members: object;
 
   constructor(
     readonly problem: Problem,
@@ -28,6 +30,7 @@ export class ProblemException extends Error {
       refusal?: RefusalEvent;
       isLogged?: boolean;
       headers?: Readonly<Record<string, string>>;
+      members?: object;
       cause?: unknown;
     } = {},
   ) {
@@ -36,5 +39,6 @@ export class ProblemException extends Error {
     this.refusal = options.refusal;
     this.isLogged = options.isLogged ?? true;
     this.headers = options.headers ?? {};
+    this.members = options.members ?? {};
   }
 }

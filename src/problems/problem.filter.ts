@@ -39,8 +39,8 @@ export class ProblemFilter implements ExceptionFilter {
     if (error instanceof ProblemException) {
       for (const [name, value] of Object.entries(error.headers)) response.setHeader(name, value);
     }
-    const errors = error instanceof ProblemException ? error.errors : undefined;
-    const body = toProblemBody(problem, getRequestId(request), errors);
+    const { errors, members } = error instanceof ProblemException ? error : { errors: undefined, members: {} };
+    const body = { ...toProblemBody(problem, getRequestId(request), errors), ...members };
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 

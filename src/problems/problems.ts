@@ -1,6 +1,7 @@
 // The problems that every door, route and guard answers with; src/problems/problem.filter.ts turns errors into responses.
 
 import type { Problem } from './problem.js';
+import { factorProblems } from './factor-problems.js';
 import { unauthorized } from './unauthorized.js';
 
 /** The catalogue: every error response of this service is one of these. */
@@ -42,6 +43,7 @@ export const problems = {
     detail: 'The token of the link is unknown, used, replaced by a newer one, or expired. Ask for a new link.',
   },
   ...unauthorized,
+  ...factorProblems,
   registrationClosed: {
     status: 403,
     code: 'registration_closed',

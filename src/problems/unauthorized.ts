@@ -13,6 +13,22 @@ export const unauthorized = {
     detail: 'The e-mail address and the password do not belong to an active account.',
     challenge: `Bearer ${REALM}`,
   },
+  invalidSecondFactor: {
+    status: 401,
+    code: 'invalid_second_factor',
+    title: 'The second factor is not valid',
+    detail:
+      'The code or the passkey is wrong or was used before, or the challenge is void: it lives 5 minutes, and a change ' +
+      'of the password ends it.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidPasskey: {
+    status: 401,
+    code: 'invalid_passkey',
+    title: 'The passkey is not valid',
+    detail: 'The passkey does not belong to an active account, or the challenge has expired or was used before.',
+    challenge: `Bearer ${REALM}`,
+  },
   invalidRefreshToken: {
     status: 401,
     code: 'invalid_refresh_token',

@@ -7,6 +7,7 @@ import { ThrottleWindows } from './throttle-windows.js';
 const CALLS = {
   registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },
   refresh: { event: 'session.refresh.throttled', limit: 'refreshLimitPerAddress' },
+  'second-factor-address': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAddress' },
   mail: { event: 'user.mail.throttled', limit: 'mailLimitPerAddress' },
   link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
   'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
@@ -14,7 +15,7 @@ const CALLS = {
 
 export type ThrottledCall = keyof typeof CALLS;
 
-/** Counts calls by network: registrations, refreshes, requests for mails, presented links, and wrong admin keys. None is refunded. */
+/** Counts calls by network: registrations, refreshes, second factors, requests for mails, presented links, and wrong admin keys. None is refunded. */
 @Injectable()
 export class AddressThrottle {
   constructor(

@@ -3,7 +3,7 @@ import { JwtService } from '@nestjs/jwt';
 import { Clock } from '../common/clock.js';
 import { isId, createRandomId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import type { Grant } from './grant.js';
+import type { Amr, Grant } from './grant.js';
 import { TokenKeys } from './token-keys.js';
 
 /** The claims of an access token (RFC 7519 §4.1). */
@@ -16,6 +16,8 @@ export interface AccessTokenClaims {
   readonly iat: number;
   readonly exp: number;
   readonly email: string;
+  /** RFC 8176. Tokens of versions before this claim have none. */
+  readonly amr?: Amr;
 }
 
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
@@ -61,7 +63,7 @@ export class AccessTokens {
   }
 
   /** @throws {ProblemException} unavailable */
-  async sign({ userId, sessionId, email }: Omit<Grant, 'refreshToken'>): Promise<string> {
+  async sign({ userId, sessionId, email, amr }: Omit<Grant, 'refreshToken'>): Promise<string> {
     const options = await this.keys.getSigningOptions();
     const { jwtIssuer, jwtAudience } = this.environment;
     const iat = Math.floor(this.clock.now().getTime() / 1_000);
@@ -74,6 +76,7 @@ export class AccessTokens {
       iat,
       exp,
       email,
+      amr,
     };
     return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) }, toJwtOptions(options));
   }

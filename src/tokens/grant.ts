@@ -1,3 +1,6 @@
+/** How a user authenticated at a login (RFC 8176). */
+export type Amr = readonly string[];
+
 /** The user whose session begins, after the proof of who they are. */
 export interface SessionOwner {
   readonly id: string;
@@ -11,5 +14,6 @@ export interface Grant {
   readonly sessionId: string;
   readonly userId: string;
   readonly email: string;
+  readonly amr: Amr;
   readonly refreshToken: string;
 }

@@ -10,8 +10,8 @@ import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 export const START_SESSION = withAuditEvent({
   name: 'sessions_start',
   text: `INSERT INTO sessions (id, user_id, token_digest, generation, rotated_at, created_at, expires_at, absolute_expires_at,
-                               created_from, user_agent)
-         SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $8, $9
+                               created_from, user_agent, amr)
+         SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $8, $9, $10
          FROM (SELECT id FROM users
                WHERE id = $2 AND is_active AND password_changed_at IS NOT DISTINCT FROM $7::timestamptz
                FOR SHARE) AS active
@@ -48,8 +48,8 @@ export const ROTATE = {
            FROM users
            WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
              AND users.id = user_id AND users.is_active
-           RETURNING user_id, users.email)
-         SELECT user_id, email,
+           RETURNING user_id, users.email, amr)
+         SELECT user_id, email, amr,
            user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
          FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
 };
@@ -70,7 +70,7 @@ export const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
 
 export const READ_SUPERSEDED = {
   name: 'sessions_read_superseded',
-  text: `SELECT user_id, email, token_digest, generation, rotated_at, rotated_from
+  text: `SELECT user_id, email, amr, token_digest, generation, rotated_at, rotated_from
          FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = $1 AND ended_at IS NULL AND expires_at > $2 AND is_active`,
 };
@@ -101,7 +101,7 @@ export const END_OTHER_SESSIONS = withAuditEvent({
 /** Of the given sessions, the live ones of active users. */
 export const READ_LIVE = {
   name: 'sessions_read_live',
-  text: `SELECT sessions.id, user_id, email, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
+  text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
          WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
 };
 

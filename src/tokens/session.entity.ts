@@ -42,6 +42,10 @@ export class Session {
   @Column({ name: 'end_reason', type: 'text', nullable: true })
   endReason!: SessionEndReason | null;
 
+  /** How the user authenticated at the login (RFC 8176). */
+  @Column({ type: 'text', array: true, default: ['pwd'] })
+  amr!: string[];
+
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 

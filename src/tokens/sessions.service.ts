@@ -17,7 +17,7 @@ import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import type { Grant, SessionOwner } from './grant.js';
+import type { Amr, Grant, SessionOwner } from './grant.js';
 import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
@@ -37,8 +37,11 @@ export class SessionsService {
     private readonly clock: Clock,
   ) {}
 
-  /** @returns undefined when the user was disabled or deleted, or has another password by now */
-  async start(owner: SessionOwner, actor: Actor): Promise<Grant | undefined> {
+  /**
+   * @param amr how the user authenticated
+   * @returns undefined when the user was disabled or deleted, or has another password by now
+   */
+  async start(owner: SessionOwner, actor: Actor, amr: Amr): Promise<Grant | undefined> {
     const { id: userId, email } = owner;
     const token = this.tokens.createFirst(createId());
     const now = this.clock.now();
@@ -53,18 +56,19 @@ export class SessionsService {
       owner.passwordChangedAt,
       toNetwork(actor.address ?? undefined),
       actor.userAgent ?? null,
+      amr,
     ];
     const started = await this.audit.execute(sql.START_SESSION, values, {
       event: 'user.login.succeeded',
       actor,
       time: now,
       subject: userId,
-      details: { session_id: token.sessionId },
+      details: { session_id: token.sessionId, amr },
       logFields: { user_id: userId, session_id: token.sessionId },
     });
     if (started.length === 0) return undefined;
     await this.endSurplus(userId, token.sessionId, actor);
-    return { sessionId: token.sessionId, userId, email, refreshToken: token.text };
+    return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
   }
 
   /**
@@ -179,6 +183,7 @@ interface LiveSession {
   readonly id: string;
   readonly user_id: string;
   readonly email: string;
+  readonly amr: Amr;
   readonly absolute_expires_at: Date;
 }
 

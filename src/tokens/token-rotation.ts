@@ -11,7 +11,7 @@ import { UnansweredStatementError } from '../database/fail-fast-client.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { toNetwork } from '../common/network.js';
-import type { Grant } from './grant.js';
+import type { Amr, Grant } from './grant.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { SessionsService } from './sessions.service.js';
@@ -50,9 +50,9 @@ export class TokenRotation {
     const token = this.tokens.parse(presented);
     if (!token) return { outcome: 'refused', reason: 'malformed' };
     const successor = this.tokens.deriveGeneration(token.generation + 1, token);
-    const { user_id, email, was_current } = await this.rotate(token, successor, actor);
-    if (user_id !== null && email !== null) {
-      return { outcome: 'rotated', grant: toGrant(successor, { user_id, email }) };
+    const { user_id, email, amr, was_current } = await this.rotate(token, successor, actor);
+    if (user_id !== null && email !== null && amr !== null) {
+      return { outcome: 'rotated', grant: toGrant(successor, { user_id, email, amr }) };
     }
     return this.resolveSupersededToken(token, successor, was_current, actor);
   }
@@ -135,18 +135,21 @@ interface RotateRow {
   /** Null when the presented token did not rotate. */
   readonly user_id: string | null;
   readonly email: string | null;
+  readonly amr: Amr | null;
   readonly was_current: boolean;
 }
 
 interface SupersededRow {
   readonly user_id: string;
   readonly email: string;
+  readonly amr: Amr;
   readonly token_digest: SecretDigest;
   readonly generation: number;
   readonly rotated_at: Date;
   readonly rotated_from: string | null;
 }
 
-function toGrant(token: RefreshToken, user: { user_id: string; email: string }): Grant {
-  return { sessionId: token.sessionId, userId: user.user_id, email: user.email, refreshToken: token.text };
+function toGrant(token: RefreshToken, session: Pick<SupersededRow, 'user_id' | 'email' | 'amr'>): Grant {
+  const { user_id: userId, email, amr } = session;
+  return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
 }

@@ -54,9 +54,9 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
     }
     const session = await this.sessions.findLive(sessionId, userId);
     if (!session) throw createRefusal('user', 'session_ended', { user_id: userId, session_id: sessionId });
-    const { email, absolute_expires_at: sessionEnd } = session;
+    const { email, amr, absolute_expires_at: sessionEnd } = session;
     const expiresAt = new Date(Math.min(exp * 1_000, sessionEnd.getTime()));
-    return { door: 'user', userId, sessionId, email, expiresAt, claims: { iss, jti, iat, exp } };
+    return { door: 'user', userId, sessionId, email, amr, expiresAt, claims: { iss, jti, iat, exp } };
   }
 }
 

@@ -25,6 +25,13 @@ export class ValidUserResponse {
     example: '2026-11-21T09:15:00.000Z',
   })
   expires_at!: string;
+
+  @ApiProperty({
+    type: [String],
+    description: 'how the user authenticated at the login (RFC 8176); `mfa`: with more than one factor',
+    example: ['pwd', 'otp', 'mfa'],
+  })
+  amr!: string[];
 }
 
 @ApiTags('internal')
@@ -43,8 +50,9 @@ export class ValidateUserController {
   })
   @ApiOkResponse({ type: ValidUserResponse })
   validateUser(@Req() request: Request): ValidUserResponse {
-    const { userId, sessionId, email, expiresAt } = getPrincipal(request, 'user');
+    const { userId, sessionId, email, amr, expiresAt } = getPrincipal(request, 'user');
     this.freshness.describe(request, { expiresAt });
-    return { valid: true, user_id: userId, session_id: sessionId, email, expires_at: expiresAt.toISOString() };
+    const expires_at = expiresAt.toISOString();
+    return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr] };
   }
 }

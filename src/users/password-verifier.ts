@@ -8,12 +8,17 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { User } from './user.entity.js';
 
 const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
-  password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt" FROM users`;
+  password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt",
+  EXISTS (SELECT FROM totp_factors WHERE user_id = users.id AND confirmed_at IS NOT NULL)
+    OR EXISTS (SELECT FROM passkeys WHERE user_id = users.id) AS "hasSecondFactor" FROM users`;
 const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
 const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
 
 /** With the moment that identifies the password that was verified: it changes with the password, not with a rehash. */
-export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt' | 'emailVerifiedAt'>;
+export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt' | 'emailVerifiedAt'> & {
+  readonly hasSecondFactor: boolean;
+};
+type VerifiedRow = User & VerifiedUser;
 export type PasswordVerdict =
   | { readonly valid: true; readonly user: VerifiedUser }
   | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
@@ -33,7 +38,7 @@ export class PasswordVerifier {
    * @throws {ProblemException} hashing_busy
    */
   async verify(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
-    return this.judge(await this.database.row<User>(READ_BY_EMAIL, [email]), password, turn);
+    return this.judge(await this.database.row<VerifiedRow>(READ_BY_EMAIL, [email]), password, turn);
   }
 
   /**
@@ -41,10 +46,10 @@ export class PasswordVerifier {
    * @throws {ProblemException} hashing_busy
    */
   async verifyById(userId: string, password: string, turn: Turn): Promise<PasswordVerdict> {
-    return this.judge(await this.database.row<User>(READ_BY_ID, [userId]), password, turn);
+    return this.judge(await this.database.row<VerifiedRow>(READ_BY_ID, [userId]), password, turn);
   }
 
-  private async judge(user: User | undefined, password: string, turn: Turn): Promise<PasswordVerdict> {
+  private async judge(user: VerifiedRow | undefined, password: string, turn: Turn): Promise<PasswordVerdict> {
     const matches = await this.hasher.verify(password, user?.passwordHash, turn);
     if (!user) return { valid: false, reason: 'unknown' };
     if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };

@@ -42,4 +42,11 @@ export class ActiveTokenResponse {
 
   @ApiPropertyOptional({ type: String, description: 'the e-mail address', example: EXAMPLES.email })
   username!: string;
+
+  @ApiPropertyOptional({
+    type: [String],
+    description: 'how the user authenticated at the login (RFC 8176)',
+    example: ['pwd', 'otp', 'mfa'],
+  })
+  amr!: string[];
 }

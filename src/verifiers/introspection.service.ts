@@ -21,9 +21,10 @@ export class IntrospectionService {
   async introspect(form: Buffer | undefined): Promise<Introspection> {
     const principal = await this.authenticate(readToken(form));
     if (!principal) return { active: false };
-    const { userId, sessionId, email, claims } = principal;
+    const { userId, sessionId, email, amr, claims } = principal;
     const { exp, iat, iss, jti } = claims;
-    return { active: true, sub: userId, sid: sessionId, exp, iat, iss, jti, token_type: 'Bearer', username: email };
+    const token = { exp, iat, iss, jti, token_type: 'Bearer' as const };
+    return { active: true, sub: userId, sid: sessionId, ...token, username: email, amr: [...amr] };
   }
 
   /** A refusal here is an answer to the client, not an attempt at the user door: it is not logged as one. */

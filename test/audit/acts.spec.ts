@@ -12,6 +12,7 @@ import { useApp } from '../support/use-app.js';
 import { eventually } from '../../tools/eventually.js';
 import { receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
+import { Owner as FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';
 
@@ -251,6 +252,40 @@ describe('the audit log', () => {
     await expectNoRow(app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200));
     await expectRow(app.admin.delete(`/users/${alice.id}`), { ...about, event: 'admin.user.deleted' });
     await expectNoRow(app.admin.delete(`/users/${alice.id}`));
+  });
+
+  it('has one row for each change of the second factors of a user', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    await owner.registers();
+    const about = { actor: { door: 'user', id: owner.user.id }, subject: owner.user.id };
+    const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
+    const [passkey] = items;
+    const details = { passkey_id: passkey!.id };
+    const rename = app.patch(`/api/v0/users/me/passkeys/${passkey!.id}`, { name: 'old phone' });
+    const bearer = { Authorization: `Bearer ${owner.tokens.access_token}` };
+    await expectRow(rename.set(bearer), { ...about, event: 'user.passkey.renamed', details });
+    const remove = owner.post(`/passkeys/${passkey!.id}/remove`, { password: PASSWORD });
+    await expectRow(remove, { ...about, event: 'user.passkey.removed', details });
+    const code = owner.code();
+    await expectRow(owner.post('/recovery-codes', { password: PASSWORD, code }), {
+      ...about,
+      event: 'user.recovery_codes.replaced',
+    });
+    clock.advance({ seconds: 60 });
+    const { challenge } = await owner.isChallenged();
+    await owner.answers(challenge, 'totp', { code }).expect(401);
+    await expectRow(owner.post('/totp/remove', { password: PASSWORD, code: owner.code() }), {
+      ...about,
+      event: 'user.totp.removed',
+    });
+    const other = await FactorOwner.withTotp(app);
+    const recovery = await other.isChallenged();
+    await other.answers(recovery.challenge, 'recovery_code', { code: other.recoveryCodes[0] }).expect(200);
+    const removal = app.admin.delete(`/users/${other.user.id}/factors`);
+    await expectRow(removal, { event: 'admin.user.factors_removed', actor: ADMIN, subject: other.user.id });
+    const events = (await recorded(app, { subject: other.user.id })).map(({ event }) => event);
+    expect(events).toEqual(expect.arrayContaining(['user.totp.enrolled', 'user.recovery_code.used']));
+    secrets.push(owner.secret, other.secret, ...owner.recoveryCodes, ...other.recoveryCodes);
   });
 
   it('has one row for the first use of a credential, also when two replicas record it concurrently', async () => {

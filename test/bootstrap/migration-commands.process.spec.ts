@@ -14,9 +14,12 @@ const TABLES = [
   'credential_change_purges',
   'credential_changes',
   'failed_logins',
+  'failed_second_factors',
   'idempotency_keys',
   'nodes',
   'operators',
+  'passkeys',
+  'recovery_codes',
   'refused_admin_keys',
   'refused_admin_scopes',
   'replica_leases',
@@ -25,6 +28,8 @@ const TABLES = [
   'signing_keys',
   'throttle_counters',
   'throttle_windows',
+  'totp_factors',
+  'used_challenges',
   'users',
 ];
 const ALL = (createMigrationOptions('postgresql://unused').migrations as unknown[]).length;

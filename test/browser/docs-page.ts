@@ -1,32 +1,21 @@
 // Opens /docs in a real browser under the content security policy that ships, authorises every door there, and makes
-// a call through each, as prefilled, in a wide and in a narrow window. Prints what was checked; the last line counts it.
-import { existsSync, mkdtempSync } from 'node:fs';
+// a call through each, as prefilled, in a wide and in a narrow window.
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { chromium, type Locator, type Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { z } from 'zod';
 import { readJson } from '../../tools/api-client.js';
-import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { checks, launchBrowser } from './browser.js';
 import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from './service.js';
 
 const TIMEOUT_MS = 15_000;
 const STOP_TIMEOUT_MS = 20_000;
-const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'].map((name) => `/usr/bin/${name}`);
 const WIDE = { width: 1280, height: 1600 };
 /** A phone. */
 const NARROW = { width: 390, height: 844 };
-const FLAGS = [
-  '--headless',
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-];
 
 interface Call {
   readonly door: string;
@@ -54,7 +43,6 @@ const CALLS: readonly Call[] = [
 const documentSchema = z.object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
 const screenshots = mkdtempSync(join(tmpdir(), 'platform-auth-screenshots-'));
 const complaints: string[] = [];
-const checks = new Checks();
 
 /** Collects all complaints of the page and the browser: script errors, the content security policy, requests, answers. */
 function listen(page: Page, url: string): void {
@@ -154,20 +142,12 @@ async function visit(page: Page, service: FirstRun): Promise<void> {
   checks.note('nothing complains', complaints.length === 0, complaints.join('\n  '));
 }
 
-async function checkDocsPage(cleanup: Cleanup): Promise<void> {
+export async function checkDocsPage(cleanup: Cleanup): Promise<void> {
+  console.log(`Screenshots: ${screenshots}`);
   const service = await startFirstRun(cleanup);
-  const executablePath = process.env.CHROMIUM_PATH ?? BROWSERS.find((path) => existsSync(path));
-  const browser = await cleanup.acquire(
-    () => chromium.launch({ ...(executablePath !== undefined && { executablePath }), args: FLAGS, timeout: 60_000 }),
-    (launched) => launched.close(),
-  );
+  const browser = await launchBrowser(cleanup);
   await visit(await browser.newPage({ viewport: WIDE }), service);
   await browser.close();
   const code = await Promise.race([service.server.stop(), sleep(STOP_TIMEOUT_MS, 'too slow', { ref: false })]);
   checks.note('the service stops cleanly', code === 0, String(code));
 }
-
-console.log(`Screenshots: ${screenshots}`);
-await checks.around(async (cleanup) => {
-  await checkDocsPage(cleanup);
-});

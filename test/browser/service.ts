@@ -2,6 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EXAMPLES } from '../../src/common/examples.js';
+import type { Variables } from '../../src/config/environment.js';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
@@ -17,7 +18,7 @@ export interface FirstRun {
 }
 
 /** The built service on a free port, in a folder of its own with a database of its own: a first run. */
-export async function startFirstRun(cleanup: Cleanup): Promise<FirstRun> {
+export async function startFirstRun(cleanup: Cleanup, variables: Variables = {}): Promise<FirstRun> {
   const folder = mkdtempSync(join(tmpdir(), 'platform-auth-browser-'));
   // When root starts it, the embedded server runs as another user, who must be able to enter.
   chmodSync(folder, 0o755);
@@ -25,7 +26,7 @@ export async function startFirstRun(cleanup: Cleanup): Promise<FirstRun> {
   const server = new ServerProcess(await freePort(), {
     cleanup,
     script: SERVICE_SCRIPT,
-    variables: { HOME: process.env.HOME, BCRYPT_COST: '4' },
+    variables: { HOME: process.env.HOME, BCRYPT_COST: '4', ...variables },
     cwd: folder,
     isReady: isHealthy,
   });

@@ -7,6 +7,7 @@ import { Cli, useCli } from '../support/cli.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
+import { Owner } from '../second-factors/owner.js';
 
 describe('platform-auth users', () => {
   const app = useApp();
@@ -30,6 +31,17 @@ describe('platform-auth users', () => {
     await cli.ok('users', 'revoke-sessions', bob.email);
     expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
     expect(await cli.ok('users', 'sessions', bob.id)).toContain('admin');
+  });
+
+  it('removes the second factors of a user, who then logs in with the password alone', async () => {
+    const owner = await Owner.withTotp(app);
+    const { email } = owner.user;
+    const said = await cli.withInput('y\n').fails('users', 'remove-factors', email);
+    expect(said).toBe(`This lets ${email} log in with the password alone. Add --yes to confirm. It was not done.\n`);
+    await owner.isChallenged();
+    const done = `${email} has no second factor any more, and every session has ended.\n`;
+    expect(await cli.ok('users', 'remove-factors', email, '--yes')).toBe(done);
+    await owner.user.logsIn();
   });
 
   it('creates a user with the password of standard input, who can log in', async () => {

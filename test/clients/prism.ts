@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Checks } from '../../tools/checks.js';
+import { TOTP } from 'otpauth';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { answers } from '../../tools/server-process.js';
 
@@ -54,6 +55,7 @@ export class ProxiedCalls {
 
   async callAll(operations: readonly string[]): Promise<void> {
     await this.callAsUser();
+    await this.callForFactors();
     await this.callAsAdminForApps();
     await this.callAsAdminForNodes();
     await this.callAsAdminForOperators();
@@ -103,6 +105,49 @@ export class ProxiedCalls {
     const tokens = await this.call({ operation: 'POST /api/v0/auth/login', status: 200, body: leaver });
     const asLeaver = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
     await this.call({ operation: `POST ${path}/delete`, status: 204, headers: asLeaver, body: { password } });
+  }
+
+  /** With an authenticator app. What a browser would sign is refused. */
+  private async callForFactors(): Promise<void> {
+    const body = { email: `${randomUUID()}@example.org`, password: 'correct horse battery' };
+    await this.call({ operation: 'POST /api/v0/auth/register', status: 201, body });
+    const login = 'POST /api/v0/auth/login';
+    const tokens = await this.call({ operation: login, status: 200, body });
+    const headers = { Authorization: `Bearer ${tokens.access_token ?? ''}` };
+    const me = '/api/v0/users/me';
+    const proof = { password: body.password };
+    await this.call({ operation: `GET ${me}/totp`, status: 404, headers });
+    const enrolled = await this.call({ operation: `POST ${me}/totp`, status: 201, headers, body: proof });
+    const app = new TOTP({ secret: enrolled.secret ?? '' });
+    const code = app.generate();
+    const confirmed = await this.call({ operation: `POST ${me}/totp/confirm`, status: 200, headers, body: { code } });
+    const [first, second, third] = confirmed.recovery_codes as unknown as string[];
+    await this.call({ operation: `GET ${me}/totp`, status: 200, headers });
+    const { challenge } = await this.call({ operation: login, status: 403, body });
+    const answer = 'POST /api/v0/auth/login/second-factor';
+    await this.call({ operation: answer, status: 401, body: { challenge, method: 'totp', code } });
+    await this.call({ operation: answer, status: 200, body: { challenge, method: 'recovery_code', code: first } });
+    const renew = { ...proof, code: second };
+    const renewed = await this.call({ operation: `POST ${me}/recovery-codes`, status: 200, headers, body: renew });
+    await this.call({ operation: `POST ${me}/totp/remove`, status: 401, headers, body: { ...proof, code: third } });
+    const [last] = renewed.recovery_codes as unknown as string[];
+    await this.call({ operation: `POST ${me}/totp/remove`, status: 204, headers, body: { ...proof, code: last } });
+    await this.callForPasskeys(headers, proof);
+  }
+
+  private async callForPasskeys(headers: Fields, proof: object): Promise<void> {
+    const passkeys = '/api/v0/users/me/passkeys';
+    const id = randomUUID();
+    const name = 'phone';
+    const passkey = {};
+    await this.call({ operation: `GET ${passkeys}`, status: 200, headers });
+    await this.call({ operation: `POST ${passkeys}/options`, status: 200, headers, body: proof });
+    await this.call({ operation: `POST ${passkeys}/options`, status: 403, headers, body: { password: 'wrong' } });
+    await this.call({ operation: `POST ${passkeys}`, status: 400, headers, body: { name, passkey } });
+    await this.call({ operation: `PATCH ${passkeys}/{id}`, status: 404, headers, id, body: { name } });
+    await this.call({ operation: `POST ${passkeys}/{id}/remove`, status: 404, headers, id, body: proof });
+    await this.call({ operation: 'POST /api/v0/auth/login/passkey/options', status: 200, body: {} });
+    await this.call({ operation: 'POST /api/v0/auth/login/passkey', status: 401, body: { passkey } });
   }
 
   private async callWithToken(token: string, headers: Fields): Promise<void> {
@@ -182,6 +227,7 @@ export class ProxiedCalls {
     await this.call({ operation: `GET ${path}/{id}`, status: 200, headers, id });
     await this.call({ operation: `GET ${path}/{id}/sessions`, status: 200, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}/sessions`, status: 204, headers, id });
+    await this.call({ operation: `DELETE ${path}/{id}/factors`, status: 204, headers, id });
     await this.call({ operation: `PATCH ${path}/{id}`, status: 200, headers, id, body: { is_active: false } });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 204, headers, id });
     await this.call({ operation: `DELETE ${path}/{id}`, status: 404, headers, id });

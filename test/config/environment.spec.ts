@@ -126,6 +126,25 @@ describe('the configuration', () => {
     if (value && value.length > 5) expect(message).not.toContain(value);
   });
 
+  it.each([
+    ['WEBAUTHN_RP_ID', { WEBAUTHN_RP_ID: 'https://example.org' }],
+    ['WEBAUTHN_RP_ID', { NODE_ENV: 'production', WEBAUTHN_RP_ID: 'example.org' }],
+    ['WEBAUTHN_RP_ID', { NODE_ENV: 'production', WEBAUTHN_ORIGINS: 'https://example.org' }],
+    ['WEBAUTHN_ORIGINS', { WEBAUTHN_RP_ID: 'example.org', WEBAUTHN_ORIGINS: 'https://badexample.org' }],
+    ['WEBAUTHN_ORIGINS', { WEBAUTHN_RP_ID: 'example.org', WEBAUTHN_ORIGINS: 'https://example.org/' }],
+  ])('refuses a %s that does not fit the other variables of passkeys', (name, given) => {
+    expect(refusalOf(given)).toContain(name);
+  });
+
+  it('has passkeys of localhost in development, and none in production', () => {
+    const development = parseEnvironment({ ...GOOD, NODE_ENV: 'development', PORT: '8000' });
+    expect(development).toMatchObject({ webauthnRpId: 'localhost', webauthnOrigins: ['http://localhost:8000'] });
+    const production = parseEnvironment({ ...GOOD, NODE_ENV: 'production' });
+    expect([production.webauthnRpId, production.webauthnOrigins]).toEqual([undefined, undefined]);
+    const set = { WEBAUTHN_RP_ID: 'example.org', WEBAUTHN_ORIGINS: 'https://example.org,https://www.example.org' };
+    expect(parseEnvironment({ ...GOOD, NODE_ENV: 'production', ...set }).webauthnOrigins).toHaveLength(2);
+  });
+
   it('reports every invalid variable at once', () => {
     const message = refusalOf({ SECRET_KEY: '', DATABASE_URL: '', PORT: 'x' });
     for (const name of ['SECRET_KEY', 'DATABASE_URL', 'PORT']) expect(message).toContain(name);

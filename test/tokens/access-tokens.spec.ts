@@ -42,6 +42,7 @@ describe('an access token', () => {
       iat: time,
       exp: time,
       email: alice.email,
+      amr: ['pwd'],
     });
     expect((claims.exp as number) - (claims.iat as number)).toBe(15 * 60);
   });

@@ -29,7 +29,8 @@ describe('POST /internal/introspect', () => {
     const form = `token=${access_token}&token_type_hint=refresh_token`;
     for (const headers of [service.headers, { Authorization: basic }]) {
       const { body } = await introspect(form).set(headers).expect(200);
-      expect(body).toEqual({ active: true, sub, sid, exp, iat, iss, jti, token_type: 'Bearer', username: user.email });
+      const token = { sub, sid, exp, iat, iss, jti, token_type: 'Bearer' };
+      expect(body).toEqual({ active: true, ...token, username: user.email, amr: ['pwd'] });
     }
   });
 

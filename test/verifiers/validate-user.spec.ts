@@ -23,6 +23,7 @@ describe('POST /internal/validate-user', () => {
       session_id: sid,
       email: user.email,
       expires_at: new Date(exp * 1_000).toISOString(),
+      amr: ['pwd'],
     });
   });
 

@@ -148,7 +148,9 @@ class Run:
         if not expected.get("not_before", 0) <= now_ms <= expected.get("by", now_ms):
             self._fail(step, f"known at {now_ms}")
         for name, value in expected.get("principal", {}).items():
-            self._match(step, f"principal.{name}", principal.get(name), value)
+            found = principal.get(name)
+            if (list(found) if isinstance(found, tuple) else found) != value:
+                self._fail(step, f"principal.{name}: {found!r} instead of {value!r}")
         if error is not None:
             self._check_response(step, error, expected)
 

@@ -23,6 +23,8 @@ export interface UserPrincipal {
   readonly userId: string;
   readonly sessionId: string;
   readonly email: string;
+  /** How the user logged in (RFC 8176): `mfa` when with more than one factor. Empty when the service does not tell. */
+  readonly amr: readonly string[];
 }
 
 export type Principal = AppPrincipal | NodePrincipal | UserPrincipal;

@@ -62,12 +62,14 @@ export class TestVerifier extends VerifierCore {
   mintUser({
     userId = randomUUID(),
     email = 'user@example.org',
-  }: { userId?: string; email?: string } = {}): TestCredential<UserPrincipal> {
+    amr = ['pwd'],
+  }: { userId?: string; email?: string; amr?: readonly string[] } = {}): TestCredential<UserPrincipal> {
     const sessionId = randomUUID();
-    const claims = { sub: userId, sid: sessionId, email };
+    const claims = { sub: userId, sid: sessionId, email, amr };
     const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;
-    this.service.issue(`user ${sessionId}`, token, { user_id: userId, session_id: sessionId, email });
-    return { headers: { Authorization: `Bearer ${token}` }, principal: { door: 'user', userId, sessionId, email } };
+    this.service.issue(`user ${sessionId}`, token, { user_id: userId, session_id: sessionId, email, amr });
+    const principal = { door: 'user', userId, sessionId, email, amr } as const;
+    return { headers: { Authorization: `Bearer ${token}` }, principal };
   }
 
   /** Revokes a key, or ends the session of a token: refused from now on. */

@@ -26,7 +26,13 @@ export function toUserPrincipal(
   const sessionId = toId(body.session_id);
   const { email } = body;
   if (userId !== claimed.userId || sessionId !== claimed.sessionId || typeof email !== 'string') return undefined;
-  return Object.freeze({ door: 'user', userId, sessionId, email });
+  return Object.freeze({ door: 'user', userId, sessionId, email, amr: toAmr(body.amr) });
+}
+
+/** @returns nothing for what is not a list of words: a service that demands `mfa` then refuses */
+function toAmr(value: unknown): readonly string[] {
+  const isList = Array.isArray(value) && value.every((word) => typeof word === 'string');
+  return Object.freeze(isList ? [...(value)] : []);
 }
 
 function toId(value: unknown): string | undefined {

@@ -1,4 +1,4 @@
-import { inspect } from 'node:util';
+import { inspect, isDeepStrictEqual } from 'node:util';
 import { RefusedError, UnavailableError, VerificationError } from '../src/errors.js';
 import { toSettings } from '../src/options.js';
 import type { Principal } from '../src/principals.js';
@@ -96,7 +96,8 @@ class Run {
     if (expected.by !== undefined && atMs > expected.by) this.fail(step, `known at ${atMs}, not by ${expected.by}`);
     if (expected.not_before !== undefined && atMs < expected.not_before) this.fail(step, `known at ${atMs}`);
     for (const [name, value] of Object.entries(expected.principal ?? {})) {
-      this.match(step, `principal.${name}`, principal?.[name], value);
+      const found = principal?.[name];
+      if (!isDeepStrictEqual(found, value)) this.fail(step, `principal.${name}: ${inspect(found)}`);
     }
     if (error) this.checkResponse(step, error, expected);
   }

@@ -31,7 +31,7 @@ export interface Expectation {
   readonly verdict: Verdict;
   readonly status?: number;
   readonly code?: string;
-  readonly principal?: Readonly<Record<string, string>>;
+  readonly principal?: Readonly<Record<string, unknown>>;
   readonly not_before?: number;
   readonly by?: number;
 }

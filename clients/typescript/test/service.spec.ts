@@ -93,7 +93,7 @@ describe('a verifier before the service', () => {
       target: 'recipes',
     });
     expect(await verifyNode(node.header)).toEqual({ door: 'node', nodeId: node.nodeId, householdId: node.householdId });
-    expect(await verifyUser(token)).toMatchObject({ door: 'user', userId: user.id, email: user.email });
+    expect(await verifyUser(token)).toMatchObject({ door: 'user', userId: user.id, email: user.email, amr: ['pwd'] });
   });
 
   it('refuses what the service refuses', async () => {

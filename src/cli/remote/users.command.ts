@@ -35,6 +35,7 @@ export function createUsersCommand(): Command {
   addActivation(users, 'enable', 'Allow a user to log in again.', true);
   addDelete(users);
   addSessions(users);
+  addRemoveFactors(users);
   addPasswordReset(users);
   return users;
 }
@@ -112,6 +113,21 @@ function addSessions(users: Command): void {
     await client.delete(`/users/${encodeSegment(id)}/sessions`);
     print(readOutput(command), { id, sessions_revoked: true }, () => `Every session of ${user} has ended.`);
   });
+}
+
+function addRemoveFactors(users: Command): void {
+  const description = 'Remove all second factors of a user who has lost them, and end every session.';
+  const name = 'remove-factors <user>';
+  describeRemote(addYes(users.command(name)), description, `users remove-factors ${EXAMPLE}`).action(
+    async (user: string, _options, command: Command) => {
+      const client = createClient(command);
+      const { id, email } = await findUser(client, user);
+      await createConfirm(command)(`This lets ${String(email)} log in with the password alone.`);
+      await client.delete(`/users/${encodeSegment(String(id))}/factors`);
+      const said = `${String(email)} has no second factor any more, and every session has ended.`;
+      print(readOutput(command), { id, factors_removed: true }, () => said);
+    },
+  );
 }
 
 function addPasswordReset(users: Command): void {

@@ -28,11 +28,15 @@ class NodePrincipal:
 
 @dataclass(frozen=True, slots=True)
 class UserPrincipal:
-    """A user, by an access token of a live session."""
+    """A user, by an access token of a live session.
+
+    amr says how the user logged in (RFC 8176): "mfa" when with more than one factor. Empty when the service does not tell.
+    """
 
     user_id: str
     session_id: str
     email: str
+    amr: tuple[str, ...] = ()
     door: Literal["user"] = field(default="user", init=False)
 
 
@@ -61,7 +65,14 @@ def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipa
     email = body.get("email")
     if _to_id(body.get("user_id")) != user_id or _to_id(body.get("session_id")) != session_id:
         return None
-    return UserPrincipal(user_id, session_id, email) if isinstance(email, str) else None
+    return UserPrincipal(user_id, session_id, email, _to_amr(body.get("amr"))) if isinstance(email, str) else None
+
+
+def _to_amr(value: object) -> tuple[str, ...]:
+    """Returns nothing for what is not a list of words: a service that demands "mfa" then refuses."""
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        return ()
+    return tuple(value)
 
 
 def _to_id(value: object) -> str | None:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any, Generic, TypeVar
@@ -55,12 +55,14 @@ class TestVerifier(Verifier):
         self._service.issue(f"node {principal.node_id}", key, body)
         return TestCredential({"X-API-Key": f"{principal.node_id}:{key}"}, principal)
 
-    def mint_user(self, user_id: str | None = None, email: str = "user@example.org") -> TestCredential[UserPrincipal]:
+    def mint_user(
+        self, user_id: str | None = None, email: str = "user@example.org", amr: Sequence[str] = ("pwd",)
+    ) -> TestCredential[UserPrincipal]:
         """Mints an access token of a user, for a session of its own."""
-        principal = UserPrincipal(user_id or str(uuid4()), str(uuid4()), email)
-        claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email}
+        principal = UserPrincipal(user_id or str(uuid4()), str(uuid4()), email, tuple(amr))
+        claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
         token = f"{_encode({'alg': 'HS256', 'typ': 'JWT'})}.{_encode(claims)}.{secrets.token_urlsafe()}"
-        body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email}
+        body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email, "amr": list(amr)}
         self._service.issue(f"user {principal.session_id}", token, body)
         return TestCredential({"Authorization": f"Bearer {token}"}, principal)
 

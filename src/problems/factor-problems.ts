@@ -1,0 +1,27 @@
+/** The problems of second factors that are not a 401. */
+export const factorProblems = {
+  secondFactorRequired: {
+    status: 403,
+    code: 'second_factor_required',
+    title: 'A second factor is required',
+    detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
+  },
+  totpEnrolled: {
+    status: 409,
+    code: 'totp_enrolled',
+    title: 'The authenticator app is enrolled',
+    detail: 'The account has a confirmed authenticator app (TOTP). Remove it first.',
+  },
+  passkeyExists: {
+    status: 409,
+    code: 'passkey_exists',
+    title: 'The passkey is registered',
+    detail: 'The passkey is registered already.',
+  },
+  tooManyPasskeys: {
+    status: 409,
+    code: 'too_many_passkeys',
+    title: 'The account has too many passkeys',
+    detail: 'An account has 20 passkeys at most. Remove one first.',
+  },
+} as const;

@@ -1,0 +1,105 @@
+import { Injectable } from '@nestjs/common';
+import { parse } from 'uuid';
+import { addSeconds } from '../common/clock.js';
+import { toUuid } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
+import { computeDigest, computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../crypto/secret.js';
+import { Database, type Statement } from '../database/database.js';
+
+const PURPOSE = 'platform-auth challenges v1';
+const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
+const LIFE_SECONDS = 300;
+/** A transaction that waited: PostgreSQL's clock is read on another connection. */
+const TOLERANCE_SECONDS = 5;
+const KIND_BYTES = 1;
+const TIME_BYTES = 6;
+const USER_BYTES = 16;
+const NONCE_BYTES = 16;
+const BODY_BYTES = KIND_BYTES + TIME_BYTES + USER_BYTES + NONCE_BYTES;
+const MAC_BYTES = 32;
+const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + MAC_BYTES) * 4) / 3)}}$`);
+const ANY_USER = '00000000-0000-0000-0000-000000000000';
+
+/** `login`: after the password; `registration`: of a passkey; `passkey`: for a login with nothing else. */
+export type ChallengeKind = keyof typeof KINDS;
+
+/** A challenge as it was presented. Nothing in it is verified. */
+export interface PresentedChallenge {
+  readonly body: Buffer;
+  readonly mac: Buffer;
+  readonly userId: string;
+  readonly issuedAt: Date;
+  readonly digest: Buffer;
+}
+
+const USE: Statement = {
+  name: 'used_challenges_insert',
+  text: 'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest',
+};
+
+const PURGE = `DELETE FROM used_challenges WHERE digest IN (SELECT digest FROM used_challenges
+  WHERE expires_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+
+/**
+ * Challenges of logins and of passkeys: kind, time, user and nonce with an HMAC, so that any replica takes the answer
+ * and an anonymous client writes no row. Times are those of PostgreSQL. A row is written when one is used, which
+ * happens once.
+ */
+@Injectable()
+export class Challenges {
+  private readonly key;
+  private readonly previousKey;
+
+  constructor(
+    { secretKey, secretKeyPrevious }: Environment,
+    private readonly database: Database,
+  ) {
+    this.key = deriveKey(secretKey, PURPOSE);
+    this.previousKey = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, PURPOSE);
+  }
+
+  /**
+   * @param now by the clock of PostgreSQL
+   * @param context what must be the same when it is answered
+   */
+  issue(kind: ChallengeKind, now: Date, userId = ANY_USER, context = ''): string {
+    const body = Buffer.alloc(BODY_BYTES);
+    body.writeUInt8(KINDS[kind]);
+    body.writeUIntBE(now.getTime(), KIND_BYTES, TIME_BYTES);
+    body.set(parse(userId), KIND_BYTES + TIME_BYTES);
+    body.set(generateSecretBytes().subarray(0, NONCE_BYTES), BODY_BYTES - NONCE_BYTES);
+    return Buffer.concat([body, computeMac(this.key, Buffer.concat([body, Buffer.from(context)]))]).toString(
+      'base64url',
+    );
+  }
+
+  /** @returns undefined for text that is not a challenge of this kind */
+  read(kind: ChallengeKind, text: string): PresentedChallenge | undefined {
+    if (!FORMAT.test(text)) return undefined;
+    const bytes = Buffer.from(text, 'base64url');
+    const body = bytes.subarray(0, BODY_BYTES);
+    const userId = toUuid(body.subarray(KIND_BYTES + TIME_BYTES, KIND_BYTES + TIME_BYTES + USER_BYTES));
+    if (body.readUInt8() !== KINDS[kind] || userId === undefined) return undefined;
+    const issuedAt = new Date(body.readUIntBE(KIND_BYTES, TIME_BYTES));
+    // Of the bytes and not of the text: base64url has spare bits.
+    return { body, mac: bytes.subarray(BODY_BYTES), userId, issuedAt, digest: computeDigest(bytes) };
+  }
+
+  /** @param now by the clock of PostgreSQL */
+  isValid({ body, mac, issuedAt }: PresentedChallenge, now: Date, context = ''): boolean {
+    if (now > addSeconds(issuedAt, LIFE_SECONDS) || now < addSeconds(issuedAt, -TOLERANCE_SECONDS)) return false;
+    const message = Buffer.concat([body, Buffer.from(context)]);
+    const keys = this.previousKey ? [this.key, this.previousKey] : [this.key];
+    return keys.some((key) => isSameDigest(computeMac(key, message), mac));
+  }
+
+  /** @returns whether it was not used before. Of concurrent callers one gets true. */
+  async use({ digest, issuedAt }: PresentedChallenge): Promise<boolean> {
+    return (await this.database.rows(USE, [digest, addSeconds(issuedAt, LIFE_SECONDS)])).length > 0;
+  }
+
+  /** Deletes used challenges that have expired. See {@link Database.purge}. */
+  async purge(lock: number): Promise<number> {
+    return this.database.purge(PURGE, '1 hours', lock);
+  }
+}

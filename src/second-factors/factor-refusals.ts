@@ -1,0 +1,26 @@
+import { Injectable } from '@nestjs/common';
+import type { Actor } from '../access/actor.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { toNetwork } from '../common/network.js';
+import type { RefusalReason } from '../common/refusal-reasons.js';
+import type { Problem } from '../problems/problem.js';
+import { ProblemException } from '../problems/problem.exception.js';
+
+const EVENT = 'user.second_factor.failed';
+export type FactorReason = RefusalReason<typeof EVENT>;
+
+/** Refuses second factors: counted by user in the audit log as wrong passwords are, or by network without one. */
+@Injectable()
+export class FactorRefusals {
+  constructor(private readonly refusals: CountedRefusals) {}
+
+  /**
+   * @param userId undefined while the challenge is not verified: a client could name any user
+   * @throws {ProblemException} the problem
+   */
+  async refuse(problem: Problem, reason: FactorReason, actor: Actor, userId?: string): Promise<never> {
+    const counted = userId ?? toNetwork(actor.address ?? undefined);
+    await this.refusals.count({ event: EVENT, reason, counted, subject: userId }, actor);
+    throw new ProblemException(problem, { refusal: { event: EVENT, reason, fields: { user_id: userId } } });
+  }
+}

@@ -1,0 +1,108 @@
+import { withAuditEvent } from '../audit/audit-columns.js';
+import type { Statement } from '../database/database.js';
+
+/** Everything that a login with a second factor, or a change of the factors, needs to know about a user. */
+export const READ_FACTORS: Statement = {
+  name: 'second_factors_read',
+  text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt", is_active AS "isActive",
+           encrypted_secret AS "encryptedSecret", confirmed_at AS "confirmedAt",
+           (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
+           (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+              'id', encode(credential_id, 'base64'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
+            FROM passkeys WHERE user_id = users.id) AS passkeys
+         FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
+};
+
+/** Replaces an enrolment that was not confirmed. No row when one is confirmed. */
+export const ENROL_TOTP: Statement = {
+  name: 'totp_factors_enrol',
+  text: `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (user_id) DO UPDATE
+           SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
+           WHERE known.confirmed_at IS NULL
+         RETURNING user_id`,
+};
+
+/** `$4`: the secret that the code was verified with. */
+export const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
+  WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4 RETURNING user_id`;
+
+/** Decides the race of one code that is sent several times: the time step only grows. */
+export const ACCEPT_TIME_STEP: Statement = {
+  name: 'totp_factors_accept',
+  text: `UPDATE totp_factors SET last_step = $2
+         WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2) RETURNING user_id`,
+};
+
+export const USE_RECOVERY_CODE = withAuditEvent({
+  name: 'recovery_codes_use',
+  text: `DELETE FROM recovery_codes WHERE user_id = $1 AND digest = $2 RETURNING user_id`,
+});
+
+export const REMOVE_TOTP = withAuditEvent({
+  name: 'totp_factors_remove',
+  text: `DELETE FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL RETURNING user_id`,
+});
+
+/** In the transaction that inserts others. The lock makes two of them take turns. */
+export const LOCK_TOTP = 'SELECT user_id FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL FOR UPDATE';
+export const DELETE_RECOVERY_CODES = 'DELETE FROM recovery_codes WHERE user_id = $1';
+export const INSERT_RECOVERY_CODES =
+  'INSERT INTO recovery_codes (user_id, digest) SELECT $1, digest FROM unnest($2::bytea[]) AS given (digest)';
+
+export const READ_OUTDATED_SECRETS: Statement = {
+  name: 'totp_factors_read_outdated',
+  text: `SELECT user_id, encrypted_secret FROM totp_factors WHERE key_mark <> $1 AND user_id > $2
+         ORDER BY user_id LIMIT $3`,
+};
+
+/** `$3`: what was decrypted, so that a secret that was enrolled meanwhile stays. */
+export const REPLACE_SECRETS: Statement = {
+  name: 'totp_factors_replace_secrets',
+  text: `UPDATE totp_factors SET encrypted_secret = given.encrypted, key_mark = $4
+         FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS given (user_id, encrypted, former)
+         WHERE totp_factors.user_id = given.user_id AND encrypted_secret = given.former RETURNING given.user_id`,
+};
+
+/** An operator's removal, in the transaction that ends the sessions. */
+export const LOCK_USER = 'SELECT id FROM users WHERE id = $1 FOR NO KEY UPDATE';
+export const REMOVE_ALL = `WITH totp AS (DELETE FROM totp_factors WHERE user_id = $1 RETURNING user_id),
+    keys AS (DELETE FROM passkeys WHERE user_id = $1 RETURNING user_id)
+  SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
+
+const PASSKEY = `passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey", counter,
+  transports, is_synced AS "isSynced", name, passkeys.created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
+
+export const LIST_PASSKEYS: Statement = {
+  name: 'passkeys_list',
+  text: `SELECT ${PASSKEY} FROM passkeys WHERE user_id = $1 ORDER BY id`,
+};
+
+export const READ_PASSKEY: Statement = {
+  name: 'passkeys_read',
+  text: `SELECT ${PASSKEY}, email, is_active AS "isActive" FROM passkeys JOIN users ON users.id = user_id
+         WHERE credential_id = $1`,
+};
+
+/** `$10`: passkeys of one user at most. The transaction holds the lock of the user's row. */
+export const INSERT_PASSKEY = `INSERT INTO passkeys
+    (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
+  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 WHERE (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
+  RETURNING id`;
+
+/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
+export const ADVANCE_COUNTER: Statement = {
+  name: 'passkeys_advance',
+  text: `UPDATE passkeys SET counter = $2, last_used_at = $3
+         WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0)) RETURNING id`,
+};
+
+export const RENAME_PASSKEY = withAuditEvent({
+  name: 'passkeys_rename',
+  text: `UPDATE passkeys SET name = $3 WHERE id = $1 AND user_id = $2 RETURNING ${PASSKEY}`,
+});
+
+export const REMOVE_PASSKEY = withAuditEvent({
+  name: 'passkeys_remove',
+  text: 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id',
+});

@@ -1,0 +1,54 @@
+import { Injectable } from '@nestjs/common';
+import { Clock } from '../common/clock.js';
+import { Database } from '../database/database.js';
+import type { FactorReason } from './factor-refusals.js';
+import { ADVANCE_COUNTER, READ_PASSKEY } from './factor-statements.js';
+import type { Passkey } from './passkeys.service.js';
+import { RelyingParty, toUserHandle } from './relying-party.js';
+import type { AuthenticationJson } from './webauthn-json.js';
+
+/** What the passkey has proven (RFC 8176): a key of one device, or one that is synchronised; without attestation. */
+export type PasskeyProof = 'hwk' | 'swk';
+
+interface PasskeyRow extends Passkey {
+  readonly email: string;
+  readonly isActive: boolean;
+}
+
+export type PasskeyVerdict =
+  | { readonly valid: true; readonly userId: string; readonly proof: PasskeyProof }
+  | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
+
+@Injectable()
+export class PasskeyVerifier {
+  constructor(
+    private readonly database: Database,
+    private readonly relyingParty: RelyingParty,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * Verifies an answer to a challenge that is valid. An accepted one has advanced the counter.
+   * @param owner the user who has presented the password; undefined: the passkey alone, which then needs the user's
+   * verification by the authenticator, and tells who the user is
+   */
+  async verify(response: AuthenticationJson, challenge: string, owner?: string): Promise<PasskeyVerdict> {
+    const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
+    if (!row || (owner !== undefined && row.userId !== owner)) return { valid: false, reason: 'unknown_passkey' };
+    const { id, userId, isActive, isSynced } = row;
+    const verified = hasHandleOf(response, userId, owner !== undefined)
+      ? await this.relyingParty.verifyAuthentication(response, challenge, row, owner === undefined)
+      : undefined;
+    if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
+    if (!isActive) return { valid: false, reason: 'disabled', userId };
+    const advanced = await this.database.rows(ADVANCE_COUNTER, [id, verified.counter, this.clock.now()]);
+    if (advanced.length === 0) return { valid: false, reason: 'counter_not_increased', userId };
+    return { valid: true, userId, proof: isSynced ? 'swk' : 'hwk' };
+  }
+}
+
+/** WebAuthn §7.2, step 6: alone, the passkey must name its user. */
+function hasHandleOf({ response }: AuthenticationJson, userId: string, mayBeAbsent: boolean): boolean {
+  if (response.userHandle === undefined) return mayBeAbsent;
+  return Buffer.from(response.userHandle, 'base64url').equals(toUserHandle(userId));
+}

@@ -1,0 +1,141 @@
+import { Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import type { AuditEvent } from '../audit/audit-event.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { createId, isId } from '../common/ids.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
+import { DatabaseClock } from '../database/database-clock.js';
+import { Database } from '../database/database.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import { Challenges } from './challenges.js';
+import * as sql from './factor-statements.js';
+import { RelyingParty } from './relying-party.js';
+import { SecondFactors } from './second-factors.service.js';
+import type { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
+import { parseRegistration, readChallenge, type RegistrationJson } from './webauthn-json.js';
+
+const MAX_PASSKEYS = 20;
+
+export interface Passkey {
+  readonly id: string;
+  readonly userId: string;
+  readonly credentialId: Buffer;
+  readonly publicKey: Buffer;
+  readonly transports: string[];
+  /** Whether the authenticator may copy the private key to other devices. */
+  readonly isSynced: boolean;
+  readonly name: string;
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | null;
+}
+
+/** The passkeys of a user. */
+@Injectable()
+export class PasskeysService {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly database: Database,
+    private readonly databaseClock: DatabaseClock,
+    private readonly factors: SecondFactors,
+    private readonly challenges: Challenges,
+    private readonly relyingParty: RelyingParty,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * @returns the options of navigator.credentials.create()
+   * @throws {ProblemException} not_found; too_many_passkeys
+   */
+  async createOptions(userId: string): Promise<PasskeyCreationOptionsResponse> {
+    const user = await this.factors.read(userId);
+    if (!user) throw new ProblemException(problems.notFound);
+    if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
+    const challenge = this.challenges.issue('registration', await this.databaseClock.now(), userId);
+    return this.relyingParty.createRegistrationOptions(user, challenge);
+  }
+
+  /**
+   * @param answer of the browser to options of this user, which are used once
+   * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys
+   */
+  async register(userId: string, name: string, answer: object, actor: Actor): Promise<Passkey> {
+    const response = parseRegistration(answer);
+    const verified = response && (await this.verify(userId, response));
+    if (!response || !verified) return refusePasskey();
+    const { credential, credentialDeviceType } = verified;
+    const passkey: Passkey = {
+      id: createId(),
+      userId,
+      credentialId: Buffer.from(credential.id, 'base64url'),
+      publicKey: Buffer.from(credential.publicKey),
+      transports: response.response.transports,
+      isSynced: credentialDeviceType === 'multiDevice',
+      name,
+      createdAt: this.clock.now(),
+      lastUsedAt: null,
+    };
+    await this.insert(passkey, credential.counter, actor);
+    return passkey;
+  }
+
+  /** Oldest first. At most 20. */
+  async list(userId: string): Promise<Passkey[]> {
+    return this.database.rows<Passkey>(sql.LIST_PASSKEYS, [userId]);
+  }
+
+  /** @throws {ProblemException} not_found, also for a passkey of another user */
+  async rename(userId: string, id: string, name: string, actor: Actor): Promise<Passkey> {
+    const event = this.toEvent('user.passkey.renamed', userId, id, actor);
+    const [renamed] = isId(id) ? await this.audit.execute<Passkey>(sql.RENAME_PASSKEY, [id, userId, name], event) : [];
+    if (!renamed) throw new ProblemException(problems.notFound);
+    return renamed;
+  }
+
+  /** @throws {ProblemException} not_found, also for a passkey of another user */
+  async remove(userId: string, id: string, actor: Actor): Promise<void> {
+    const event = this.toEvent('user.passkey.removed', userId, id, actor);
+    const removed = isId(id) ? await this.audit.execute(sql.REMOVE_PASSKEY, [id, userId], event) : [];
+    if (removed.length === 0) throw new ProblemException(problems.notFound);
+  }
+
+  private async verify(userId: string, response: RegistrationJson) {
+    const text = readChallenge(response);
+    const challenge = this.challenges.read('registration', text);
+    const isOurs = challenge?.userId === userId && this.challenges.isValid(challenge, await this.databaseClock.now());
+    if (!challenge || !isOurs) return undefined;
+    const verified = await this.relyingParty.verifyRegistration(response, text);
+    return verified && (await this.challenges.use(challenge)) ? verified : undefined;
+  }
+
+  private async insert(passkey: Passkey, counter: number, actor: Actor): Promise<void> {
+    const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
+    const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
+    try {
+      await this.dataSource.transaction(async (transaction) => {
+        await transaction.query(sql.LOCK_USER, [userId]);
+        const inserted = await transaction.query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS]);
+        if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
+        await this.audit.record(transaction, this.toEvent('user.passkey.added', userId, id, actor));
+      });
+    } catch (error) {
+      if (getViolatedConstraint(error) === 'passkeys_credential_id_key')
+        throw new ProblemException(problems.passkeyExists);
+      throw error;
+    }
+  }
+
+  private toEvent(event: AuditEvent['event'], userId: string, passkeyId: string, actor: Actor): AuditEvent {
+    const details = { passkey_id: passkeyId };
+    return { event, actor, time: this.clock.now(), subject: userId, details, logFields: { user_id: userId } };
+  }
+}
+
+function refusePasskey(): never {
+  const detail =
+    'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
+  throw new ProblemException(problems.validationFailed, { errors: [{ pointer: '/passkey', detail }] });
+}

@@ -1,0 +1,141 @@
+import { Injectable } from '@nestjs/common';
+import {
+  generateRegistrationOptions,
+  verifyAuthenticationResponse,
+  verifyRegistrationResponse,
+  type VerifiedRegistrationResponse,
+} from '@simplewebauthn/server';
+import { decodeAttestationObject } from '@simplewebauthn/server/helpers';
+import { parse } from 'uuid';
+import { Environment } from '../config/environment.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
+import type { Factors } from './second-factors.service.js';
+import type { PasskeyCreationOptionsResponse, PasskeyRequestOptionsResponse } from './webauthn-options.dto.js';
+import type { AuthenticationJson, RegistrationJson } from './webauthn-json.js';
+
+/** As long as a challenge lives. */
+const TIMEOUT_MS = 300_000;
+/** RSA with 4,096 bits has 550: a larger one makes each verification slow. */
+const MAX_PUBLIC_KEY_BYTES = 800;
+const ATTESTATION_FORMATS = ['none', 'packed'];
+
+type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
+
+interface StoredPasskey {
+  readonly credentialId: Buffer;
+  readonly publicKey: Buffer;
+}
+
+/** The relying party of WebAuthn: makes the options that a browser gets, and verifies what it answers. */
+@Injectable()
+export class RelyingParty {
+  constructor(private readonly environment: Environment) {}
+
+  /** @throws {ProblemException} not_found without WEBAUTHN_RP_ID */
+  async createRegistrationOptions(
+    { id, email, passkeys }: Factors,
+    challenge: string,
+  ): Promise<PasskeyCreationOptionsResponse> {
+    const { rpId } = this.settings;
+    const authenticatorSelection = { residentKey: 'required', userVerification: 'preferred' } as const;
+    const options = await generateRegistrationOptions({
+      rpName: rpId,
+      rpID: rpId,
+      userName: email,
+      userDisplayName: email,
+      userID: toUserHandle(id),
+      challenge: toBytes(challenge),
+      attestationType: 'none',
+      authenticatorSelection,
+    });
+    const excludeCredentials = passkeys.map(toDescriptor);
+    return { ...options, timeout: TIMEOUT_MS, attestation: 'none', excludeCredentials, authenticatorSelection };
+  }
+
+  /**
+   * @param passkeys of the user who has presented the password; undefined: the client asks the user for one
+   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
+   */
+  createAuthenticationOptions(challenge: string, passkeys?: Factors['passkeys']): PasskeyRequestOptionsResponse {
+    const { rpId } = this.settings;
+    const userVerification = passkeys ? 'preferred' : 'required';
+    const allowCredentials = passkeys?.map(toDescriptor);
+    return { rpId, challenge, timeout: TIMEOUT_MS, userVerification, ...(allowCredentials && { allowCredentials }) };
+  }
+
+  /** @returns undefined when the answer is not valid */
+  async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
+    const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
+    try {
+      if (!hasPlainAttestation(response)) return undefined;
+      const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
+      const result = await verifyRegistrationResponse({
+        response: response,
+        ...expected,
+        requireUserVerification: false,
+      });
+      if (!result.verified) return undefined;
+      return result.registrationInfo.credential.publicKey.length > MAX_PUBLIC_KEY_BYTES
+        ? undefined
+        : result.registrationInfo;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /**
+   * Verifies the signature, not the counter: the statement that stores it decides.
+   * @returns the counter; undefined when the answer is not valid
+   */
+  async verifyAuthentication(
+    response: AuthenticationJson,
+    challenge: string,
+    { credentialId, publicKey }: StoredPasskey,
+    requireUserVerification: boolean,
+  ): Promise<{ readonly counter: number } | undefined> {
+    const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
+    try {
+      const { verified, authenticationInfo } = await verifyAuthenticationResponse({
+        response: response as Parameters<typeof verifyAuthenticationResponse>[0]['response'],
+        expectedChallenge: challenge,
+        expectedOrigin,
+        expectedRPID,
+        credential: { id: credentialId.toString('base64url'), publicKey: Uint8Array.from(publicKey), counter: 0 },
+        requireUserVerification,
+      });
+      return verified ? { counter: authenticationInfo.newCounter } : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  private get settings(): { rpId: string; origins: string[] } {
+    const { webauthnRpId: rpId, webauthnOrigins: origins } = this.environment;
+    if (rpId === undefined || origins === undefined) throw new ProblemException(problems.notFound);
+    return { rpId, origins };
+  }
+}
+
+/** WebAuthn §5.8.3. */
+function toDescriptor({ id, transports }: Factors['passkeys'][number]): object {
+  return { id, transports, type: 'public-key' };
+}
+
+/** The user handle of a passkey: the id of the user, which tells nothing about the person (WebAuthn §14.6.1). */
+export function toUserHandle(userId: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(parse(userId));
+}
+
+function toBytes(challenge: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(Buffer.from(challenge, 'base64url'));
+}
+
+/**
+ * No certificates: none were asked for, and to check whether one is revoked the library would fetch the URL that it
+ * names (server-side request forgery).
+ */
+function hasPlainAttestation({ response }: RegistrationJson): boolean {
+  const attestation = decodeAttestationObject(toBytes(response.attestationObject));
+  return ATTESTATION_FORMATS.includes(attestation.get('fmt')) && attestation.get('attStmt').get('x5c') === undefined;
+}

@@ -1,0 +1,34 @@
+import { Module } from '@nestjs/common';
+import { AccessModule } from '../access/access.module.js';
+import { AuditModule } from '../audit/audit.module.js';
+import { ThrottlingModule } from '../throttling/throttling.module.js';
+import { UsersModule } from '../users/users.module.js';
+import { Challenges } from './challenges.js';
+import { CodeVerifier } from './code-verifier.js';
+import { FactorRefusals } from './factor-refusals.js';
+import { PasskeyVerifier } from './passkey-verifier.js';
+import { PasskeysController } from './passkeys.controller.js';
+import { PasskeysService } from './passkeys.service.js';
+import { RelyingParty } from './relying-party.js';
+import { SecondFactors } from './second-factors.service.js';
+import { TotpController } from './totp.controller.js';
+import { TotpService } from './totp.service.js';
+import { TotpVault } from './totp-vault.js';
+
+@Module({
+  imports: [AccessModule, AuditModule, ThrottlingModule, UsersModule],
+  controllers: [TotpController, PasskeysController],
+  providers: [
+    SecondFactors,
+    TotpService,
+    PasskeysService,
+    CodeVerifier,
+    PasskeyVerifier,
+    RelyingParty,
+    Challenges,
+    TotpVault,
+    FactorRefusals,
+  ],
+  exports: [SecondFactors, CodeVerifier, PasskeyVerifier, RelyingParty, Challenges, TotpVault, FactorRefusals],
+})
+export class SecondFactorsModule {}

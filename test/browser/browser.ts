@@ -1,0 +1,30 @@
+import { existsSync } from 'node:fs';
+import { chromium, type Browser } from 'playwright-core';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+
+const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'].map((name) => `/usr/bin/${name}`);
+const START_TIMEOUT_MS = 60_000;
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/** Of all pages: the last line of the run counts them. */
+export const checks = new Checks();
+
+/** Debian's Chromium, or the browser that CHROMIUM_PATH names. */
+export async function launchBrowser(cleanup: Cleanup): Promise<Browser> {
+  const executablePath = process.env.CHROMIUM_PATH ?? BROWSERS.find((path) => existsSync(path));
+  const options = { args: FLAGS, timeout: START_TIMEOUT_MS };
+  return cleanup.acquire(
+    () => chromium.launch({ ...(executablePath !== undefined && { executablePath }), ...options }),
+    (launched) => launched.close(),
+  );
+}

@@ -1,0 +1,101 @@
+// The page of examples/passkeys in a real browser, with the virtual authenticator that its debugger offers (WebAuthn §11).
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import type { CDPSession, Page } from 'playwright-core';
+import { z } from 'zod';
+import { freePort } from '../../src/embedded-postgres/free-port.js';
+import type { Cleanup } from '../../tools/cleanup.js';
+import { answers, ServerProcess } from '../../tools/server-process.js';
+import { checks, launchBrowser } from './browser.js';
+import { startFirstRun } from './service.js';
+
+const TIMEOUT_MS = 15_000;
+const PAGE_SCRIPT = join(import.meta.dirname, '../../../examples/passkeys/serve.js');
+/** A phone or a laptop: it asks for a fingerprint, and shows the passkey without being told whose. */
+const AUTHENTICATOR = {
+  protocol: 'ctap2',
+  transport: 'internal',
+  hasResidentKey: true,
+  hasUserVerification: true,
+  isUserVerified: true,
+  automaticPresenceSimulation: true,
+} as const;
+
+const resultSchema = z.object({
+  what: z.string(),
+  status: z.number(),
+  code: z.string().optional(),
+  amr: z.array(z.string()).optional(),
+});
+type Result = z.output<typeof resultSchema>;
+
+/** Clicks, and waits for what the page writes then. */
+async function click(page: Page, id: string): Promise<Result> {
+  await page.evaluate(`document.getElementById('result').textContent = ''`);
+  await page.click(`#${id}`);
+  await page.waitForFunction(`document.getElementById('result').textContent !== ''`);
+  return resultSchema.parse(JSON.parse(await page.locator('#result').innerText()));
+}
+
+async function expectResult(name: string, page: Page, id: string, expected: Partial<Result>): Promise<void> {
+  const found = await click(page, id);
+  const isGood = Object.entries(expected).every(
+    ([field, value]) => JSON.stringify(found[field as keyof Result]) === JSON.stringify(value),
+  );
+  checks.note(name, isGood, JSON.stringify(found));
+}
+
+/** Puts the passkey back as a clone has it: the same key, and a counter that has not seen the last logins. */
+async function cloneAuthenticator(session: CDPSession, authenticatorId: string): Promise<void> {
+  const { credentials } = await session.send('WebAuthn.getCredentials', { authenticatorId });
+  const [credential] = credentials;
+  if (!credential) throw new Error('The authenticator has no passkey');
+  await session.send('WebAuthn.removeCredential', { authenticatorId, credentialId: credential.credentialId });
+  await session.send('WebAuthn.addCredential', { authenticatorId, credential: { ...credential, signCount: 0 } });
+}
+
+async function visit(page: Page, session: CDPSession, authenticatorId: string): Promise<void> {
+  await page.fill('#email', `${randomUUID()}@example.org`);
+  await page.fill('#password', 'correct horse battery');
+  await expectResult('the page registers an account', page, 'register', { status: 201 });
+  await expectResult('a login needs the password alone', page, 'log-in', { status: 200, amr: ['pwd'] });
+  await expectResult('the browser makes a passkey', page, 'add-passkey', { status: 201 });
+  const both = ['pwd', 'hwk', 'user', 'mfa'];
+  await expectResult('a login needs password and passkey', page, 'log-in', { status: 200, amr: both });
+  const alone = ['hwk', 'user', 'mfa'];
+  await expectResult('the passkey alone logs in', page, 'log-in-with-passkey', { status: 200, amr: alone });
+  await session.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: false });
+  await expectResult('an authenticator that does not verify the user is refused', page, 'log-in-with-passkey', {
+    status: 0,
+  });
+  await session.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: true });
+  await cloneAuthenticator(session, authenticatorId);
+  const refused = { status: 401, code: 'invalid_passkey' };
+  await expectResult('a cloned passkey is refused by its counter', page, 'log-in-with-passkey', refused);
+  const challenged = { status: 401, code: 'invalid_second_factor' };
+  await expectResult('also after the password', page, 'log-in', challenged);
+}
+
+export async function checkPasskeys(cleanup: Cleanup): Promise<void> {
+  const port = await freePort();
+  const origin = `http://localhost:${port}`;
+  const service = await startFirstRun(cleanup, { WEBAUTHN_ORIGINS: origin, CORS_ORIGINS: origin });
+  const words = [String(port)];
+  await new ServerProcess(port, {
+    cleanup,
+    script: PAGE_SCRIPT,
+    words,
+    isReady: answers,
+    onLine: () => undefined,
+  }).start();
+  const browser = await launchBrowser(cleanup);
+  const page = await browser.newPage();
+  page.setDefaultTimeout(TIMEOUT_MS);
+  const session = await page.context().newCDPSession(page);
+  await session.send('WebAuthn.enable');
+  const { authenticatorId } = await session.send('WebAuthn.addVirtualAuthenticator', { options: AUTHENTICATOR });
+  await page.goto(`${origin}/?service=${service.server.url}`);
+  await visit(page, session, authenticatorId);
+  await browser.close();
+  await service.server.stop();
+}

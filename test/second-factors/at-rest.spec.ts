@@ -1,0 +1,152 @@
+import { Secret } from 'otpauth';
+import { TotpSecretsJob } from '../../src/maintenance/totp-secrets.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { problems } from '../../src/problems/problems.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { SHORT_WAITS } from '../support/outage.js';
+import { SECRET_KEY } from '../support/settings.js';
+import { TestApp } from '../support/test-app.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { useApp, useAppPerTest } from '../support/use-app.js';
+import { Authenticator } from './authenticator.js';
+import { logInWithPasskey, Owner, passkeyOptions } from './owner.js';
+
+const NEW_SECRET_KEY = 'test-signing-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
+const ROTATED = { SECRET_KEY: NEW_SECRET_KEY, SECRET_KEY_PREVIOUS: SECRET_KEY };
+
+describe('a dump of the database', () => {
+  const app = useApp();
+
+  it('holds no TOTP secret, no recovery code and no challenge', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
+    const tables = ['totp_factors', 'recovery_codes', 'used_challenges', 'audit_events', 'failed_second_factors'];
+    let dump = '';
+    for (const table of tables) dump += JSON.stringify(await app.database.query(`SELECT t::text FROM ${table} t`));
+    expect(dump).toContain(owner.user.id);
+    const bytes = (text: string): string => Buffer.from(text, 'base64url').toString('hex');
+    const secrets = [
+      owner.secret,
+      Buffer.from(Secret.fromBase32(owner.secret).bytes).toString('hex'),
+      ...owner.recoveryCodes.flatMap((code) => [code, Buffer.from(code).toString('hex')]),
+      challenge,
+      bytes(challenge),
+    ];
+    for (const secret of secrets) expect(dump).not.toContain(secret);
+  });
+
+  it('has a secret that is of no use in the row of another account', async () => {
+    const [owner, thief] = [await Owner.withTotp(app), await Owner.withTotp(app)];
+    const copy = `UPDATE totp_factors SET encrypted_secret = (SELECT encrypted_secret FROM totp_factors WHERE user_id = $2)
+      WHERE user_id = $1`;
+    await app.database.query(copy, [owner.user.id, thief.user.id]);
+    const { challenge } = await owner.isChallenged();
+    expectProblem(await owner.answers(challenge, 'totp', { code: thief.code() }), problems.unavailable);
+  });
+});
+
+describe('a rotation of SECRET_KEY', () => {
+  const app = useAppPerTest();
+  const marks = () => app.database.query('SELECT DISTINCT key_mark FROM totp_factors');
+
+  it('keeps authenticator apps, whose secrets are encrypted anew at the start', async () => {
+    const owner = await Owner.withTotp(app);
+    const before = await marks();
+    const { challenge } = await owner.isChallenged();
+    const during = await app.startReplica({ variables: ROTATED });
+    expect(await marks()).not.toEqual(before);
+    await owner.answers(challenge, 'totp', { code: owner.code() }, during).expect(200);
+    await during.stop();
+    const after = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
+    app.clock.advance({ seconds: 60 });
+    await owner.logsInWithCode(after);
+  });
+
+  it('encrypts in the maintenance job what a replica with the former key has written since', async () => {
+    const during = await app.startReplica({ variables: ROTATED });
+    const owner = await Owner.withTotp(app);
+    const former = await marks();
+    await during.nest.get(TotpSecretsJob).run();
+    expect(await marks()).not.toEqual(former);
+    await owner.logsInWithCode(during);
+  });
+
+  it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, and leaves the recovery codes', async () => {
+    const owner = await Owner.withTotp(app);
+    const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
+    expect(broken.log.lines).toContainEqual(
+      expect.objectContaining({ level: 'error', message: 'totp_secrets_not_decrypted', count: 1 }),
+    );
+    const { challenge } = await owner.isChallenged(broken);
+    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }, broken), problems.unavailable);
+    await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }, broken).expect(200);
+  });
+});
+
+describe('used challenges', () => {
+  const app = useAppPerTest();
+
+  it('are purged an hour after they have expired', async () => {
+    await (await Owner.withTotp(app)).logsInWithCode();
+    await app.nest.get(PurgeJob).run();
+    expect(await app.database.query('SELECT 1 FROM used_challenges')).toHaveLength(1);
+    await app.database.query(`UPDATE used_challenges SET expires_at = now() - interval '61 minutes'`);
+    await app.nest.get(PurgeJob).run();
+    expect(await app.database.query('SELECT 1 FROM used_challenges')).toEqual([]);
+  });
+});
+
+describe('a replica whose clock is wrong', () => {
+  const app = useApp();
+
+  it('accepts the codes of the present time, and challenges of other replicas, because PostgreSQL tells the time', async () => {
+    const owner = await Owner.withTotp(app);
+    const code = owner.code();
+    const { challenge } = await owner.isChallenged();
+    const replica = await app.startReplica({ clock: Object.create(app.clock) as typeof app.clock });
+    replica.clock.drift({ days: 500 });
+    await owner.answers(challenge, 'totp', { code }, replica).expect(200);
+  });
+});
+
+describe('an unreachable database', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  let app: TestApp;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await TcpProxy.before(database.url);
+    app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
+  });
+
+  afterAll(async () => {
+    await app.stop();
+    await proxy.close();
+    await database.drop();
+  });
+
+  it('makes every second factor unavailable, never wrong, and uses nothing up', async () => {
+    const owner = await Owner.withTotp(app);
+    const authenticator = await owner.registers(new Authenticator());
+    const { challenge } = await owner.isChallenged();
+    const passkey = authenticator.get(await passkeyOptions(app));
+    const code = owner.code();
+    await proxy.close();
+    const answers = [
+      await owner.answers(challenge, 'totp', { code }),
+      await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }),
+      await owner.answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) }),
+      await app.post('/api/v0/auth/login/passkey/options', {}),
+      await logInWithPasskey(app, passkey),
+      await owner.get('/passkeys'),
+      await owner.post('/totp', { password: owner.user.password }),
+    ];
+    for (const answer of answers) expectProblem(answer, problems.unavailable);
+    await proxy.open();
+    await owner.answers(challenge, 'totp', { code }).expect(200);
+    await logInWithPasskey(app, passkey).expect(200);
+  });
+});

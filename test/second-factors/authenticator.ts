@@ -1,0 +1,96 @@
+import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
+
+const USER_PRESENT = 0x01;
+const USER_VERIFIED = 0x04;
+const MAY_BE_COPIED = 0x08;
+const HAS_CREDENTIAL = 0x40;
+
+interface Options {
+  readonly origin?: string;
+  readonly rpId?: string;
+  /** Whether the authenticator asks for a PIN or a fingerprint. */
+  readonly verifiesUser?: boolean;
+  /** The step of the counter; 0: an authenticator without one. */
+  readonly counterStep?: number;
+  readonly isSynced?: boolean;
+}
+
+const sha256 = (data: string | Buffer): Buffer => createHash('sha256').update(data).digest();
+
+/** CBOR (RFC 8949) of what authenticators send: small integers, text, bytes and maps. */
+function cbor(value: number | string | Buffer | Map<number | string, unknown>): Buffer {
+  const head = (major: number, count: number): Buffer => {
+    if (count < 24) return Buffer.from([(major << 5) | count]);
+    if (count < 256) return Buffer.from([(major << 5) | 24, count]);
+    return Buffer.from([(major << 5) | 25, count >> 8, count & 255]);
+  };
+  if (typeof value === 'number') return value < 0 ? head(1, -1 - value) : head(0, value);
+  if (typeof value === 'string') return Buffer.concat([head(3, Buffer.byteLength(value)), Buffer.from(value)]);
+  if (Buffer.isBuffer(value)) return Buffer.concat([head(2, value.length), value]);
+  const entries = [...value].flatMap(([key, item]) => [cbor(key), cbor(item as Buffer)]);
+  return Buffer.concat([head(5, value.size), ...entries]);
+}
+
+/** An authenticator in software, with the browser before it: one passkey. */
+export class Authenticator {
+  readonly id = randomBytes(32);
+  counter = 0;
+  private readonly privateKey: KeyObject;
+  private readonly publicKey: Buffer;
+  private userHandle = '';
+
+  constructor(private readonly options: Options = {}) {
+    const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    this.privateKey = privateKey;
+    const { x, y } = publicKey.export({ format: 'jwk' });
+    const coordinates = [x, y].map((part) => Buffer.from(part!, 'base64url'));
+    this.publicKey = cbor(new Map<number, number | Buffer>([[1, 2], [3, -7], [-1, 1], [-2, coordinates[0]!], [-3, coordinates[1]!]])); // prettier-ignore
+  }
+
+  /** navigator.credentials.create() */
+  create(options: { challenge: string; user: { id: string } }, statement = new Map<string, unknown>()) {
+    this.userHandle = options.user.id;
+    const credential = Buffer.concat([Buffer.alloc(16), Buffer.from([0, this.id.length]), this.id, this.publicKey]);
+    const authData = Buffer.concat([this.describe(HAS_CREDENTIAL), credential]);
+    const fmt = statement.size > 0 ? 'packed' : 'none';
+    const attestation = new Map<string, unknown>([['fmt', fmt], ['attStmt', statement], ['authData', authData]]); // prettier-ignore
+    return this.toJson({
+      clientDataJSON: this.describeClient('webauthn.create', options.challenge).toString('base64url'),
+      attestationObject: cbor(attestation as Map<string, Buffer>).toString('base64url'),
+      transports: ['internal'],
+    });
+  }
+
+  /** navigator.credentials.get() */
+  get({ challenge }: { challenge: string }) {
+    this.counter += this.options.counterStep ?? 1;
+    const clientData = this.describeClient('webauthn.get', challenge);
+    const authenticatorData = this.describe(0);
+    const signature = sign('sha256', Buffer.concat([authenticatorData, sha256(clientData)]), this.privateKey);
+    return this.toJson({
+      clientDataJSON: clientData.toString('base64url'),
+      authenticatorData: authenticatorData.toString('base64url'),
+      signature: signature.toString('base64url'),
+      userHandle: this.userHandle,
+    });
+  }
+
+  private describe(flags: number): Buffer {
+    const { rpId = 'localhost', verifiesUser = true, isSynced = false } = this.options;
+    const counter = Buffer.alloc(4);
+    counter.writeUInt32BE(this.counter);
+    const all = flags | USER_PRESENT | (verifiesUser ? USER_VERIFIED : 0) | (isSynced ? MAY_BE_COPIED : 0);
+    return Buffer.concat([sha256(rpId), Buffer.from([all]), counter]);
+  }
+
+  private describeClient(type: string, challenge: string): Buffer {
+    const { origin = 'http://localhost:7701' } = this.options;
+    return Buffer.from(JSON.stringify({ type, challenge, origin, crossOrigin: false }));
+  }
+
+  private toJson<Response extends object>(response: Response) {
+    const id = this.id.toString('base64url');
+    const attachment = { authenticatorAttachment: 'platform', clientExtensionResults: { credProps: { rk: true } } };
+    return { id, rawId: id, type: 'public-key', response, ...attachment };
+  }
+}

@@ -1,0 +1,186 @@
+import { problems } from '../../src/problems/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { PASSWORD } from '../support/settings.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { useApp, useReplica } from '../support/use-app.js';
+import { recorded } from '../audit/record.js';
+import { Owner } from './owner.js';
+
+describe('POST /api/v0/auth/login', () => {
+  const app = useApp();
+
+  it('answers 403 with a challenge to the right password of a user with a second factor', async () => {
+    const owner = await Owner.withTotp(app);
+    const answer = await app.login(owner.user.email);
+    expectProblem(answer, problems.secondFactorRequired);
+    expect(answer.body).toMatchObject({ methods: ['totp', 'recovery_code'], challenge: expect.any(String) as string });
+    expect(answer.body).not.toHaveProperty('passkey_options');
+    expect(answer.headers['cache-control']).toBe('no-store');
+    expect(JSON.stringify(app.log.lines)).not.toContain((answer.body as { challenge: string }).challenge);
+  });
+
+  it('answers a wrong password as it does without a second factor', async () => {
+    const owner = await Owner.withTotp(app);
+    const [one, other] = [await app.login(owner.user.email, 'wrong'), await app.login('unknown@example.org', 'wrong')];
+    expectProblem(one, problems.invalidCredentials);
+    const strip = ({ body }: typeof one) => ({ ...(body as object), request_id: '', instance: '' });
+    expect(strip(one)).toEqual(strip(other));
+    expect(Object.keys(one.headers)).toEqual(Object.keys(other.headers));
+  });
+
+  it('begins no session before the second factor', async () => {
+    const owner = await Owner.withTotp(app);
+    const count = async () => app.database.query('SELECT id FROM sessions WHERE user_id = $1', [owner.user.id]);
+    const before = await count();
+    await owner.isChallenged();
+    expect(await count()).toEqual(before);
+  });
+});
+
+describe('POST /api/v0/auth/login/second-factor', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('gives the token pair for a code, also through another replica', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const { body } = await owner.answers(challenge, 'totp', { code: owner.code() }, replica).expect(200);
+    expect(Object.keys(body as object).sort()).toEqual(['access_token', 'expires_in', 'refresh_token', 'token_type']);
+    await app.me((body as { access_token: string }).access_token).expect(200);
+  });
+
+  it('takes another code after a wrong one, and none after a good one: the challenge is used once', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    expectProblem(await owner.answers(challenge, 'totp', { code: owner.wrongCode() }), problems.invalidSecondFactor);
+    await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
+    app.clock.advance({ seconds: 60 });
+    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
+  });
+
+  it('accepts a code once, whatever the challenge, and none of a time step before it', async () => {
+    const owner = await Owner.withTotp(app);
+    const [code, former] = [owner.code(), owner.code(-1)];
+    await owner.answers((await owner.isChallenged()).challenge, 'totp', { code }).expect(200);
+    for (const used of [code, former]) {
+      const { challenge } = await owner.isChallenged();
+      expectProblem(await owner.answers(challenge, 'totp', { code: used }), problems.invalidSecondFactor);
+    }
+  });
+
+  it('accepts a code in exactly one of 50 concurrent logins over two replicas', async () => {
+    const owner = await Owner.withTotp(app);
+    const challenges = await Promise.all(Array.from({ length: 50 }, () => owner.isChallenged()));
+    const code = owner.code();
+    const answers = await Promise.all(
+      challenges.map(({ challenge }, i) => owner.answers(challenge, 'totp', { code }, i % 2 ? app : replica)),
+    );
+    expect(countByStatus(answers)).toEqual({ 200: 1, 401: 49 });
+  });
+
+  it('accepts a challenge in exactly one of 10 concurrent logins, each with a code of its own', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const answers = await Promise.all(
+      owner.recoveryCodes.map((code) => owner.answers(challenge, 'recovery_code', { code })),
+    );
+    expect(countByStatus(answers)).toEqual({ 200: 1, 401: 9 });
+  });
+
+  it('refuses a challenge after 5 minutes', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    app.clock.advance({ minutes: 5, seconds: 1 });
+    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
+  });
+
+  it('refuses the code of another account, and a challenge that was changed', async () => {
+    const [owner, other] = [await Owner.withTotp(app), await Owner.withTotp(app)];
+    const { challenge } = await owner.isChallenged();
+    const code = { code: other.code() };
+    // The two apps may show the same code.
+    if (other.code() !== owner.code())
+      expectProblem(await owner.answers(challenge, 'totp', code), problems.invalidSecondFactor);
+    const theirs = Buffer.from((await other.isChallenged()).challenge, 'base64url');
+    const mixed = Buffer.from(challenge, 'base64url');
+    // The id of the user.
+    theirs.copy(mixed, 7, 7, 23);
+    const forged = await other.answers(mixed.toString('base64url'), 'totp', { code: other.code() });
+    expectProblem(forged, problems.invalidSecondFactor);
+    for (const text of ['x', challenge.slice(1), `${challenge}A`])
+      expectProblem(await owner.answers(text, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
+  });
+
+  it('refuses a challenge after the password was changed, the user disabled, or the app removed', async () => {
+    const [changed, disabled, removed] = [
+      await Owner.withTotp(app),
+      await Owner.withTotp(app),
+      await Owner.withTotp(app),
+    ];
+    const challenges = await Promise.all([changed, disabled, removed].map((owner) => owner.isChallenged()));
+    const passwords = { current_password: PASSWORD, new_password: 'another fine passphrase' };
+    await changed.post('/password', passwords).expect(204);
+    await app.admin.patch(`/users/${disabled.user.id}`, { is_active: false }).expect(200);
+    await removed.post('/totp/remove', { password: PASSWORD, code: removed.recoveryCodes[0] }).expect(204);
+    for (const [index, owner] of [changed, disabled, removed].entries()) {
+      const answer = await owner.answers(challenges[index]!.challenge, 'totp', { code: owner.code() });
+      expectProblem(answer, problems.invalidSecondFactor);
+    }
+  });
+
+  it('answers 400 for a method without its proof', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    expectInvalid(await owner.answers(challenge, 'totp', {}), '/code');
+    expectInvalid(await owner.answers(challenge, 'passkey', {}), '/passkey');
+    expectInvalid(await owner.answers(challenge, 'sms', { code: '123456' }), '/method');
+    expectInvalid(await owner.answers(challenge, 'totp', { code: 123456 }), '/code');
+  });
+
+  it('counts refusals in the audit log, by user', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    for (let i = 0; i < 3; i += 1) await owner.answers(challenge, 'totp', { code: owner.wrongCode() });
+    const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
+    expect(rows).toMatchObject([{ count: 3, details: { reasons: { wrong_code: 3 } } }]);
+  });
+
+  it('has no alias without the prefix /api/v0 in the documentation, and answers there as every auth route does', async () => {
+    const owner = await Owner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const body = { challenge, method: 'totp', code: owner.code() };
+    await app.post('/auth/login/second-factor', body).expect(200);
+    const { body: document } = await app.get('/docs-json');
+    expect(Object.keys((document as { paths: object }).paths)).not.toContain('/auth/login/second-factor');
+  });
+});
+
+describe('wrong codes of one account', () => {
+  const LIMIT = 5;
+  const limits = { SECOND_FACTOR_LIMIT_PER_ACCOUNT: `${LIMIT}/900` };
+  const one = useApp({ variables: limits });
+  const two = useReplica(one);
+
+  it('are counted exactly over two replicas: of 100 concurrent ones, only as many as the limit are verified', async () => {
+    const owner = await Owner.withTotp(one);
+    const { challenge } = await owner.isChallenged();
+    const code = owner.wrongCode();
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, (_, i) => owner.answers(challenge, 'totp', { code }, i % 2 ? one : two)),
+    );
+    expect(countByStatus(answers)).toEqual({ 401: LIMIT, 429: 100 - LIMIT });
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(expectThrottled(refused[0]!)).toMatchObject({ policy: 'second-factor-account', points: LIMIT });
+    const late = await owner.answers(challenge, 'totp', { code: owner.code() }, two);
+    expectThrottled(late);
+    expectThrottled(await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }));
+  });
+
+  it('do not lock out other accounts, and good codes cost nothing', async () => {
+    const owner = await Owner.withTotp(one);
+    for (let i = 0; i < LIMIT + 1; i += 1) {
+      await owner.logsInWithCode();
+      one.clock.advance({ seconds: 30 });
+    }
+  });
+});

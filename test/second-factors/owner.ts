@@ -1,0 +1,105 @@
+import { Secret } from 'otpauth';
+import type { Test as SupertestRequest } from 'supertest';
+import { computeCode } from '../../src/second-factors/totp.js';
+import { PASSWORD } from '../support/settings.js';
+import type { TestApp, Tokens, User } from '../support/test-app.js';
+import { Authenticator } from './authenticator.js';
+
+const STEP_SECONDS = 30;
+
+export interface Challenge {
+  readonly methods: string[];
+  readonly challenge: string;
+  readonly passkey_options: { challenge: string; allowCredentials: { id: string }[]; userVerification: string };
+}
+interface CreationOptions {
+  readonly challenge: string;
+  readonly user: { id: string; name: string };
+}
+
+/** A user with second factors, and the app that makes the codes. */
+export class Owner {
+  secret = '';
+  recoveryCodes: string[] = [];
+
+  private constructor(
+    private readonly app: TestApp,
+    readonly user: User,
+    readonly tokens: Tokens,
+  ) {}
+
+  static async of(app: TestApp): Promise<Owner> {
+    const user = await app.user();
+    return new Owner(app, user, await user.logsIn());
+  }
+
+  /** A user whose logins ask for a code. The next code is a fresh one. */
+  static async withTotp(app: TestApp): Promise<Owner> {
+    const owner = await Owner.of(app);
+    await owner.enrols();
+    app.clock.advance({ seconds: 2 * STEP_SECONDS });
+    return owner;
+  }
+
+  post(path: string, body: object = {}, app = this.app): SupertestRequest {
+    return app.post(`/api/v0/users/me${path}`, body).set('Authorization', `Bearer ${this.tokens.access_token}`);
+  }
+
+  get(path: string): SupertestRequest {
+    return this.app.get(`/api/v0/users/me${path}`).set('Authorization', `Bearer ${this.tokens.access_token}`);
+  }
+
+  async enrols(): Promise<void> {
+    const { body } = await this.post('/totp', { password: PASSWORD }).expect(201);
+    this.secret = (body as { secret: string }).secret;
+    const confirmed = await this.post('/totp/confirm', { code: this.code() }).expect(200);
+    this.recoveryCodes = (confirmed.body as { recovery_codes: string[] }).recovery_codes;
+  }
+
+  /** @param offset in time steps */
+  code(offset = 0): string {
+    const step = Math.floor(this.app.clock.now().getTime() / 1_000 / STEP_SECONDS) + offset;
+    return computeCode(Buffer.from(Secret.fromBase32(this.secret).bytes), step);
+  }
+
+  /** A code that is wrong now, and in the steps around. */
+  wrongCode(): string {
+    const right = [-2, -1, 0, 1, 2].map((offset) => this.code(offset));
+    return ['000000', '111111', '222222', '333333', '444444', '555555'].find((code) => !right.includes(code))!;
+  }
+
+  async isChallenged(app = this.app): Promise<Challenge> {
+    return (await app.login(this.user.email).expect(403)).body as Challenge;
+  }
+
+  answers(challenge: string, method: string, proof: object, app = this.app): SupertestRequest {
+    return app.post('/api/v0/auth/login/second-factor', { challenge, method, ...proof });
+  }
+
+  async logsInWithCode(app = this.app): Promise<Tokens> {
+    const { challenge } = await this.isChallenged(app);
+    return (await this.answers(challenge, 'totp', { code: this.code() }, app).expect(200)).body as Tokens;
+  }
+
+  async creationOptions(): Promise<CreationOptions> {
+    return (await this.post('/passkeys/options', { password: PASSWORD }).expect(200)).body as CreationOptions;
+  }
+
+  async registers(authenticator = new Authenticator(), name = 'phone'): Promise<Authenticator> {
+    const passkey = authenticator.create(await this.creationOptions());
+    await this.post('/passkeys', { name, passkey }).expect(201);
+    return authenticator;
+  }
+}
+
+/** A login with a passkey and nothing else. */
+export async function passkeyOptions(app: TestApp): Promise<{ challenge: string }> {
+  return (await app.post('/api/v0/auth/login/passkey/options', {}).expect(200)).body as { challenge: string };
+}
+
+export function logInWithPasskey(app: TestApp, passkey: object): SupertestRequest {
+  return app.post('/api/v0/auth/login/passkey', { passkey });
+}
+
+export const claimsOf = (token: string): Record<string, unknown> =>
+  JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as Record<string, unknown>;

@@ -1,0 +1,261 @@
+import { problems } from '../../src/problems/problems.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { PASSWORD } from '../support/settings.js';
+import { countByStatus } from '../support/throttled.js';
+import { useApp, useReplica } from '../support/use-app.js';
+import { recorded } from '../audit/record.js';
+import { Authenticator } from './authenticator.js';
+import { claimsOf, logInWithPasskey, Owner, passkeyOptions } from './owner.js';
+
+describe('/api/v0/users/me/passkeys', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('registers, lists, renames and removes passkeys', async () => {
+    const owner = await Owner.of(app);
+    const options = await owner.creationOptions();
+    expect(options).toMatchObject({
+      rp: { id: 'localhost' },
+      user: { name: owner.user.email },
+      attestation: 'none',
+      authenticatorSelection: { residentKey: 'required' },
+    });
+    const passkey = new Authenticator().create(options);
+    const { body, headers } = await owner.post('/passkeys', { name: 'phone', passkey }).expect(201);
+    const { id } = body as { id: string };
+    expect(headers.location).toBe(`/api/v0/users/me/passkeys/${id}`);
+    const listed = { id, name: 'phone', is_synced: false, created_at: expect.any(String), last_used_at: null };
+    expect((await owner.get('/passkeys').expect(200)).body).toEqual({ items: [listed] });
+    const bearer = { Authorization: `Bearer ${owner.tokens.access_token}` };
+    const path = `/api/v0/users/me/passkeys/${id}`;
+    expect((await app.patch(path, { name: 'old phone' }).set(bearer).expect(200)).body).toMatchObject({
+      name: 'old phone',
+    });
+    expectProblem(await owner.post(`/passkeys/${id}/remove`, { password: 'wrong' }), problems.wrongPassword);
+    await owner.post(`/passkeys/${id}/remove`, { password: PASSWORD }).expect(204);
+    expectProblem(await owner.post(`/passkeys/${id}/remove`, { password: PASSWORD }), problems.notFound);
+    expect((await owner.get('/passkeys')).body).toEqual({ items: [] });
+    await app.login(owner.user.email).expect(200);
+  });
+
+  it('hides the passkeys of other users', async () => {
+    const [owner, other] = [await Owner.of(app), await Owner.of(app)];
+    await owner.registers();
+    const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
+    const bearer = { Authorization: `Bearer ${other.tokens.access_token}` };
+    const rename = app.patch(`/api/v0/users/me/passkeys/${items[0]!.id}`, { name: 'mine' }).set(bearer);
+    expectProblem(await rename, problems.notFound);
+    expectProblem(await other.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }), problems.notFound);
+    expectProblem(await other.post('/passkeys/x/remove', { password: PASSWORD }), problems.notFound);
+  });
+
+  it('needs the password for the options, and accepts an answer to them once', async () => {
+    const owner = await Owner.of(app);
+    expectProblem(await owner.post('/passkeys/options', { password: 'wrong' }), problems.wrongPassword);
+    const options = await owner.creationOptions();
+    const passkey = new Authenticator().create(options);
+    await owner.post('/passkeys', { name: 'phone', passkey }, replica).expect(201);
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+    const another = new Authenticator().create(options);
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey: another }), '/passkey');
+  });
+
+  it.each([
+    ['another origin', new Authenticator({ origin: 'https://evil.example' })],
+    ['another relying party', new Authenticator({ rpId: 'evil.example' })],
+  ])('refuses a passkey of %s', async (_name, authenticator) => {
+    const owner = await Owner.of(app);
+    const passkey = authenticator.create(await owner.creationOptions());
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+  });
+
+  it('refuses certificates of the authenticator, whose revocation would be looked up on the network', async () => {
+    const owner = await Owner.of(app);
+    const statement = new Map<string, unknown>([['alg', -7], ['sig', Buffer.alloc(70)], ['x5c', Buffer.alloc(9)]]); // prettier-ignore
+    const passkey = new Authenticator().create(await owner.creationOptions(), statement);
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+  });
+
+  it('refuses the options of another user, old options, and what is not the answer of a browser', async () => {
+    const [owner, other] = [await Owner.of(app), await Owner.of(app)];
+    const passkey = new Authenticator().create(await other.creationOptions());
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+    const options = await owner.creationOptions();
+    app.clock.advance({ minutes: 5, seconds: 1 });
+    const late = new Authenticator().create(options);
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey: late }), '/passkey');
+    for (const broken of [{}, { ...late, id: 7 }, { ...late, response: {} }, { ...late, rawId: 'other' }])
+      expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey: broken }), '/passkey');
+    expectInvalid(await owner.post('/passkeys', { name: 'phone' }), '/passkey');
+    const lists = { ...late, clientExtensionResults: { list: [1] } };
+    expect((await owner.post('/passkeys', { name: 'phone', passkey: lists })).status).toBe(400);
+  });
+
+  it('accepts a passkey in one of 50 concurrent registrations', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = new Authenticator();
+    const options = await Promise.all(Array.from({ length: 50 }, () => owner.creationOptions()));
+    const answers = await Promise.all(
+      options.map((each) => owner.post('/passkeys', { name: 'phone', passkey: authenticator.create(each) })),
+    );
+    expect(countByStatus(answers)).toEqual({ 201: 1, 409: 49 });
+    expectProblem(
+      answers.find(({ status }) => status === 409)!,
+      problems.passkeyExists,
+    );
+  });
+
+  it('accepts 20 passkeys of one user, also of 25 at once', async () => {
+    const owner = await Owner.of(app);
+    const options = await Promise.all(Array.from({ length: 25 }, () => owner.creationOptions()));
+    const answers = await Promise.all(
+      options.map((each) => owner.post('/passkeys', { name: 'phone', passkey: new Authenticator().create(each) })),
+    );
+    expect(countByStatus(answers)).toEqual({ 201: 20, 409: 5 });
+    expectProblem(await owner.post('/passkeys/options', { password: PASSWORD }), problems.tooManyPasskeys);
+  });
+});
+
+describe('a passkey as second factor', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('answers the challenge of a login, whose options name the passkeys of the user', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
+    const { methods, challenge, passkey_options } = await owner.isChallenged();
+    expect(methods).toEqual(['passkey']);
+    expect(passkey_options).toMatchObject({ allowCredentials: [{ id: authenticator.id.toString('base64url') }] });
+    expect(passkey_options.challenge).toBe(challenge);
+    const passkey = authenticator.get(passkey_options);
+    const { body } = await owner.answers(challenge, 'passkey', { passkey }, replica).expect(200);
+    const { access_token } = body as { access_token: string };
+    expect(claimsOf(access_token).amr).toEqual(['pwd', 'hwk', 'user', 'mfa']);
+    expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+  });
+
+  it('of another user, or with the signature of another challenge, is refused', async () => {
+    const [owner, other] = [await Owner.of(app), await Owner.of(app)];
+    const [mine, theirs] = [await owner.registers(), await other.registers()];
+    const { challenge } = await owner.isChallenged();
+    const answers = [
+      theirs.get({ challenge }),
+      mine.get({ challenge: (await owner.isChallenged()).challenge }),
+      { ...mine.get({ challenge }), id: theirs.id.toString('base64url'), rawId: theirs.id.toString('base64url') },
+      new Authenticator().get({ challenge }),
+    ];
+    for (const passkey of answers)
+      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+  });
+
+  it('is refused when its counter has not increased, which is in the audit log', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers();
+    const first = await owner.isChallenged();
+    await owner.answers(first.challenge, 'passkey', { passkey: authenticator.get(first) }).expect(200);
+    for (const counter of [authenticator.counter - 1, -1]) {
+      authenticator.counter = counter;
+      const { challenge } = await owner.isChallenged();
+      const passkey = authenticator.get({ challenge });
+      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+    }
+    const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
+    expect(rows).toMatchObject([{ count: 2, details: { reasons: { counter_not_increased: 2 } } }]);
+  });
+
+  it('may be one whose counter is always 0', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers(new Authenticator({ counterStep: 0, isSynced: true }));
+    for (let i = 0; i < 2; i += 1) {
+      const { challenge } = await owner.isChallenged();
+      const { body } = await owner
+        .answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) })
+        .expect(200);
+      expect(claimsOf((body as { access_token: string }).access_token).amr).toEqual(['pwd', 'swk', 'user', 'mfa']);
+    }
+  });
+});
+
+describe('POST /api/v0/auth/login/passkey', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('logs in with nothing else, from options that are the same for every client', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers();
+    const options = await passkeyOptions(app);
+    expect(options).toEqual({
+      rpId: 'localhost',
+      challenge: expect.any(String) as string,
+      timeout: 300_000,
+      userVerification: 'required',
+    });
+    const { body } = await logInWithPasskey(replica, authenticator.get(options)).expect(200);
+    const { access_token, refresh_token } = body as { access_token: string; refresh_token: string };
+    expect((await app.me(access_token).expect(200)).body).toMatchObject({ id: owner.user.id });
+    expect(claimsOf(access_token).amr).toEqual(['hwk', 'user', 'mfa']);
+    await app.refresh(refresh_token).expect(200);
+  });
+
+  it('writes nothing for options that are never answered', async () => {
+    for (let i = 0; i < 10; i += 1) await passkeyOptions(app);
+    const [before] = await app.database.query('SELECT count(*) FROM used_challenges');
+    await passkeyOptions(app);
+    expect(await app.database.query('SELECT count(*) FROM used_challenges')).toEqual([before]);
+  });
+
+  it('accepts an answer in exactly one of 50 concurrent logins over two replicas', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers(new Authenticator({ counterStep: 0 }));
+    const passkey = authenticator.get(await passkeyOptions(app));
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, i) => logInWithPasskey(i % 2 ? app : replica, passkey)),
+    );
+    expect(countByStatus(answers)).toEqual({ 200: 1, 401: 49 });
+  });
+
+  it('needs an authenticator that has verified the user', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
+    const answer = await logInWithPasskey(app, authenticator.get(await passkeyOptions(app)));
+    expectProblem(answer, problems.invalidPasskey);
+  });
+
+  it('answers an unknown passkey, a removed one, an old challenge and a disabled user alike', async () => {
+    const [removed, disabled, late] = [await Owner.of(app), await Owner.of(app), await Owner.of(app)];
+    const [first, second, third] = [await removed.registers(), await disabled.registers(), await late.registers()];
+    const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
+    await removed.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }).expect(204);
+    await app.admin.patch(`/users/${disabled.user.id}`, { is_active: false }).expect(200);
+    const old = await passkeyOptions(app);
+    app.clock.advance({ minutes: 5, seconds: 1 });
+    const options = await passkeyOptions(app);
+    const ofSecondFactor = await late.isChallenged();
+    const answers = [
+      await logInWithPasskey(app, new Authenticator().get(options)),
+      await logInWithPasskey(app, first.get(options)),
+      await logInWithPasskey(app, second.get(options)),
+      await logInWithPasskey(app, third.get(old)),
+      await logInWithPasskey(app, third.get(ofSecondFactor)),
+      await logInWithPasskey(app, {}),
+    ];
+    for (const answer of answers) expectProblem(answer, problems.invalidPasskey);
+    const headers = answers.map((answer) => Object.keys(answer.headers).filter((name) => !/^ratelimit/.test(name)));
+    expect(new Set(headers.map(String)).size).toBe(1);
+  });
+});
+
+describe('without WEBAUTHN_RP_ID in production', () => {
+  const app = useApp();
+  const without = useReplica(app, { variables: { NODE_ENV: 'production' } });
+
+  it('the routes of passkeys answer 404, and a user who has nothing else is not let in by the password alone', async () => {
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers();
+    expectProblem(await without.post('/api/v0/auth/login/passkey/options', {}), problems.notFound);
+    expectProblem(await owner.post('/passkeys/options', { password: PASSWORD }, without), problems.notFound);
+    const options = await passkeyOptions(app);
+    expectProblem(await logInWithPasskey(without, authenticator.get(options)), problems.notFound);
+    expect(await owner.isChallenged(without)).toMatchObject({ methods: [] });
+  });
+});

@@ -1,0 +1,167 @@
+import { problems } from '../../src/problems/problems.js';
+import { computeCode, findTimeStep } from '../../src/second-factors/totp.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { PASSWORD } from '../support/settings.js';
+import { countByStatus } from '../support/throttled.js';
+import { useApp, useReplica } from '../support/use-app.js';
+import { recorded } from '../audit/record.js';
+import { Owner } from './owner.js';
+
+/** RFC 6238, appendix B, with SHA-1: the last six of its eight digits. */
+const VECTORS: [seconds: number, code: string][] = [
+  [59, '287082'],
+  [1_111_111_109, '081804'],
+  [1_111_111_111, '050471'],
+  [1_234_567_890, '005924'],
+  [2_000_000_000, '279037'],
+  [20_000_000_000, '353130'],
+];
+const SECRET = Buffer.from('12345678901234567890');
+
+describe('codes of an authenticator app', () => {
+  it.each(VECTORS)('are those of RFC 6238 at %d seconds', (seconds, code) => {
+    const step = Math.floor(seconds / 30);
+    expect(computeCode(SECRET, step)).toBe(code);
+    expect(findTimeStep(SECRET, code, new Date(seconds * 1_000))).toBe(step);
+  });
+
+  it('are accepted one step early and one step late, and no further', () => {
+    const now = new Date(1_234_567_890_000);
+    const step = 1_234_567_890 / 30;
+    const found = [-2, -1, 0, 1, 2].map((offset) => findTimeStep(SECRET, computeCode(SECRET, step + offset), now));
+    expect(found).toEqual([undefined, step - 1, step, step + 1, undefined]);
+  });
+});
+
+describe('POST /api/v0/users/me/totp', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('returns the secret as text, as the URI that apps read, and as a QR code', async () => {
+    const owner = await Owner.of(app);
+    const { body, headers } = await owner.post('/totp', { password: PASSWORD }).expect(201);
+    const { secret, otpauth_url, qr_svg } = body as Record<string, string>;
+    expect(secret).toMatch(/^[A-Z2-7]{32}$/);
+    const url = new URL(otpauth_url!);
+    expect(url.protocol).toBe('otpauth:');
+    expect(decodeURIComponent(url.pathname)).toContain(owner.user.email);
+    expect(Object.fromEntries(url.searchParams)).toMatchObject({
+      secret,
+      digits: '6',
+      period: '30',
+      algorithm: 'SHA1',
+    });
+    expect(qr_svg).toMatch(/^<svg xmlns="http:\/\/www.w3.org\/2000\/svg"[^<]*><path[^<]*><path[^<]*><\/svg>$/);
+    expect(Buffer.byteLength(qr_svg!)).toBeLessThan(32_768);
+    expect(headers['cache-control']).toBe('no-store');
+  });
+
+  it('changes nothing for logins before it is confirmed, and can be begun anew', async () => {
+    const owner = await Owner.of(app);
+    await owner.post('/totp', { password: PASSWORD }).expect(201);
+    expect((await owner.get('/totp').expect(200)).body).toEqual({ is_confirmed: false, recovery_codes_left: 0 });
+    await app.login(owner.user.email).expect(200);
+    await owner.enrols();
+    expect((await owner.get('/totp').expect(200)).body).toEqual({ is_confirmed: true, recovery_codes_left: 10 });
+    await owner.isChallenged();
+  });
+
+  it('needs the password, whose wrong guesses are counted as failed logins', async () => {
+    const owner = await Owner.of(app);
+    expectProblem(await owner.post('/totp', { password: 'wrong' }), problems.wrongPassword);
+    expectInvalid(await owner.post('/totp', {}), '/password');
+    expectProblem(await owner.get('/totp'), problems.notFound);
+    const failed = await recorded(app, { event: 'user.login.failed', subject: owner.user.id });
+    expect(failed).toMatchObject([{ count: 1 }]);
+  });
+
+  it('is 409 while an app is confirmed', async () => {
+    const owner = await Owner.withTotp(app);
+    expectProblem(await owner.post('/totp', { password: PASSWORD }), problems.totpEnrolled);
+    expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.totpEnrolled);
+    await owner.logsInWithCode();
+  });
+
+  it('is not confirmed by a wrong code, nor without an enrolment', async () => {
+    const owner = await Owner.of(app);
+    expectProblem(await owner.post('/totp/confirm', { code: '123456' }), problems.invalidSecondFactor);
+    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    expectProblem(await owner.post('/totp/confirm', { code: owner.wrongCode() }), problems.invalidSecondFactor);
+    await app.login(owner.user.email).expect(200);
+  });
+
+  it('is confirmed by exactly one of 20 concurrent calls over two replicas', async () => {
+    const owner = await Owner.of(app);
+    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
+    );
+    expect(countByStatus(answers)).toEqual({ 200: 1, 409: 19 });
+    expect((await owner.get('/totp')).body).toEqual({ is_confirmed: true, recovery_codes_left: 10 });
+  });
+
+  it('is removed with the password and a code, and its recovery codes with it', async () => {
+    const owner = await Owner.withTotp(app);
+    const code = owner.code();
+    expectProblem(await owner.post('/totp/remove', { password: 'wrong', code }), problems.wrongPassword);
+    expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.invalidSecondFactor); // prettier-ignore
+    await owner.post('/totp/remove', { password: PASSWORD, code }).expect(204);
+    await app.login(owner.user.email).expect(200);
+    expectProblem(await owner.get('/totp'), problems.notFound);
+    const rows = await app.database.query('SELECT 1 FROM recovery_codes WHERE user_id = $1', [owner.user.id]);
+    expect(rows).toEqual([]);
+  });
+
+  it('is removed with a recovery code, because the app may be lost', async () => {
+    const owner = await Owner.withTotp(app);
+    await owner.post('/totp/remove', { password: PASSWORD, code: owner.recoveryCodes[3] }).expect(204);
+    await app.login(owner.user.email).expect(200);
+  });
+});
+
+describe('recovery codes', () => {
+  const app = useApp();
+
+  it('work once each, in any case and without their dashes, in the place of a code', async () => {
+    const owner = await Owner.withTotp(app);
+    const [first = '', second = ''] = owner.recoveryCodes;
+    expect(new Set(owner.recoveryCodes).size).toBe(10);
+    for (const code of owner.recoveryCodes) expect(code).toMatch(/^([a-z2-7]{4}-){5}[a-z2-7]{4}$/);
+    const one = await owner.isChallenged();
+    expect(one.methods).toEqual(['totp', 'recovery_code']);
+    await owner.answers(one.challenge, 'recovery_code', { code: first }).expect(200);
+    const two = await owner.isChallenged();
+    expectProblem(await owner.answers(two.challenge, 'recovery_code', { code: first }), problems.invalidSecondFactor);
+    const spelled = second.toUpperCase().replaceAll('-', ' ');
+    await owner.answers(two.challenge, 'recovery_code', { code: spelled }).expect(200);
+    expect((await owner.get('/totp')).body).toEqual({ is_confirmed: true, recovery_codes_left: 8 });
+  });
+
+  it('of another account are refused', async () => {
+    const [owner, other] = [await Owner.withTotp(app), await Owner.withTotp(app)];
+    const { challenge } = await owner.isChallenged();
+    const answer = await owner.answers(challenge, 'recovery_code', { code: other.recoveryCodes[0] });
+    expectProblem(answer, problems.invalidSecondFactor);
+  });
+
+  it('let one of 50 concurrent logins in', async () => {
+    const owner = await Owner.withTotp(app);
+    const challenges = await Promise.all(Array.from({ length: 50 }, () => owner.isChallenged()));
+    const [code] = owner.recoveryCodes;
+    const answers = await Promise.all(
+      challenges.map(({ challenge }) => owner.answers(challenge, 'recovery_code', { code })),
+    );
+    expect(countByStatus(answers)).toEqual({ 200: 1, 401: 49 });
+  });
+
+  it('are replaced with the password and a code, and the former ones are void', async () => {
+    const owner = await Owner.withTotp(app);
+    const { body } = await owner.post('/recovery-codes', { password: PASSWORD, code: owner.code() }).expect(200);
+    const { recovery_codes } = body as { recovery_codes: string[] };
+    expect(recovery_codes).toHaveLength(10);
+    const { challenge } = await owner.isChallenged();
+    const former = await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] });
+    expectProblem(former, problems.invalidSecondFactor);
+    await owner.answers(challenge, 'recovery_code', { code: recovery_codes[0] }).expect(200);
+  });
+});
