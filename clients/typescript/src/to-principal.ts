@@ -32,7 +32,7 @@ export function toUserPrincipal(
 /** @returns nothing for what is not a list of words: a service that demands `mfa` then refuses */
 function toAmr(value: unknown): readonly string[] {
   const isList = Array.isArray(value) && value.every((word) => typeof word === 'string');
-  return Object.freeze(isList ? [...(value)] : []);
+  return Object.freeze(isList ? [...value] : []);
 }
 
 function toId(value: unknown): string | undefined {
