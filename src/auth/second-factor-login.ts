@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { toUserActor, type Actor } from '../access/actor.js';
+import { Environment } from '../config/environment.js';
 import { DatabaseClock } from '../database/database-clock.js';
 import type { Problem } from '../problems/problem.js';
 import { ProblemException } from '../problems/problem.exception.js';
@@ -29,6 +30,7 @@ export class SecondFactorLogin {
     private readonly refusals: FactorRefusals,
     private readonly sessions: SessionsService,
     private readonly clock: DatabaseClock,
+    private readonly environment: Environment,
   ) {}
 
   /** @throws {ProblemException} second_factor_required, with a challenge that a change of the password voids */
@@ -47,7 +49,7 @@ export class SecondFactorLogin {
     });
   }
 
-  /** @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable */
+  /** @throws {ProblemException} invalid_second_factor; email_not_verified; too_many_requests; unavailable */
   async answer(request: SecondFactorRequest, actor: Actor): Promise<Grant> {
     const { challenge, user } = await this.open(request.challenge, actor);
     const amr = await this.verify(user, request, actor);
@@ -63,7 +65,7 @@ export class SecondFactorLogin {
     return this.relyingParty.createAuthenticationOptions(challenge);
   }
 
-  /** @throws {ProblemException} invalid_passkey; not_found without WEBAUTHN_RP_ID */
+  /** @throws {ProblemException} invalid_passkey; email_not_verified; not_found without WEBAUTHN_RP_ID */
   async logInWithPasskey(answer: object, actor: Actor): Promise<Grant> {
     const refusal = problems.invalidPasskey;
     const response = parseAuthentication(answer);
@@ -123,6 +125,8 @@ export class SecondFactorLogin {
     problem: Problem,
     actor: Actor,
   ): Promise<Grant> {
+    if (this.environment.requireVerifiedEmail && user.emailVerifiedAt === null)
+      return this.refusals.refuse(problems.emailNotVerified, 'email_not_verified', actor, user.id);
     if (!(await this.challenges.use(challenge))) return this.refusals.refuse(problem, 'challenge', actor, user.id);
     const grant = await this.sessions.start(user, toUserActor(actor, user.id), amr);
     return grant ?? this.refusals.refuse(problem, 'disabled', actor, user.id);

@@ -24,7 +24,7 @@ export class SecondFactorController {
   @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
-  @ApiProblems(problems.invalidSecondFactor, problems.hashingBusy)
+  @ApiProblems(problems.invalidSecondFactor, problems.emailNotVerified, problems.hashingBusy)
   @ApiOperation({
     summary: 'Answer the challenge of a login',
     description:
@@ -55,7 +55,7 @@ export class SecondFactorController {
   @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
-  @ApiProblems(problems.invalidPasskey, problems.notFound)
+  @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
   @ApiOperation({
     summary: 'Log in with a passkey alone',
     description: 'The authenticator must have verified the user, by a PIN or a fingerprint for example.',

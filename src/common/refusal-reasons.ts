@@ -40,6 +40,7 @@ export const REFUSAL_REASONS = {
     'counter_not_increased',
     'challenge',
     'disabled',
+    'email_not_verified',
   ],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],
   'session.refresh.reused': ['reused'],

@@ -4,7 +4,8 @@ import type { Statement } from '../database/database.js';
 /** Everything that a login with a second factor, or a change of the factors, needs to know about a user. */
 export const READ_FACTORS: Statement = {
   name: 'second_factors_read',
-  text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt", is_active AS "isActive",
+  text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt",
+           email_verified_at AS "emailVerifiedAt", is_active AS "isActive",
            encrypted_secret AS "encryptedSecret", confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
            (SELECT COALESCE(jsonb_agg(jsonb_build_object(

@@ -27,6 +27,7 @@ export interface Factors {
   readonly id: string;
   readonly email: string;
   readonly passwordChangedAt: Date | null;
+  readonly emailVerifiedAt: Date | null;
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
   /** Null: enrolled and not confirmed, or not enrolled. */

@@ -38,6 +38,17 @@ describe('/api/v0/users/me/passkeys', () => {
     await app.login(owner.user.email).expect(200);
   });
 
+  it('does not log in alone without a verified address where REQUIRE_VERIFIED_EMAIL is set', async () => {
+    const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
+    const owner = await Owner.of(app);
+    const authenticator = await owner.registers();
+    const alone = authenticator.get(await passkeyOptions(strict));
+    expectProblem(await logInWithPasskey(strict, alone), problems.emailNotVerified);
+    await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
+    await logInWithPasskey(strict, alone).expect(200);
+    await strict.stop();
+  });
+
   it('hides the passkeys of other users', async () => {
     const [owner, other] = [await Owner.of(app), await Owner.of(app)];
     await owner.registers();
