@@ -19,6 +19,13 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET .well-known/jwks.json': 'open',
   'POST api/v0/auth/register': 'open',
   'POST api/v0/auth/login': 'open',
+  'POST api/v0/auth/password-reset': 'open',
+  'POST api/v0/auth/password-reset/confirm': 'open',
+  'POST api/v0/auth/email-verification': 'open',
+  'POST api/v0/auth/email-verification/confirm': 'open',
+  'POST api/v0/auth/login/second-factor': 'open',
+  'POST api/v0/auth/login/passkey/options': 'open',
+  'POST api/v0/auth/login/passkey': 'open',
   'POST api/v0/auth/refresh': 'open',
   'POST api/v0/auth/logout': 'open',
   'GET api/v0/users/me': 'user',
@@ -27,6 +34,17 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/users/me/sessions': 'user',
   'DELETE api/v0/users/me/sessions': 'user',
   'DELETE api/v0/users/me/sessions/:id': 'user',
+  'POST api/v0/users/me/email': 'user',
+  'GET api/v0/users/me/totp': 'user',
+  'POST api/v0/users/me/totp': 'user',
+  'POST api/v0/users/me/totp/confirm': 'user',
+  'POST api/v0/users/me/totp/remove': 'user',
+  'POST api/v0/users/me/recovery-codes': 'user',
+  'POST api/v0/users/me/passkeys/options': 'user',
+  'POST api/v0/users/me/passkeys': 'user',
+  'GET api/v0/users/me/passkeys': 'user',
+  'PATCH api/v0/users/me/passkeys/:id': 'user',
+  'POST api/v0/users/me/passkeys/:id/remove': 'user',
   'GET api/v0/users/:id': 'admin with users or app or user',
   'POST internal/validate-app': 'app',
   'POST internal/validate-node': 'node',
@@ -63,10 +81,22 @@ const POLICY: Readonly<Record<string, string>> = {
   'DELETE api/v0/admin/users/:id': 'admin with users',
   'GET api/v0/admin/users/:id/sessions': 'admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'admin with users',
+  'DELETE api/v0/admin/users/:id/factors': 'admin with users',
+  'POST api/v0/admin/users/:id/password-reset': 'admin with users',
 };
 
 /** Open, behind a guard that throttles instead of a door. */
-const THROTTLED = ['POST api/v0/auth/register', 'POST api/v0/auth/refresh'];
+const THROTTLED = [
+  'POST api/v0/auth/register',
+  'POST api/v0/auth/refresh',
+  'POST api/v0/auth/password-reset',
+  'POST api/v0/auth/password-reset/confirm',
+  'POST api/v0/auth/email-verification',
+  'POST api/v0/auth/email-verification/confirm',
+  'POST api/v0/auth/login/second-factor',
+  'POST api/v0/auth/login/passkey/options',
+  'POST api/v0/auth/login/passkey',
+];
 
 /** A service may send its own credential beside the one that it forwards. */
 const FORWARDED = ['POST internal/validate-node', 'POST internal/validate-user'];
