@@ -1,7 +1,9 @@
-// Account enumeration by timing: logs in with an unknown address, with a wrong password and to a disabled account, in
-// turn, and compares the times; and asks for a link to reset the password of such accounts. The figures are printed and not asserted, because a shared machine is too noisy.
+// Account enumeration by timing: logs in with an unknown address, with a wrong password, to a disabled account, and with a
+// wrong password to an account with a second factor, in turn, and compares the times; and asks for a link to reset the
+// password of such accounts. The figures are printed and not asserted, because a shared machine is too noisy.
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
+import { TOTP } from 'otpauth';
 import { z } from 'zod';
 import { Cleanup } from '../tools/cleanup.js';
 import { readCommandLine } from '../tools/command-line.js';
@@ -24,11 +26,12 @@ const PROGRESS_ROUNDS = 250;
 const PASSWORD = 'a perfectly fine passphrase';
 /** Of the same length. */
 const WRONG_PASSWORD = 'a perfectly wrong passphrase';
-const KINDS = ['unknown', 'wrong', 'disabled'] as const;
+const KINDS = ['unknown', 'wrong', 'disabled', 'factor'] as const;
 const PAIRS = [
   ['unknown', 'wrong'],
   ['unknown', 'disabled'],
   ['wrong', 'disabled'],
+  ['wrong', 'factor'],
 ] as const;
 
 type Kind = (typeof KINDS)[number];
@@ -49,6 +52,8 @@ const ROUTES: readonly Route[] = [
 type Recorder = (kind: Kind, milliseconds: number) => void;
 
 const created = z.object({ id: z.string() });
+const tokens = z.object({ access_token: z.string() });
+const enrolment = z.object({ secret: z.string() });
 
 const { rounds, cost } = readCommandLine(USAGE, () => {
   const { values } = parseArgs({
@@ -70,7 +75,7 @@ await Cleanup.around(async (cleanup) => {
 });
 
 async function measure(client: Client, route: Route): Promise<Times> {
-  const times: Times = { unknown: [], wrong: [], disabled: [] };
+  const times: Times = { unknown: [], wrong: [], disabled: [], factor: [] };
   for (let round = 0; round < WARM_UP_ROUNDS; round += 1)
     await callInRandomOrder(client, route, round, () => undefined);
   for (let round = 0; round < rounds; round += 1) {
@@ -92,24 +97,45 @@ async function makeAccounts(client: Client, adminKey: string): Promise<void> {
     await create(emailOf('active', number));
     const id = await create(emailOf('closed', number));
     await admin('PATCH', `/api/v0/admin/users/${id}`, { is_active: false });
+    await create(emailOf('factor', number));
+    await enrolTotp(client, emailOf('factor', number));
   }
 }
 
+/** From now on a login of the account needs a code. */
+async function enrolTotp(client: Client, email: string): Promise<void> {
+  const post = async (path: string, body: object, headers = {}): Promise<unknown> => {
+    const { status, json } = await client.json('POST', path, { headers, body });
+    if (status >= 300) throw new Error(`POST ${path} answered ${status}`);
+    return json;
+  };
+  const { access_token } = tokens.parse(await post('/api/v0/auth/login', { email, password: PASSWORD }));
+  const bearer = { Authorization: `Bearer ${access_token}` };
+  const { secret } = enrolment.parse(await post('/api/v0/users/me/totp', { password: PASSWORD }, bearer));
+  await post('/api/v0/users/me/totp/confirm', { code: new TOTP({ secret }).generate() }, bearer);
+}
+
 /** All addresses have the same length. */
-function emailOf(name: 'absent' | 'active' | 'closed', round: number): string {
+function emailOf(name: 'absent' | 'active' | 'closed' | 'factor', round: number): string {
   return `${name}-${String(round % ACCOUNTS).padStart(4, '0')}@example.org`;
 }
 
 function toCredentials(kind: Kind, round: number): object {
   if (kind === 'unknown') return { email: emailOf('absent', round), password: WRONG_PASSWORD };
   if (kind === 'wrong') return { email: emailOf('active', round), password: WRONG_PASSWORD };
+  if (kind === 'factor') return { email: emailOf('factor', round), password: WRONG_PASSWORD };
   // The correct password: whether an account is disabled is only checked after the password was verified.
   return { email: emailOf('closed', round), password: PASSWORD };
 }
 
-/** The worker mails to the account of the kind `wrong` alone, meanwhile: its requests wait, those of the others do not. */
+/** Meanwhile the worker mails to the accounts of the kinds `wrong` and `factor` alone. */
 function toLinkRequest(kind: Kind, round: number): object {
-  return { email: emailOf(({ unknown: 'absent', wrong: 'active', disabled: 'closed' } as const)[kind], round) };
+  return {
+    email: emailOf(
+      ({ unknown: 'absent', wrong: 'active', disabled: 'closed', factor: 'factor' } as const)[kind],
+      round,
+    ),
+  };
 }
 
 /** One call of each kind in random order, one after the other, so that noise affects all kinds alike. */
