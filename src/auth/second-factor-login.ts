@@ -5,7 +5,7 @@ import { DatabaseClock } from '../database/database-clock.js';
 import type { Problem } from '../problems/problem.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { Challenges, type PresentedChallenge } from '../second-factors/challenges.js';
+import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/code-verifier.js';
 import { FactorRefusals } from '../second-factors/factor-refusals.js';
 import { PasskeyVerifier, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
@@ -38,7 +38,7 @@ export class SecondFactorLogin {
     const { id } = verified;
     const user = await this.factors.read(id);
     const methods = user ? this.factors.listMethods(user) : [];
-    const challenge = this.challenges.issue('login', await this.clock.now(), id, toContext(verified));
+    const challenge = this.challenges.issue('login', await this.clock.now(), id, toPasswordContext(verified));
     const passkey_options =
       user && methods.includes('passkey')
         ? this.relyingParty.createAuthenticationOptions(challenge, user.passkeys)
@@ -84,9 +84,11 @@ export class SecondFactorLogin {
   /** Without a valid challenge nothing is known of the client, and the refusal is counted by its network. */
   private async open(text: string, actor: Actor): Promise<{ challenge: PresentedChallenge; user: Factors }> {
     const challenge = this.challenges.read('login', text);
-    const user = challenge && (await this.factors.read(challenge.userId));
-    const isValid = user && this.challenges.isValid(challenge, await this.clock.now(), toContext(user));
-    if (!isValid) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
+    if (!challenge) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
+    // The same work for an id that is unknown: a forged challenge tells nothing about accounts.
+    const [user, now] = await Promise.all([this.factors.read(challenge.userId), this.clock.now()]);
+    const isValid = this.challenges.isValid(challenge, now, toPasswordContext(user ?? { passwordChangedAt: now }));
+    if (!user || !isValid) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
     if (!user.isActive) return this.refusals.refuse(problems.invalidSecondFactor, 'disabled', actor, user.id);
     return { challenge, user };
   }
@@ -131,9 +133,4 @@ export class SecondFactorLogin {
     const grant = await this.sessions.start(user, toUserActor(actor, user.id), amr);
     return grant ?? this.refusals.refuse(problem, 'disabled', actor, user.id);
   }
-}
-
-/** What a challenge is bound to, besides the account. */
-function toContext({ passwordChangedAt }: Pick<Factors, 'passwordChangedAt'>): string {
-  return passwordChangedAt?.toISOString() ?? '';
 }

@@ -103,3 +103,8 @@ export class Challenges {
     return this.database.purge(PURGE, '1 hours', lock);
   }
 }
+
+/** What a challenge is bound to besides the account: a change of the password voids it. */
+export function toPasswordContext({ passwordChangedAt }: { readonly passwordChangedAt: Date | null }): string {
+  return passwordChangedAt?.toISOString() ?? '';
+}

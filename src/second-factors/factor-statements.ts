@@ -5,7 +5,8 @@ import type { Statement } from '../database/database.js';
 export const READ_FACTORS: Statement = {
   name: 'second_factors_read',
   text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt",
-           email_verified_at AS "emailVerifiedAt", is_active AS "isActive",
+           email_verified_at AS "emailVerifiedAt",
+           factors_changed_at AS "factorsChangedAt", is_active AS "isActive",
            encrypted_secret AS "encryptedSecret", confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
            (SELECT COALESCE(jsonb_agg(jsonb_build_object(
@@ -14,15 +15,15 @@ export const READ_FACTORS: Statement = {
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
 
+// The statements of changes run in the transaction that locks the row of the user (factor-changes.ts).
+
 /** Replaces an enrolment that was not confirmed. No row when one is confirmed. */
-export const ENROL_TOTP: Statement = {
-  name: 'totp_factors_enrol',
-  text: `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (user_id) DO UPDATE
-           SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
-           WHERE known.confirmed_at IS NULL
-         RETURNING user_id`,
-};
+export const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
+  VALUES ($1, $2, $3, $4)
+  ON CONFLICT (user_id) DO UPDATE
+    SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
+    WHERE known.confirmed_at IS NULL
+  RETURNING user_id`;
 
 /** `$4`: the secret that the code was verified with. */
 export const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_step = $3
@@ -40,13 +41,8 @@ export const USE_RECOVERY_CODE = withAuditEvent({
   text: `DELETE FROM recovery_codes WHERE user_id = $1 AND digest = $2 RETURNING user_id`,
 });
 
-export const REMOVE_TOTP = withAuditEvent({
-  name: 'totp_factors_remove',
-  text: `DELETE FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL RETURNING user_id`,
-});
-
-/** In the transaction that inserts others. The lock makes two of them take turns. */
-export const LOCK_TOTP = 'SELECT user_id FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL FOR UPDATE';
+export const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL RETURNING user_id';
+export const HAS_TOTP = 'SELECT user_id FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL';
 export const DELETE_RECOVERY_CODES = 'DELETE FROM recovery_codes WHERE user_id = $1';
 export const INSERT_RECOVERY_CODES =
   'INSERT INTO recovery_codes (user_id, digest) SELECT $1, digest FROM unnest($2::bytea[]) AS given (digest)';
@@ -65,8 +61,17 @@ export const REPLACE_SECRETS: Statement = {
          WHERE totp_factors.user_id = given.user_id AND encrypted_secret = given.former RETURNING given.user_id`,
 };
 
-/** An operator's removal, in the transaction that ends the sessions. */
-export const LOCK_USER = 'SELECT id FROM users WHERE id = $1 FOR NO KEY UPDATE';
+const TOUCH = `UPDATE users SET factors_changed_at =
+    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1`;
+/** An operator's removal, in the transaction that ends the sessions. Voids logins that are being verified, too. */
+export const LOCK_USER = `${TOUCH} RETURNING id`;
+/** A change by the user, which also voids logins that are being verified: they may have seen no factor. */
+export const LOCK_OWNER = `${TOUCH.replace('$2', '$3')} AND is_active
+  AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz RETURNING id`;
+export const READ_OWNER = `SELECT
+    EXISTS (SELECT FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL)
+      OR EXISTS (SELECT FROM passkeys WHERE user_id = $1) AS "hasFactor",
+    EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
 export const REMOVE_ALL = `WITH totp AS (DELETE FROM totp_factors WHERE user_id = $1 RETURNING user_id),
     keys AS (DELETE FROM passkeys WHERE user_id = $1 RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
@@ -85,7 +90,7 @@ export const READ_PASSKEY: Statement = {
          WHERE credential_id = $1`,
 };
 
-/** `$10`: passkeys of one user at most. The transaction holds the lock of the user's row. */
+/** `$10`: passkeys of one user at most. */
 export const INSERT_PASSKEY = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
   SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 WHERE (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
@@ -103,7 +108,4 @@ export const RENAME_PASSKEY = withAuditEvent({
   text: `UPDATE passkeys SET name = $3 WHERE id = $1 AND user_id = $2 RETURNING ${PASSKEY}`,
 });
 
-export const REMOVE_PASSKEY = withAuditEvent({
-  name: 'passkeys_remove',
-  text: 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id',
-});
+export const REMOVE_PASSKEY = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';

@@ -57,7 +57,9 @@ export class PasskeysController {
   @ApiProblems(problems.notFound, problems.passkeyExists, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Register a passkey',
-    description: 'From now on a login with the password needs a second factor, and the passkey alone is enough.',
+    description:
+      'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
+      'factor, all other sessions end.',
   })
   @ApiCreatedResponse({ type: PasskeyResponse })
   async registerPasskey(
@@ -65,8 +67,7 @@ export class PasskeysController {
     @Res({ passthrough: true }) response: Response,
     @Body() { name, passkey }: RegisterPasskeyRequest,
   ): Promise<PasskeyResponse> {
-    const { userId } = getPrincipal(request, 'user');
-    const registered = await this.passkeys.register(userId, name, passkey, toActor(request));
+    const registered = await this.passkeys.register(getPrincipal(request, 'user'), name, passkey, toActor(request));
     response.location(`/api/v0/users/me/passkeys/${registered.id}`);
     return PasskeyResponse.from(registered);
   }
@@ -107,7 +108,9 @@ export class PasskeysController {
     @Param('id') id: string,
     @Body() { password }: ProofRequest,
   ): Promise<void> {
-    const { id: userId } = await this.passwords.demand(getPrincipal(request, 'user'), password, toActor(request));
-    await this.passkeys.remove(userId, id, toActor(request));
+    const principal = getPrincipal(request, 'user');
+    const { passwordChangedAt } = await this.passwords.demand(principal, password, toActor(request));
+    const { userId, sessionId } = principal;
+    await this.passkeys.remove({ userId, sessionId, passwordChangedAt }, id, toActor(request));
   }
 }

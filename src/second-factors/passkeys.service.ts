@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { DataSource } from 'typeorm';
 import type { Actor } from '../access/actor.js';
+import type { UserPrincipal } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
@@ -10,10 +10,11 @@ import { DatabaseClock } from '../database/database-clock.js';
 import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { Challenges } from './challenges.js';
+import { Challenges, toPasswordContext } from './challenges.js';
+import { FactorChanges, type FactorOwner } from './factor-changes.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
-import { SecondFactors } from './second-factors.service.js';
+import { SecondFactors, type Factors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 import { parseRegistration, readChallenge, type RegistrationJson } from './webauthn-json.js';
 
@@ -36,7 +37,7 @@ export interface Passkey {
 @Injectable()
 export class PasskeysService {
   constructor(
-    private readonly dataSource: DataSource,
+    private readonly changes: FactorChanges,
     private readonly database: Database,
     private readonly databaseClock: DatabaseClock,
     private readonly factors: SecondFactors,
@@ -54,7 +55,8 @@ export class PasskeysService {
     const user = await this.factors.read(userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
-    const challenge = this.challenges.issue('registration', await this.databaseClock.now(), userId);
+    const now = await this.databaseClock.now();
+    const challenge = this.challenges.issue('registration', now, userId, toPasswordContext(user));
     return this.relyingParty.createRegistrationOptions(user, challenge);
   }
 
@@ -62,9 +64,10 @@ export class PasskeysService {
    * @param answer of the browser to options of this user, which are used once
    * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys
    */
-  async register(userId: string, name: string, answer: object, actor: Actor): Promise<Passkey> {
+  async register({ userId, sessionId }: UserPrincipal, name: string, answer: object, actor: Actor): Promise<Passkey> {
+    const user = await this.factors.read(userId);
     const response = parseRegistration(answer);
-    const verified = response && (await this.verify(userId, response));
+    const verified = user && response && (await this.verify(user, response));
     if (!response || !verified) return refusePasskey();
     const { credential, credentialDeviceType } = verified;
     const passkey: Passkey = {
@@ -78,7 +81,8 @@ export class PasskeysService {
       createdAt: this.clock.now(),
       lastUsedAt: null,
     };
-    await this.insert(passkey, credential.counter, actor);
+    const owner = { userId, sessionId, passwordChangedAt: user.passwordChangedAt };
+    await this.insert(owner, passkey, credential.counter, actor);
     return passkey;
   }
 
@@ -96,27 +100,31 @@ export class PasskeysService {
   }
 
   /** @throws {ProblemException} not_found, also for a passkey of another user */
-  async remove(userId: string, id: string, actor: Actor): Promise<void> {
-    const event = this.toEvent('user.passkey.removed', userId, id, actor);
-    const removed = isId(id) ? await this.audit.execute(sql.REMOVE_PASSKEY, [id, userId], event) : [];
-    if (removed.length === 0) throw new ProblemException(problems.notFound);
+  async remove(owner: FactorOwner, id: string, actor: Actor): Promise<void> {
+    if (!isId(id)) throw new ProblemException(problems.notFound);
+    await this.changes.run(owner, async (transaction) => {
+      const [, count] = await transaction.query<[unknown, number]>(sql.REMOVE_PASSKEY, [id, owner.userId]);
+      if (count === 0) throw new ProblemException(problems.notFound);
+      await this.audit.record(transaction, this.toEvent('user.passkey.removed', owner.userId, id, actor));
+    });
   }
 
-  private async verify(userId: string, response: RegistrationJson) {
+  private async verify(user: Factors, response: RegistrationJson) {
     const text = readChallenge(response);
     const challenge = this.challenges.read('registration', text);
-    const isOurs = challenge?.userId === userId && this.challenges.isValid(challenge, await this.databaseClock.now());
-    if (!challenge || !isOurs) return undefined;
+    if (challenge?.userId !== user.id) return undefined;
+    if (!this.challenges.isValid(challenge, await this.databaseClock.now(), toPasswordContext(user))) return undefined;
     const verified = await this.relyingParty.verifyRegistration(response, text);
-    return verified && (await this.challenges.use(challenge)) ? verified : undefined;
+    // The library bounds the id of the answer, not the one that the authenticator states.
+    if (verified?.credential.id !== response.id) return undefined;
+    return (await this.challenges.use(challenge)) ? verified : undefined;
   }
 
-  private async insert(passkey: Passkey, counter: number, actor: Actor): Promise<void> {
+  private async insert(owner: FactorOwner, passkey: Passkey, counter: number, actor: Actor): Promise<void> {
     const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
     const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
     try {
-      await this.dataSource.transaction(async (transaction) => {
-        await transaction.query(sql.LOCK_USER, [userId]);
+      await this.changes.run(owner, async (transaction) => {
         const inserted = await transaction.query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS]);
         if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
         await this.audit.record(transaction, this.toEvent('user.passkey.added', userId, id, actor));

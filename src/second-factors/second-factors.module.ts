@@ -1,10 +1,13 @@
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/access.module.js';
 import { AuditModule } from '../audit/audit.module.js';
+import { KeysModule } from '../keys/keys.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
+import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { Challenges } from './challenges.js';
 import { CodeVerifier } from './code-verifier.js';
+import { FactorChanges } from './factor-changes.js';
 import { FactorRefusals } from './factor-refusals.js';
 import { PasskeyVerifier } from './passkey-verifier.js';
 import { PasskeysController } from './passkeys.controller.js';
@@ -16,10 +19,11 @@ import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp-vault.js';
 
 @Module({
-  imports: [AccessModule, AuditModule, ThrottlingModule, UsersModule],
+  imports: [AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [
     SecondFactors,
+    FactorChanges,
     TotpService,
     PasskeysService,
     CodeVerifier,

@@ -28,6 +28,8 @@ export interface Factors {
   readonly email: string;
   readonly passwordChangedAt: Date | null;
   readonly emailVerifiedAt: Date | null;
+  /** Identifies the set of factors. */
+  readonly factorsChangedAt: Date | null;
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
   /** Null: enrolled and not confirmed, or not enrolled. */
@@ -76,13 +78,14 @@ export class SecondFactors {
   ): Promise<void> {
     if (!isId(userId)) throw new ProblemException(problems.notFound);
     await this.dataSource.transaction(async (transaction) => {
-      const [user] = await transaction.query<{ id: string }[]>(LOCK_USER, [userId]);
+      const [users] = await transaction.query<[{ id: string }[], number]>(LOCK_USER, [userId, this.clock.now()]);
+      const [user] = users;
       if (!user) throw new ProblemException(problems.notFound);
-      const [removed] = await transaction.query<{ totp: number; passkeys: number }[]>(REMOVE_ALL, [user.id]);
+      const removed = await this.deleteAll(transaction, user.id);
       const count = await endSessions(transaction, user.id);
       const event = 'admin.user.factors_removed';
       const logFields = { user_id: user.id, count };
-      if (!removed || removed.totp + removed.passkeys + count === 0) {
+      if (removed.totp + removed.passkeys + count === 0) {
         this.audit.logOnly(event, actor, logFields);
         return;
       }
@@ -95,5 +98,14 @@ export class SecondFactors {
         logFields,
       });
     });
+  }
+
+  /**
+   * @param transaction holds the lock of the user's row
+   * @returns how many there were
+   */
+  async deleteAll(transaction: EntityManager, userId: string): Promise<{ totp: number; passkeys: number }> {
+    const [removed] = await transaction.query<{ totp: number; passkeys: number }[]>(REMOVE_ALL, [userId]);
+    return removed ?? { totp: 0, passkeys: 0 };
   }
 }

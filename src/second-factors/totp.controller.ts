@@ -15,6 +15,7 @@ import {
   RecoveryCodesResponse,
   TotpResponse,
 } from './factors.dto.js';
+import type { FactorOwner } from './factor-changes.js';
 import { TotpService } from './totp.service.js';
 
 const PASSWORD_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
@@ -52,8 +53,8 @@ export class TotpController {
     @Res({ passthrough: true }) response: Response,
     @Body() { password }: ProofRequest,
   ): Promise<EnrolmentResponse> {
-    const { id, email } = await this.passwords.demand(getPrincipal(request, 'user'), password, toActor(request));
-    const enrolment = await this.totp.enrol(id, email);
+    const owner = await this.demandPassword(request, password);
+    const enrolment = await this.totp.enrol(owner, owner.email);
     response.location('/api/v0/users/me/totp');
     return EnrolmentResponse.from(enrolment);
   }
@@ -64,12 +65,13 @@ export class TotpController {
   @ApiProblems(...CODE_PROBLEMS, problems.totpEnrolled, problems.notFound)
   @ApiOperation({
     summary: 'Confirm the authenticator app with a code',
-    description: 'From now on a login needs a code. Returns ten recovery codes, which are shown once.',
+    description:
+      'From now on a login needs a code. Returns ten recovery codes, which are shown once. If it is the first factor, all ' +
+      'other sessions end.',
   })
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async confirmTotp(@Req() request: Request, @Body() { code }: ConfirmTotpRequest): Promise<RecoveryCodesResponse> {
-    const { userId } = getPrincipal(request, 'user');
-    return { recovery_codes: await this.totp.confirm(userId, code, toActor(request)) };
+    return { recovery_codes: await this.totp.confirm(getPrincipal(request, 'user'), code, toActor(request)) };
   }
 
   @Post('totp/remove')
@@ -79,8 +81,7 @@ export class TotpController {
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
   async removeTotp(@Req() request: Request, @Body() { password, code }: ProofWithCodeRequest): Promise<void> {
-    const { id } = await this.passwords.demand(getPrincipal(request, 'user'), password, toActor(request));
-    await this.totp.remove(id, code, toActor(request));
+    await this.totp.remove(await this.demandPassword(request, password), code, toActor(request));
   }
 
   @Post('recovery-codes')
@@ -93,7 +94,14 @@ export class TotpController {
     @Req() request: Request,
     @Body() { password, code }: ProofWithCodeRequest,
   ): Promise<RecoveryCodesResponse> {
-    const { id } = await this.passwords.demand(getPrincipal(request, 'user'), password, toActor(request));
-    return { recovery_codes: await this.totp.replaceRecoveryCodes(id, code, toActor(request)) };
+    const owner = await this.demandPassword(request, password);
+    return { recovery_codes: await this.totp.replaceRecoveryCodes(owner, code, toActor(request)) };
+  }
+
+  private async demandPassword(request: Request, password: string): Promise<FactorOwner & { email: string }> {
+    const principal = getPrincipal(request, 'user');
+    const { passwordChangedAt } = await this.passwords.demand(principal, password, toActor(request));
+    const { userId, sessionId, email } = principal;
+    return { userId, sessionId, email, passwordChangedAt };
   }
 }

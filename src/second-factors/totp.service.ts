@@ -1,14 +1,15 @@
 import { Injectable } from '@nestjs/common';
-import { DataSource, type EntityManager } from 'typeorm';
+import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
+import type { UserPrincipal } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { CodeVerifier } from './code-verifier.js';
+import { FactorChanges, type FactorOwner } from './factor-changes.js';
 import * as sql from './factor-statements.js';
 import { generateRecoveryCodes, toRecoveryDigest } from './recovery-codes.js';
 import { SecondFactors, type Factors } from './second-factors.service.js';
@@ -25,8 +26,7 @@ export interface Enrolment {
 @Injectable()
 export class TotpService {
   constructor(
-    private readonly dataSource: DataSource,
-    private readonly database: Database,
+    private readonly changes: FactorChanges,
     private readonly factors: SecondFactors,
     private readonly codes: CodeVerifier,
     private readonly vault: TotpVault,
@@ -46,24 +46,29 @@ export class TotpService {
    * Begins an enrolment, in the place of one that was not confirmed. Logins ask for codes once it is confirmed.
    * @throws {ProblemException} totp_enrolled
    */
-  async enrol(userId: string, email: string): Promise<Enrolment> {
+  async enrol(owner: FactorOwner, email: string): Promise<Enrolment> {
     const secret = generateTotpSecret();
+    const { userId } = owner;
     const values = [userId, this.vault.encrypt(userId, secret), this.vault.keyMark, this.clock.now()];
-    const enrolled = await this.database.rows(sql.ENROL_TOTP, values);
+    const enrolled = await this.changes.run(owner, (transaction) =>
+      transaction.query<unknown[]>(sql.ENROL_TOTP, values),
+    );
     if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
     const issuer = this.environment.webauthnRpId ?? this.environment.serviceName;
     return { secret: toBase32(secret), otpauthUrl: toOtpauthUrl(secret, issuer, email) };
   }
 
   /**
+   * Ends the other sessions, if it is the first factor.
    * @returns recovery codes
    * @throws {ProblemException} totp_enrolled; invalid_second_factor; too_many_requests; unavailable
    */
-  async confirm(userId: string, code: string, actor: Actor): Promise<string[]> {
+  async confirm({ userId, sessionId }: UserPrincipal, code: string, actor: Actor): Promise<string[]> {
     const user = await this.read(userId);
     if (user.confirmedAt) throw new ProblemException(problems.totpEnrolled);
     const step = await this.codes.verifyEnrolment(user, code, actor);
-    return this.dataSource.transaction(async (transaction) => {
+    const { passwordChangedAt } = user;
+    return this.changes.run({ userId, sessionId, passwordChangedAt }, async (transaction) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(sql.CONFIRM_TOTP, values);
       // A parallel call has confirmed it.
@@ -76,21 +81,27 @@ export class TotpService {
    * Removes the app and the recovery codes.
    * @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable
    */
-  async remove(userId: string, code: string, actor: Actor): Promise<void> {
+  async remove(owner: FactorOwner, code: string, actor: Actor): Promise<void> {
+    const { userId } = owner;
     await this.codes.acceptAny(await this.read(userId), code, actor);
-    await this.audit.execute(sql.REMOVE_TOTP, [userId], this.toEvent('user.totp.removed', userId, actor));
+    await this.changes.run(owner, async (transaction) => {
+      const [, count] = await transaction.query<[unknown, number]>(sql.REMOVE_TOTP, [userId]);
+      // Otherwise a parallel call has removed it.
+      if (count > 0) await this.audit.record(transaction, this.toEvent('user.totp.removed', userId, actor));
+    });
   }
 
   /**
    * @returns new recovery codes; the former ones are void
    * @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable
    */
-  async replaceRecoveryCodes(userId: string, code: string, actor: Actor): Promise<string[]> {
+  async replaceRecoveryCodes(owner: FactorOwner, code: string, actor: Actor): Promise<string[]> {
+    const { userId } = owner;
     await this.codes.acceptAny(await this.read(userId), code, actor);
-    return this.dataSource.transaction(async (transaction) => {
-      const locked = await transaction.query<unknown[]>(sql.LOCK_TOTP, [userId]);
+    return this.changes.run(owner, async (transaction) => {
+      const found = await transaction.query<unknown[]>(sql.HAS_TOTP, [userId]);
       // A parallel call has removed it.
-      if (locked.length === 0) throw new ProblemException(problems.notFound);
+      if (found.length === 0) throw new ProblemException(problems.notFound);
       return this.replaceCodes(transaction, this.toEvent('user.recovery_codes.replaced', userId, actor));
     });
   }

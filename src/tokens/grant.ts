@@ -7,6 +7,8 @@ export interface SessionOwner {
   readonly email: string;
   /** As it was when the password was verified. */
   readonly passwordChangedAt: Date | null;
+  /** As it was when the factors were read. */
+  readonly factorsChangedAt: Date | null;
 }
 
 /** A refresh token, and what the access token beside it states. */

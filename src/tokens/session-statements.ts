@@ -4,8 +4,8 @@ import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 /** The hot statements of login, refresh and bearer requests. Times come from the injected clock. */
 
 /**
- * FOR SHARE on the user's row closes the race with the transaction that disables the user, or sets another password than
- * the one that was verified.
+ * FOR SHARE on the user's row closes the race with the transaction that disables the user, changes the second factors, or
+ * sets another password than the one that was verified.
  */
 export const START_SESSION = withAuditEvent({
   name: 'sessions_start',
@@ -14,6 +14,7 @@ export const START_SESSION = withAuditEvent({
          SELECT $1, active.id, $3, 0, $4, $4, LEAST($5, $6::timestamptz), $6, $8, $9, $10
          FROM (SELECT id FROM users
                WHERE id = $2 AND is_active AND password_changed_at IS NOT DISTINCT FROM $7::timestamptz
+                 AND factors_changed_at IS NOT DISTINCT FROM $11::timestamptz
                FOR SHARE) AS active
          RETURNING id`,
 });

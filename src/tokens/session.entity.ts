@@ -63,6 +63,7 @@ export const SESSION_END_REASONS = [
   'owner',
   'password_changed',
   'password_reset',
+  'second_factor_added',
   'reuse',
   'admin',
   'disabled',

@@ -39,7 +39,7 @@ export class SessionsService {
 
   /**
    * @param amr how the user authenticated
-   * @returns undefined when the user was disabled or deleted, or has another password by now
+   * @returns undefined when the user was disabled or deleted, or has another password or other factors by now
    */
   async start(owner: SessionOwner, actor: Actor, amr: Amr): Promise<Grant | undefined> {
     const { id: userId, email } = owner;
@@ -57,6 +57,7 @@ export class SessionsService {
       toNetwork(actor.address ?? undefined),
       actor.userAgent ?? null,
       amr,
+      owner.factorsChangedAt,
     ];
     const started = await this.audit.execute(sql.START_SESSION, values, {
       event: 'user.login.succeeded',
@@ -144,7 +145,7 @@ export class SessionsService {
   async endAll(
     transaction: EntityManager,
     userId: string,
-    reason: 'admin' | 'disabled' | 'password_changed' | 'password_reset',
+    reason: 'admin' | 'disabled' | 'password_changed' | 'password_reset' | 'second_factor_added',
     exceptId: string | null = null,
   ): Promise<number> {
     const values = [userId, this.clock.now(), reason, exceptId];

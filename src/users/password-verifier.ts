@@ -9,6 +9,7 @@ import { User } from './user.entity.js';
 
 const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
   password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt",
+  factors_changed_at AS "factorsChangedAt",
   EXISTS (SELECT FROM totp_factors WHERE user_id = users.id AND confirmed_at IS NOT NULL)
     OR EXISTS (SELECT FROM passkeys WHERE user_id = users.id) AS "hasSecondFactor" FROM users`;
 const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
@@ -17,6 +18,8 @@ const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1
 /** With the moment that identifies the password that was verified: it changes with the password, not with a rehash. */
 export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt' | 'emailVerifiedAt'> & {
   readonly hasSecondFactor: boolean;
+  /** Identifies the set of factors that was read. */
+  readonly factorsChangedAt: Date | null;
 };
 type VerifiedRow = User & VerifiedUser;
 export type PasswordVerdict =

@@ -11,6 +11,10 @@ export class AddSecondFactors1763771800000 implements MigrationInterface {
       ALTER TABLE sessions ADD COLUMN amr text[] NOT NULL DEFAULT '{pwd}';
       COMMENT ON COLUMN sessions.amr IS 'how the user authenticated at the login (RFC 8176)';
 
+      ALTER TABLE users ADD COLUMN factors_changed_at timestamptz(3);
+      COMMENT ON COLUMN users.factors_changed_at IS
+        'identifies the set of second factors: a login that read another one is refused; null: never changed';
+
       CREATE TABLE totp_factors (
         user_id          uuid        NOT NULL,
         encrypted_secret bytea       NOT NULL,
@@ -91,6 +95,7 @@ export class AddSecondFactors1763771800000 implements MigrationInterface {
       DROP TABLE passkeys;
       DROP TABLE recovery_codes;
       DROP TABLE totp_factors;
+      ALTER TABLE users DROP COLUMN factors_changed_at;
       ALTER TABLE sessions DROP COLUMN amr;
     `);
   }
