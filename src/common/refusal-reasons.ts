@@ -46,7 +46,7 @@ export const REFUSAL_REASONS = {
   'session.refresh.reused': ['reused'],
   // The reason of a throttled call is the name of the exhausted budget.
   'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
-  'user.second_factor.throttled': ['second-factor-account', 'second-factor-address'],
+  'user.second_factor.throttled': ['second-factor-account', 'second-factor-week', 'second-factor-address'],
   'user.registration.throttled': ['registration'],
   'session.refresh.throttled': ['refresh'],
   'user.mail.throttled': ['mail', 'mail-account'],

@@ -6,8 +6,8 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;
 /** Of the whole conversation: a server that sends one byte a second is never idle. */
 const TOTAL_TIMEOUT_MS = 60_000;
-/** Errors about the connection and the login, which the operator can mend: the mail itself was not refused. */
-const CONNECTION_CODES = new Set(['EAUTH', 'ENOAUTH', 'EOAUTH2', 'ETLS', 'EREQUIRETLS']);
+/** The commands whose refusal is about the mail: the recipient, or the content. Others are about the server or its settings. */
+const REFUSES_MAIL = /^(RCPT TO|DATA)/;
 
 export interface Mail {
   /** Canonical address. */
@@ -20,20 +20,21 @@ export interface Mail {
 /** The mail server did not accept a mail. */
 export class MailNotAcceptedError extends Error {
   override readonly name = 'MailNotAcceptedError';
-  readonly code: string | undefined;
+  /** The SMTP command that was refused. */
+  readonly command: string | undefined;
   /** Of the SMTP reply; undefined when there was none. */
   readonly status: number | undefined;
 
   constructor(cause: unknown) {
     super('The mail server did not accept the mail', { cause });
-    const { code, responseCode } = cause as { code?: unknown; responseCode?: unknown };
-    this.code = typeof code === 'string' ? code : undefined;
+    const { command, responseCode } = cause as { command?: unknown; responseCode?: unknown };
+    this.command = typeof command === 'string' ? command : undefined;
     this.status = typeof responseCode === 'number' ? responseCode : undefined;
   }
 
-  /** A 5xx (RFC 5321 §4.2.1): the same mail will be refused again. */
+  /** A 5xx about the mail (RFC 5321 §4.2.1): the same mail will be refused again. */
   get isFinal(): boolean {
-    return this.status !== undefined && this.status >= 500 && !CONNECTION_CODES.has(this.code ?? '');
+    return this.status !== undefined && this.status >= 500 && REFUSES_MAIL.test(this.command ?? '');
   }
 }
 

@@ -20,7 +20,8 @@ import { Templates } from './templates.js';
 const POLL_INTERVAL_MS = 5_000;
 /** A new request is taken at a random moment, so that the work on its mail tells nothing about the next response. */
 const MAX_WAKE_DELAY_MS = 1_000;
-const BATCH_SIZE = 10;
+/** Below the size of the pool: composing a mail may wait for the lock of a user's row. */
+const BATCH_SIZE = 3;
 const MAX_ATTEMPTS = 100;
 const MIN_BACKOFF_MS = 15_000;
 const MAX_BACKOFF_MS = 15 * 60_000;

@@ -23,6 +23,8 @@ export interface MailRequest {
 export interface ClaimedRequest extends MailRequest {
   readonly attempts: number;
   readonly isExpired: boolean;
+  /** As text: a Date has no microseconds. */
+  readonly requestedAt: string;
 }
 
 /** Longer than a worker needs for one mail: a row whose worker was killed is due again after it. */
@@ -54,21 +56,25 @@ const TAKE = {
          WHERE id IN (SELECT id FROM mail_requests WHERE next_attempt_at <= now()
                       ORDER BY next_attempt_at LIMIT $1 FOR UPDATE SKIP LOCKED)
          RETURNING id, kind, recipient, user_id AS "userId", request_id AS "requestId", attempts,
-                   created_at < now() - interval '${MAX_AGE}' AS "isExpired"`,
+                   requested_at < now() - interval '${MAX_AGE}' AS "isExpired", requested_at::text AS "requestedAt"`,
 };
 const HOLD = 'SELECT id FROM mail_requests WHERE id = $1 FOR SHARE';
 const POSTPONE = {
   name: 'mail_requests_postpone',
   text: `UPDATE mail_requests SET next_attempt_at = now() + $2 * interval '1 millisecond' WHERE id = $1`,
 };
-const REMOVE = { name: 'mail_requests_remove', text: 'DELETE FROM mail_requests WHERE id = $1' };
+/** `$2`: a request that was repeated while its mail was being sent stays, and is sent again. */
+const REMOVE = {
+  name: 'mail_requests_remove',
+  text: 'DELETE FROM mail_requests WHERE id = $1 AND requested_at = $2::timestamptz',
+};
 const REMOVE_WITH_EVENT = withAuditEvent({
   name: 'mail_requests_remove_with_event',
-  text: 'DELETE FROM mail_requests WHERE id = $1 RETURNING id',
+  text: 'DELETE FROM mail_requests WHERE id = $1 AND requested_at = $2::timestamptz RETURNING id',
 });
 const COUNT = { name: 'mail_requests_count', text: 'SELECT count(*)::integer AS waiting FROM mail_requests' };
 const PURGE = `DELETE FROM mail_requests WHERE id IN
-  (SELECT id FROM mail_requests WHERE created_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+  (SELECT id FROM mail_requests WHERE requested_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
 /** The table of mails that wait. */
 @Injectable()
@@ -114,9 +120,9 @@ export class Outbox {
   }
 
   /** @param event is recorded together with the removal */
-  async remove({ id }: MailRequest, event?: AuditEvent): Promise<void> {
-    if (event) await this.audit.execute(REMOVE_WITH_EVENT, [id], event);
-    else await this.database.rows(REMOVE, [id]);
+  async remove({ id, requestedAt }: ClaimedRequest, event?: AuditEvent): Promise<void> {
+    if (event) await this.audit.execute(REMOVE_WITH_EVENT, [id, requestedAt], event);
+    else await this.database.rows(REMOVE, [id, requestedAt]);
   }
 
   async countWaiting(): Promise<number> {

@@ -14,6 +14,7 @@ import { getViolatedConstraint } from '../database/database-failure.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
+import { SecondFactors } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES, type FoundToken } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
@@ -28,6 +29,7 @@ export class LinkConfirmations {
     private readonly policy: PasswordPolicy,
     private readonly hasher: PasswordHasher,
     private readonly account: OwnAccount,
+    private readonly factors: SecondFactors,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -35,7 +37,7 @@ export class LinkConfirmations {
   ) {}
 
   /**
-   * Ends all sessions of the user. When it has returned, no verifier accepts a token of theirs. A refused password does
+   * Ends all sessions of the user, and removes the second factors if the address was not proven before. When it has returned, no verifier accepts a token of theirs. A refused password does
    * not use the token.
    * @throws {ProblemException} validation_failed; invalid_link; hashing_busy
    */
@@ -61,15 +63,17 @@ export class LinkConfirmations {
     const isByMail = found.email !== null;
     if (!(await this.account.setPassword(transaction, user, passwordHash)))
       throw new Error('The password of a locked row was set by another transaction');
-    if (isByMail && user.emailVerifiedAt === null)
-      await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
+    const isFirstProof = isByMail && user.emailVerifiedAt === null;
+    // Until now any client could have registered the address, and left factors behind that log in.
+    const removed = isFirstProof ? await this.factors.deleteAll(transaction, user.id) : undefined;
+    if (isFirstProof) await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
     const count = await this.sessions.endAll(transaction, user.id, 'password_reset');
     await this.audit.record(transaction, {
       event: 'user.password.reset',
       actor: toUserActor(actor, user.id),
       time,
       subject: user.id,
-      details: { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count },
+      details: { token_from: isByMail ? 'mail' : 'operator', ended_sessions: count, removed_factors: removed },
       logFields: { user_id: user.id, count },
     });
   }

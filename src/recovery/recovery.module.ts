@@ -6,6 +6,7 @@ import { CryptoModule } from '../crypto/crypto.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
@@ -29,6 +30,7 @@ export class RecoveryModule {
         CryptoModule,
         KeysModule,
         MailModule,
+        SecondFactorsModule,
         ThrottlingModule,
         TokensModule,
         UsersModule,

@@ -32,7 +32,7 @@ export class CodeVerifier {
 
   /** @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable */
   async acceptTotp(user: Factors, code: string, actor: Actor): Promise<void> {
-    await this.counted(user.id, actor, async () => {
+    await this.counted(user.id, 'totp', actor, async () => {
       if (!user.confirmedAt) return 'no_factor';
       const step = await this.findStep(user, code);
       if (step === undefined) return 'wrong_code';
@@ -43,7 +43,7 @@ export class CodeVerifier {
 
   /** @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable */
   async acceptRecoveryCode(user: Factors, code: string, actor: Actor): Promise<void> {
-    await this.counted(user.id, actor, async () => {
+    await this.counted(user.id, 'recovery_code', actor, async () => {
       const digest = toRecoveryDigest(code);
       if (!user.confirmedAt) return 'no_factor';
       if (!digest) return 'wrong_code';
@@ -70,7 +70,7 @@ export class CodeVerifier {
    */
   async verifyEnrolment(user: Factors, code: string, actor: Actor): Promise<number> {
     let step: number | undefined;
-    await this.counted(user.id, actor, async () => {
+    await this.counted(user.id, 'totp', actor, async () => {
       if (!user.encryptedSecret) return 'no_factor';
       step = await this.findStep(user, code);
       return step === undefined ? 'wrong_code' : 'accepted';
@@ -88,8 +88,13 @@ export class CodeVerifier {
     return findTimeStep(secret, code, await this.databaseClock.now());
   }
 
-  private async counted(userId: string, actor: Actor, verify: () => Promise<Verdict>): Promise<void> {
-    const attempt = await this.throttle.begin(userId);
+  private async counted(
+    userId: string,
+    kind: 'totp' | 'recovery_code',
+    actor: Actor,
+    verify: () => Promise<Verdict>,
+  ): Promise<void> {
+    const attempt = await this.throttle.begin(userId, kind);
     let verdict: Verdict;
     try {
       verdict = await verify();
@@ -98,7 +103,9 @@ export class CodeVerifier {
       await attempt.settle(false).catch(() => undefined);
       throw error;
     }
-    await attempt.settle(verdict !== 'accepted');
-    if (verdict !== 'accepted') await this.refusals.refuse(problems.invalidSecondFactor, verdict, actor, userId);
+    // The code is used up: a counter that cannot be reached must not void it. Its reservation expires after a minute.
+    if (verdict === 'accepted') return attempt.settle(false).catch(() => undefined);
+    await attempt.settle(true);
+    await this.refusals.refuse(problems.invalidSecondFactor, verdict, actor, userId);
   }
 }

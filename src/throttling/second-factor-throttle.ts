@@ -6,6 +6,8 @@ import { ThrottleKeys } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
 
 const EVENT = 'user.second_factor.throttled';
+/** Of six digits three codes are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases. */
+const WEEKLY_LIMIT = { points: 50, seconds: 7 * 86_400 };
 const TURN = { networks: [], isKnown: false };
 /** How long a code waits for points in flight, which may be refunded. Then it is 503. */
 const MAX_WAIT_MS = 5_000;
@@ -29,9 +31,11 @@ export class SecondFactorThrottle {
   ) {}
 
   /** @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait */
-  async begin(userId: string): Promise<CodeAttempt> {
+  async begin(userId: string, kind: 'totp' | 'recovery_code'): Promise<CodeAttempt> {
     const limit = this.environment.secondFactorLimitPerAccount;
-    const budgets = this.keys.toBudgets('second-factor-account', limit, [''], userId);
+    // Recovery codes cannot be guessed, and stay usable when the six digits are locked.
+    const weekly = kind === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
+    const budgets = [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
     const deadline = performance.now() + MAX_WAIT_MS;
     for (;;) {
       await this.keys.refuseExhausted(EVENT, budgets);

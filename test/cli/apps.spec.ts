@@ -46,7 +46,7 @@ describe('platform-auth apps and explain', () => {
     const { reasons } = await cli.json<{ reasons: object[] }>('explain', 'app', service.appId);
     expect(reasons).toMatchObject([{ code: 'revoked', request_id: expect.stringMatching(/^[\w-]{36}$/) as string }]);
     expect(await cli.ok('explain', 'app', service.appId)).toMatch(
-      /refused now:\n {2}revoked since 20\S+ by request \S+\n/,
+      /refused now:\n {2}revoked since 20\S+ by request \S+ of admin\n/,
     );
   });
 

@@ -147,7 +147,7 @@ describe('platform-auth nodes', () => {
       [
         as({ ADMIN_API_KEY: 'x'.repeat(40) }),
         ['nodes', 'list'],
-        /invalid_admin_key, 401[^]*is not the key that the service/,
+        /invalid_admin_key, 401[^]*is neither the key that the service/,
       ],
       [as(admin, 'http://127.0.0.1:1'), ['nodes', 'list'], /^The connection|^Connection to/],
       [as(admin, 'ftp://x'), ['nodes', 'list'], /^--url or AUTH_URL must be/],

@@ -35,6 +35,7 @@ describe('a secret in a file', () => {
       'AUDIT_SEAL_KEY',
       'DATABASE_URL',
       'LOGGING_APP_KEY',
+      'MAIL_URL',
       'SECRET_KEY',
       'SECRET_KEY_PREVIOUS',
     ]);

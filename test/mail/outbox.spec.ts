@@ -58,7 +58,16 @@ describe('a mail in the outbox', () => {
     expect(await countWaiting(app)).toBe(0);
   });
 
-  it.each(['mail', 'rcpt', 'data'] as const)(
+  it('is tried again after a 5xx that is not about the mail: the operator can mend the settings', async () => {
+    const bob = await app.user();
+    server.refuse('mail', 550);
+    await request(app, bob.email);
+    await workOff(app);
+    expect(await countWaiting(app)).toBe(1);
+    await app.database.query('DELETE FROM mail_requests');
+  });
+
+  it.each(['rcpt', 'data'] as const)(
     'is given up after a 5xx at %s: recorded, counted, and not tried again',
     async (step) => {
       const bob = await app.user();
@@ -132,11 +141,11 @@ describe('a mail in the outbox', () => {
     server.refuse('rcpt', 451);
     await request(app, erin.email);
     await workOff(app);
-    await app.database.query(`UPDATE mail_requests SET created_at = now() - interval '25 hours'`);
+    await app.database.query(`UPDATE mail_requests SET requested_at = now() - interval '25 hours'`);
     await workOff(app);
     expect(await countWaiting(app)).toBe(0);
     await app.database.query(
-      `INSERT INTO mail_requests (id, kind, recipient, created_at, next_attempt_at)
+      `INSERT INTO mail_requests (id, kind, recipient, requested_at, next_attempt_at)
        VALUES (gen_random_uuid(), 'password_reset', 'old@example.org', now() - interval '3 days', now() + interval '1 day')`,
     );
     await app.database.query(`UPDATE one_time_tokens SET expires_at = now() - interval '1 day'`);

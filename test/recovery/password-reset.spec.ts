@@ -2,6 +2,7 @@ import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receiveToken, useMailServer, workOff, receive } from '../support/mail-server.js';
 import { PASSWORD } from '../support/settings.js';
+import { Owner } from '../second-factors/owner.js';
 import { useApp } from '../support/use-app.js';
 import type { Response } from 'supertest';
 
@@ -33,6 +34,26 @@ describe('a password reset by e-mail', () => {
     const [row] = await app.database.query('SELECT email_verified_at FROM users WHERE id = $1', [alice.id]);
     expect(row).toEqual({ email_verified_at: expect.any(Date) });
     expectProblem(await confirm(token, PASSWORD), problems.invalidLink);
+  });
+
+  it('removes second factors that were added before the address was proven, and keeps later ones', async () => {
+    const stranger = await Owner.of(app);
+    await stranger.registers();
+    await confirm(await tokenFor(stranger.user.email)).expect(204);
+    await app.login(stranger.user.email, NEW_PASSWORD).expect(200);
+    const owner = await Owner.of(app);
+    await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
+    await owner.registers();
+    await confirm(await tokenFor(owner.user.email)).expect(204);
+    expectProblem(await app.login(owner.user.email, NEW_PASSWORD), problems.secondFactorRequired);
+  });
+
+  it('is refused after the account was disabled, also when it is enabled again', async () => {
+    const user = await app.user();
+    const token = await tokenFor(user.email);
+    await app.admin.patch(`/users/${user.id}`, { is_active: false }).expect(200);
+    await app.admin.patch(`/users/${user.id}`, { is_active: true }).expect(200);
+    expectProblem(await confirm(token), problems.invalidLink);
   });
 
   it('sends a mail with the link in both alternatives, the token in the fragment, and no other address', async () => {

@@ -80,7 +80,7 @@ describe('registrations and refreshes', () => {
     await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.2').expect(200);
   });
 
-  it('are documented with 429 and its headers, as are logins, links, acts that ask for the password and admin routes, and no other route', async () => {
+  it('are documented with 429 and its headers, as are logins, links, acts that ask for the password or a code, and admin routes, and no other route', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>
@@ -91,9 +91,18 @@ describe('registrations and refreshes', () => {
     );
     const headers = ['X-Request-Id', 'Retry-After', 'RateLimit-Policy', 'RateLimit'];
     const links = ['password-reset', 'email-verification'].flatMap((name) => [name, `${name}/confirm`]);
+    const logins = ['login', 'login/second-factor', 'login/passkey', 'login/passkey/options'];
+    const factors = [
+      'totp',
+      'totp/confirm',
+      'totp/remove',
+      'recovery-codes',
+      'passkeys/options',
+      'passkeys/{id}/remove',
+    ];
     const paths = [
-      ...['register', 'login', 'refresh', ...links].map((name) => `/api/v0/auth/${name}`),
-      ...['password', 'delete', 'email'].map((name) => `/api/v0/users/me/${name}`),
+      ...['register', ...logins, 'refresh', ...links].map((name) => `/api/v0/auth/${name}`),
+      ...['password', 'delete', 'email', ...factors].map((name) => `/api/v0/users/me/${name}`),
     ];
     expect(throttled.sort()).toEqual(paths.map((path) => [path, headers]).sort());
     const behindAdminDoor = Object.values(document.paths).flatMap((item) =>

@@ -55,12 +55,12 @@ export class CreateLinksByEmail1763771700000 implements MigrationInterface {
       CREATE FUNCTION void_one_time_tokens() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
         DELETE FROM ${schema}.one_time_tokens WHERE user_id = NEW.id;
-        -- A change of address that was asked for with the old password must not be mailed after it.
+        -- A change of address that was asked for before must not be mailed after it.
         DELETE FROM ${schema}.mail_requests WHERE user_id = NEW.id AND kind = 'email_change';
         RETURN NULL;
       END $$;
       CREATE TRIGGER users_void_one_time_tokens AFTER UPDATE ON users FOR EACH ROW
-        WHEN (OLD.password_hash IS DISTINCT FROM NEW.password_hash) EXECUTE FUNCTION void_one_time_tokens();
+        WHEN (OLD.password_hash IS DISTINCT FROM NEW.password_hash OR (OLD.is_active AND NOT NEW.is_active)) EXECUTE FUNCTION void_one_time_tokens();
     `);
   }
 
