@@ -16,10 +16,8 @@ const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE emai
 const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
 
 /** With the moment that identifies the password that was verified: it changes with the password, not with a rehash. */
-export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt' | 'emailVerifiedAt'> & {
+export type VerifiedUser = Pick<User, 'id' | 'email' | 'passwordChangedAt' | 'emailVerifiedAt' | 'factorsChangedAt'> & {
   readonly hasSecondFactor: boolean;
-  /** Identifies the set of factors that was read. */
-  readonly factorsChangedAt: Date | null;
 };
 type VerifiedRow = User & VerifiedUser;
 export type PasswordVerdict =

@@ -25,6 +25,10 @@ export class User {
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
   emailVerifiedAt!: Date | null;
 
+  /** Identifies the set of second factors. Null: it never changed. */
+  @Column({ name: 'factors_changed_at', type: 'timestamptz', precision: 3, nullable: true })
+  factorsChangedAt!: Date | null;
+
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 

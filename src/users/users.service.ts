@@ -30,7 +30,7 @@ const READ = {
 };
 
 /** The user as others may see it. */
-export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt'>;
+export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt' | 'factorsChangedAt'>;
 
 @Injectable()
 export class UsersService {
@@ -70,6 +70,7 @@ export class UsersService {
       passwordHash,
       isActive: true,
       emailVerifiedAt: null,
+      factorsChangedAt: null,
       ...times,
     });
     try {
