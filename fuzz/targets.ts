@@ -21,7 +21,8 @@ const SYMBOLIC = new Set([
 ]);
 const PLACES: readonly Place[] = ['in', 'after', 'before', 'slash', 'case', 'double', 'short'];
 /** Operations whose password is one that exists. Others take a new one. */
-const PROVES_PASSWORD = /\/(login|me\/delete|me\/email)$/;
+const PROVES_PASSWORD =
+  /\/login$|\/me\/(delete|email|recovery-codes|totp(\/remove)?|passkeys\/(options|\{id\}\/remove))$/;
 const MAX_SEGMENT_LENGTH = 6_000;
 const MAX_QUERY_LENGTH = 8_000;
 

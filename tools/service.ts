@@ -17,11 +17,13 @@ export function makeSecrets(): ServiceSecrets {
 }
 
 /** With them every route exists. No mail server listens at port 1: mails stay in the outbox. */
-const MAIL_VARIABLES = {
+const OPTIONAL_ROUTES = {
   MAIL_URL: 'smtp://127.0.0.1:1',
   MAIL_FROM: 'accounts@example.org',
   PASSWORD_RESET_URL: 'https://app.example.org/password-reset',
   EMAIL_VERIFICATION_URL: 'https://app.example.org/email-verification',
+  WEBAUTHN_RP_ID: 'app.example.org',
+  WEBAUTHN_ORIGINS: 'https://app.example.org',
 } as const;
 
 /** The environment of a service in production, on loopback, that stops without waiting for a load balancer. */
@@ -33,6 +35,6 @@ export function productionVariables(databaseUrl: string, secrets: ServiceSecrets
     SHUTDOWN_DELAY_MS: '0',
     SECRET_KEY: secrets.SECRET_KEY,
     ADMIN_API_KEY: secrets.ADMIN_API_KEY,
-    ...MAIL_VARIABLES,
+    ...OPTIONAL_ROUTES,
   };
 }
