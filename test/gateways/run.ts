@@ -3,7 +3,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
-import { Cleanup } from '../../tools/cleanup.js';
+import { Checks } from '../../tools/checks.js';
+import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { makeTemporaryFolder } from '../../tools/postgres.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
@@ -19,7 +20,7 @@ import { FAILURE_CASES } from './stand-ins.js';
 const LARGE_BODY_BYTES = 20_000_000;
 const REFUSALS: readonly (number | undefined)[] = [400, 401, 431];
 const CREDENTIAL_NAMES = ['x-api-key', 'authorization', 'x-platform-app-id', 'x-platform-app-key', 'x-platform-target'];
-const count = { passed: 0, failed: 0 };
+const checks = new Checks();
 
 interface World {
   readonly service: ServerProcess;
@@ -28,17 +29,6 @@ interface World {
   readonly network: TcpProxy;
   readonly upstream: Echo;
   readonly credentials: Credentials;
-}
-
-async function check(name: string, test: () => Promise<unknown>): Promise<void> {
-  try {
-    await test();
-    count.passed += 1;
-    console.log(`✓ ${name}`);
-  } catch (error) {
-    count.failed += 1;
-    console.log(`✗ ${name}\n${error instanceof Error ? error.message : String(error)}`);
-  }
 }
 
 function expectEqual(found: unknown, expected: unknown): void {
@@ -78,47 +68,51 @@ function expectUnavailable({ status, headers, body }: Answer): void {
 async function checkVerdicts({ name, port }: Gateway, { credentials }: World): Promise<void> {
   for (const door of DOORS) {
     const { good, bad, identity, code, challenge } = credentials[door];
-    await check(`${name}, ${door}: passes a valid credential's identity on, and the request as it came`, async () => {
-      const path = `/${door}/a%20b/%C3%A4?q=1&q=${encodeURIComponent('/../x?y')}`;
-      const headers = [...good, ['X-Custom', 'kept'], ['Cookie', 'a=b']] as const;
-      const received = expectIdentity(await send(port, { method: 'PUT', path, headers }), identity);
-      const custom = received.headers.filter(([header]) => ['x-custom', 'cookie'].includes(header));
-      expectEqual(
-        { ...received, headers: custom.sort() },
-        {
-          ...received,
-          method: 'PUT',
-          url: path,
-          headers: [
-            ['cookie', 'a=b'],
-            ['x-custom', 'kept'],
-          ],
-        },
-      );
-      const left = received.headers.filter(([header]) => CREDENTIAL_NAMES.includes(header));
-      expectEqual(left, []);
-    });
-    await check(`${name}, ${door}: refuses an invalid credential with the service's code and challenge`, async () =>
-      expectRefusal(await send(port, { path: `/${door}/x?y=1`, headers: bad }), code, challenge),
+    await checks.run(
+      `${name}, ${door}: passes a valid credential's identity on, and the request as it came`,
+      async () => {
+        const path = `/${door}/a%20b/%C3%A4?q=1&q=${encodeURIComponent('/../x?y')}`;
+        const headers = [...good, ['X-Custom', 'kept'], ['Cookie', 'a=b']] as const;
+        const received = expectIdentity(await send(port, { method: 'PUT', path, headers }), identity);
+        const custom = received.headers.filter(([header]) => ['x-custom', 'cookie'].includes(header));
+        expectEqual(
+          { ...received, headers: custom.sort() },
+          {
+            ...received,
+            method: 'PUT',
+            url: path,
+            headers: [
+              ['cookie', 'a=b'],
+              ['x-custom', 'kept'],
+            ],
+          },
+        );
+        const left = received.headers.filter(([header]) => CREDENTIAL_NAMES.includes(header));
+        expectEqual(left, []);
+      },
     );
-    await check(`${name}, ${door}: refuses a request without a credential`, async () =>
+    await checks.run(
+      `${name}, ${door}: refuses an invalid credential with the service's code and challenge`,
+      async () => expectRefusal(await send(port, { path: `/${door}/x?y=1`, headers: bad }), code, challenge),
+    );
+    await checks.run(`${name}, ${door}: refuses a request without a credential`, async () =>
       expectRefusal(
         await send(port, { path: `/${door}/x` }),
         door === 'user' ? 'missing_access_token' : code,
         challenge,
       ),
     );
-    await check(`${name}, ${door}: refuses a doubled credential`, async () => {
+    await checks.run(`${name}, ${door}: refuses a doubled credential`, async () => {
       const answer = await send(port, { path: `/${door}/x`, headers: [...good, ...good] });
       // nginx refuses a repeated Authorization itself.
       if (name === 'nginx' && door === 'user') expectEqual(answer.status, 400);
       else expectRefusal(answer, code, challenge);
     });
-    await check(`${name}, ${door}: removes every forged identity header`, async () => {
+    await checks.run(`${name}, ${door}: removes every forged identity header`, async () => {
       const headers = [...forgeIdentity(), ...good];
       expectIdentity(await send(port, { path: `/${door}/x`, headers }), identity);
     });
-    await check(`${name}, ${door}: keeps the identity when Connection names its headers`, async () => {
+    await checks.run(`${name}, ${door}: keeps the identity when Connection names its headers`, async () => {
       const names = ['x-auth-door', ...Object.keys(identity), 'X-Platform-Target'].join(', ');
       const received = expectIdentity(
         await send(port, { path: `/${door}/x`, headers: [['Connection', names], ...good] }),
@@ -128,7 +122,7 @@ async function checkVerdicts({ name, port }: Gateway, { credentials }: World): P
       expectEqual(named, []);
     });
   }
-  await check(`${name}, app: overwrites a client's own X-Platform-Target`, async () => {
+  await checks.run(`${name}, app: overwrites a client's own X-Platform-Target`, async () => {
     const { good, identity } = credentials.app;
     const forged = ['X-Platform-Target', 'x-platform-target', 'X_Platform_Target'].map(
       (header) => [header, 'speech'] as const,
@@ -139,7 +133,7 @@ async function checkVerdicts({ name, port }: Gateway, { credentials }: World): P
       [],
     );
   });
-  await check(`${name}: passes the upstream's own 401, 403, 500 and 503 on`, async () => {
+  await checks.run(`${name}: passes the upstream's own 401, 403, 500 and 503 on`, async () => {
     for (const status of [401, 403, 500, 503]) {
       const answer = await send(port, { path: `/node/x?status=${status}`, headers: credentials.node.good });
       expectEqual([answer.status, parseReceived(answer).url], [status, `/node/x?status=${status}`]);
@@ -148,10 +142,10 @@ async function checkVerdicts({ name, port }: Gateway, { credentials }: World): P
 }
 
 async function checkOpenPaths({ name, port }: Gateway): Promise<void> {
-  await check(`${name}: removes forged identity headers on an open path`, async () => {
+  await checks.run(`${name}: removes forged identity headers on an open path`, async () => {
     expectIdentity(await send(port, { path: '/open/x?y', headers: forgeIdentity() }), {});
   });
-  await check(`${name}: lets no path through that the upstream could resolve to a guarded one`, async () => {
+  await checks.run(`${name}: lets no path through that the upstream could resolve to a guarded one`, async () => {
     const tails = [
       '/../',
       '/..%2f',
@@ -178,7 +172,7 @@ async function checkBodies({ name, port }: Gateway, { credentials }: World): Pro
     '20 MB': ['application/octet-stream', randomBytes(LARGE_BODY_BYTES)],
   } as const;
   for (const [kind, [type, body]] of Object.entries(bodies)) {
-    await check(`${name}: passes a ${kind} body on unchanged`, async () => {
+    await checks.run(`${name}: passes a ${kind} body on unchanged`, async () => {
       for (const door of DOORS) {
         const { good, identity } = credentials[door];
         const headers = [['Content-Type', type], ...good] as const;
@@ -190,7 +184,7 @@ async function checkBodies({ name, port }: Gateway, { credentials }: World): Pro
       }
     });
   }
-  await check(`${name}: passes a chunked body on unchanged`, async () => {
+  await checks.run(`${name}: passes a chunked body on unchanged`, async () => {
     const { good } = credentials.node;
     const lines = good.map(([header, value]) => `${header}: ${value}`);
     const chunked = ['Transfer-Encoding: chunked', 'Connection: close', '', '5', 'hello', '0', ''];
@@ -204,7 +198,7 @@ async function checkQuestion(
   { network, service, credentials, upstream }: World,
   cleanup: Cleanup,
 ): Promise<void> {
-  await check(`${name}: asks without body, cookies and query, and as its own service`, async () => {
+  await checks.run(`${name}: asks without body, cookies and query, and as its own service`, async () => {
     for (const door of DOORS) {
       const auth = await Echo.start(cleanup, credentials[door].identity);
       network.lead(`http://127.0.0.1:${auth.port}`);
@@ -252,7 +246,7 @@ async function checkUnusualForms({ name, port }: Gateway, { service, credentials
     if (!first) throw new Error('A credential has a header');
     const own = door === 'app' ? ['X-Platform-Target: recipes'] : [];
     const rest = others.map(([header, value]) => `${header}: ${value}`);
-    await check(`${name}, ${door}: judges unusual forms as the service does, or refuses them`, async () => {
+    await checks.run(`${name}, ${door}: judges unusual forms as the service does, or refuses them`, async () => {
       const odd: string[] = [];
       const forms = Object.entries(writeUnusually(first));
       if (door === 'user') forms.push(...listBearerForms(first[1]));
@@ -299,17 +293,17 @@ async function checkOutages(gateway: Gateway, world: World): Promise<void> {
     }
     expectEqual(upstream.seen.length, 0);
   };
-  await check(`${name}: answers 503 while the service is stopped, and recovers`, async () => {
+  await checks.run(`${name}: answers 503 while the service is stopped, and recovers`, async () => {
     await network.close();
     await expectOutage().finally(() => network.open());
     await expectRecovery(gateway, world);
   });
-  await check(`${name}: answers 503 while the service hangs, and recovers`, async () => {
+  await checks.run(`${name}: answers 503 while the service hangs, and recovers`, async () => {
     network.blackHole(true);
     await expectOutage().finally(() => network.blackHole(false));
     await expectRecovery(gateway, world);
   });
-  await check(`${name}: answers 503 while the database of the service is away, and recovers`, async () => {
+  await checks.run(`${name}: answers 503 while the database of the service is away, and recovers`, async () => {
     await postgres.stop('immediate');
     await expectOutage().finally(() => postgres.startAgain());
     await eventually('the service is healthy', () => isHealthy(service.url));
@@ -323,7 +317,7 @@ async function checkFailures(gateway: Gateway, world: World): Promise<void> {
   network.lead(standIn.url);
   for (const { name, answers, isBeyond = [] } of FAILURE_CASES) {
     if (isBeyond.includes(gateway.name)) continue;
-    await check(`${gateway.name}: answers 503 when the service ${name}`, async () => {
+    await checks.run(`${gateway.name}: answers 503 when the service ${name}`, async () => {
       standIn.answerWith(...answers);
       upstream.seen.length = 0;
       for (const door of DOORS)
@@ -380,13 +374,4 @@ async function checkAll(cleanup: Cleanup): Promise<void> {
   }
 }
 
-await Cleanup.around(async (cleanup) => {
-  try {
-    await checkAll(cleanup);
-  } catch (error) {
-    console.error(error);
-    count.failed += 1;
-  }
-});
-console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exitCode = count.failed === 0 ? 0 : 1;
+await checks.around(checkAll);
