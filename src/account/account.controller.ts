@@ -7,6 +7,7 @@ import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import { ChangePasswordRequest, DeleteAccountRequest, markCurrent, OwnSessionPageResponse } from './account.dto.js';
 import { AccountService } from './account.service.js';
 
@@ -18,7 +19,7 @@ export class AccountController {
   @Post('password')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
   @ApiOperation({
     summary: 'Change the own password',
     description:
@@ -34,7 +35,7 @@ export class AccountController {
   @Post('delete')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
   @ApiOperation({
     summary: 'Delete the own account',
     description: 'Deletes the account and all of its sessions. It cannot be undone. Needs the password.',

@@ -56,9 +56,8 @@ export class AuthController {
       'An unknown e-mail address, a wrong password and a disabled account get the same response. Wrong passwords are ' +
       'counted per account and per network; over the limit the response is 429, and the password is not verified. A ' +
       'user has a limited number of sessions: a login beyond it ends the oldest. For a user with a second factor the ' +
-      'response to the right password is 403 with a challenge. ' +
-      'With REQUIRE_VERIFIED_EMAIL the right ' +
-      'password of an account whose address is not verified is 403.',
+      'response to the right password is 403 with a challenge. With REQUIRE_VERIFIED_EMAIL the right password of an ' +
+      'account whose address is not verified is 403.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {

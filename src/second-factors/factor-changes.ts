@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { createRefusal } from '../access/doors.js';
+import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -14,6 +15,14 @@ export interface FactorOwner {
   readonly sessionId: string;
   /** As it was when the password, or the challenge bound to it, was verified. */
   readonly passwordChangedAt: Date | null;
+}
+
+/** @param user as it was read when the right to change the factors was established */
+export function toFactorOwner(
+  { userId, sessionId }: UserPrincipal,
+  { passwordChangedAt }: Pick<FactorOwner, 'passwordChangedAt'>,
+): FactorOwner {
+  return { userId, sessionId, passwordChangedAt };
 }
 
 interface OwnerState {
@@ -38,10 +47,9 @@ export class FactorChanges {
    */
   async run<Result>(owner: FactorOwner, change: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
     const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
-      const before = await this.lock(transaction, owner);
+      const { hasFactor } = await this.lock(transaction, owner);
       const changed = await change(transaction);
-      const after = await this.read(transaction, owner);
-      const isFirstFactor = !before.hasFactor && after.hasFactor;
+      const isFirstFactor = !hasFactor && (await this.read(transaction, owner)).hasFactor;
       if (isFirstFactor) await this.sessions.endAll(transaction, owner.userId, 'second_factor_added', owner.sessionId);
       return { result: changed, isFirst: isFirstFactor };
     });
@@ -53,8 +61,8 @@ export class FactorChanges {
     const { userId, passwordChangedAt } = owner;
     const [, locked] = await transaction.query<[unknown, number]>(LOCK_OWNER, [
       userId,
-      passwordChangedAt,
       this.clock.now(),
+      passwordChangedAt,
     ]);
     // After the lock: a statement of its own sees what its holder before has committed.
     const state = await this.read(transaction, owner);

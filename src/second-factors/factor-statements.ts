@@ -66,8 +66,8 @@ const TOUCH = `UPDATE users SET factors_changed_at =
 /** An operator's removal, in the transaction that ends the sessions. Voids logins that are being verified, too. */
 export const LOCK_USER = `${TOUCH} RETURNING id`;
 /** A change by the user, which also voids logins that are being verified: they may have seen no factor. */
-export const LOCK_OWNER = `${TOUCH.replace('$2', '$3')} AND is_active
-  AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz RETURNING id`;
+export const LOCK_OWNER = `${TOUCH} AND is_active
+  AND password_changed_at IS NOT DISTINCT FROM $3::timestamptz RETURNING id`;
 export const READ_OWNER = `SELECT
     EXISTS (SELECT FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL)
       OR EXISTS (SELECT FROM passkeys WHERE user_id = $1) AS "hasFactor",

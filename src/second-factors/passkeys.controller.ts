@@ -13,7 +13,7 @@ import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { PasswordProof } from '../users/password-proof.js';
+import { PASSWORD_PROOF_PROBLEMS, PasswordProof } from '../users/password-proof.js';
 import {
   PasskeyResponse,
   PasskeysResponse,
@@ -21,10 +21,10 @@ import {
   RegisterPasskeyRequest,
   RenamePasskeyRequest,
 } from './factors.dto.js';
+import { toFactorOwner } from './factor-changes.js';
 import { PasskeysService } from './passkeys.service.js';
 import { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 
-const PASSWORD_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
 const ID = { name: 'id', format: 'uuid' };
 
 @ApiTags('users')
@@ -38,7 +38,7 @@ export class PasskeysController {
   @Post('options')
   @HttpCode(200)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Good for 5 minutes, and for one passkey.',
@@ -99,7 +99,7 @@ export class PasskeysController {
   @Post(':id/remove')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROBLEMS, problems.notFound)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
   @ApiNoContentResponse({ description: 'The passkey is refused from now on' })
@@ -109,8 +109,7 @@ export class PasskeysController {
     @Body() { password }: ProofRequest,
   ): Promise<void> {
     const principal = getPrincipal(request, 'user');
-    const { passwordChangedAt } = await this.passwords.demand(principal, password, toActor(request));
-    const { userId, sessionId } = principal;
-    await this.passkeys.remove({ userId, sessionId, passwordChangedAt }, id, toActor(request));
+    const verified = await this.passwords.demand(principal, password, toActor(request));
+    await this.passkeys.remove(toFactorOwner(principal, verified), id, toActor(request));
   }
 }

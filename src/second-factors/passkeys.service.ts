@@ -11,7 +11,7 @@ import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, type FactorOwner } from './factor-changes.js';
+import { FactorChanges, toFactorOwner, type FactorOwner } from './factor-changes.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
 import { SecondFactors, type Factors } from './second-factors.service.js';
@@ -64,7 +64,8 @@ export class PasskeysService {
    * @param answer of the browser to options of this user, which are used once
    * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys
    */
-  async register({ userId, sessionId }: UserPrincipal, name: string, answer: object, actor: Actor): Promise<Passkey> {
+  async register(principal: UserPrincipal, name: string, answer: object, actor: Actor): Promise<Passkey> {
+    const { userId } = principal;
     const user = await this.factors.read(userId);
     const response = parseRegistration(answer);
     const verified = user && response && (await this.verify(user, response));
@@ -81,8 +82,7 @@ export class PasskeysService {
       createdAt: this.clock.now(),
       lastUsedAt: null,
     };
-    const owner = { userId, sessionId, passwordChangedAt: user.passwordChangedAt };
-    await this.insert(owner, passkey, credential.counter, actor);
+    await this.insert(toFactorOwner(principal, user), passkey, credential.counter, actor);
     return passkey;
   }
 

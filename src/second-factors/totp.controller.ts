@@ -6,7 +6,7 @@ import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { PasswordProof } from '../users/password-proof.js';
+import { PASSWORD_PROOF_PROBLEMS, PasswordProof } from '../users/password-proof.js';
 import {
   ConfirmTotpRequest,
   EnrolmentResponse,
@@ -15,10 +15,9 @@ import {
   RecoveryCodesResponse,
   TotpResponse,
 } from './factors.dto.js';
-import type { FactorOwner } from './factor-changes.js';
+import { toFactorOwner, type FactorOwner } from './factor-changes.js';
 import { TotpService } from './totp.service.js';
 
-const PASSWORD_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
 const CODE_PROBLEMS = [problems.invalidSecondFactor, problems.tooManyRequests, problems.hashingBusy];
 
 @ApiTags('users')
@@ -40,7 +39,7 @@ export class TotpController {
 
   @Post('totp')
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROBLEMS, problems.totpEnrolled)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.totpEnrolled)
   @ApiOperation({
     summary: 'Enrol an authenticator app (TOTP)',
     description:
@@ -54,7 +53,7 @@ export class TotpController {
     @Body() { password }: ProofRequest,
   ): Promise<EnrolmentResponse> {
     const owner = await this.demandPassword(request, password);
-    const enrolment = await this.totp.enrol(owner, owner.email);
+    const enrolment = await this.totp.enrol(owner, getPrincipal(request, 'user').email);
     response.location('/api/v0/users/me/totp');
     return EnrolmentResponse.from(enrolment);
   }
@@ -77,7 +76,7 @@ export class TotpController {
   @Post('totp/remove')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
   async removeTotp(@Req() request: Request, @Body() { password, code }: ProofWithCodeRequest): Promise<void> {
@@ -87,7 +86,7 @@ export class TotpController {
   @Post('recovery-codes')
   @HttpCode(200)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async replaceRecoveryCodes(
@@ -98,10 +97,8 @@ export class TotpController {
     return { recovery_codes: await this.totp.replaceRecoveryCodes(owner, code, toActor(request)) };
   }
 
-  private async demandPassword(request: Request, password: string): Promise<FactorOwner & { email: string }> {
+  private async demandPassword(request: Request, password: string): Promise<FactorOwner> {
     const principal = getPrincipal(request, 'user');
-    const { passwordChangedAt } = await this.passwords.demand(principal, password, toActor(request));
-    const { userId, sessionId, email } = principal;
-    return { userId, sessionId, email, passwordChangedAt };
+    return toFactorOwner(principal, await this.passwords.demand(principal, password, toActor(request)));
   }
 }

@@ -9,7 +9,7 @@ import { Environment } from '../config/environment.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { CodeVerifier } from './code-verifier.js';
-import { FactorChanges, type FactorOwner } from './factor-changes.js';
+import { FactorChanges, toFactorOwner, type FactorOwner } from './factor-changes.js';
 import * as sql from './factor-statements.js';
 import { generateRecoveryCodes, toRecoveryDigest } from './recovery-codes.js';
 import { SecondFactors, type Factors } from './second-factors.service.js';
@@ -63,12 +63,12 @@ export class TotpService {
    * @returns recovery codes
    * @throws {ProblemException} totp_enrolled; invalid_second_factor; too_many_requests; unavailable
    */
-  async confirm({ userId, sessionId }: UserPrincipal, code: string, actor: Actor): Promise<string[]> {
+  async confirm(principal: UserPrincipal, code: string, actor: Actor): Promise<string[]> {
+    const { userId } = principal;
     const user = await this.read(userId);
     if (user.confirmedAt) throw new ProblemException(problems.totpEnrolled);
     const step = await this.codes.verifyEnrolment(user, code, actor);
-    const { passwordChangedAt } = user;
-    return this.changes.run({ userId, sessionId, passwordChangedAt }, async (transaction) => {
+    return this.changes.run(toFactorOwner(principal, user), async (transaction) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(sql.CONFIRM_TOTP, values);
       // A parallel call has confirmed it.

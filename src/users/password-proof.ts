@@ -8,6 +8,9 @@ import { problems } from '../problems/problems.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { PasswordVerifier, type VerifiedUser } from './password-verifier.js';
 
+/** What a route that asks for the password again may answer with. */
+export const PASSWORD_PROOF_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
+
 /** The refusal of a password that a logged-in user entered again. Not a 401: the access token is valid. */
 export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {
   const refusal = { event: 'user.password.refused', reason, fields: { user_id: userId } } as const;
