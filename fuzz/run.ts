@@ -25,6 +25,9 @@ const WARM_UP_SHARE = 0.2;
 const RAW_SHARE = 0.2;
 /** Each pipeline is a connection with up to 300 requests. */
 const PIPELINE_SHARE = 0.1;
+/** About every third request is valid, so that one of these succeeds unless the operation cannot. */
+const REQUESTS_TO_REACH = 60;
+const REACHING_MS = 10_000;
 // A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
 // collects garbage early and a leak is visible.
 const VARIABLES = {
@@ -59,11 +62,10 @@ await Cleanup.around(async (cleanup) => {
   if (lanes.length === 0) throw new Error(`No lane has ${only} in its name`);
 
   const verdicts = new Map<string, string | undefined>();
-  const memory = await runLanes(lanes, service, verdicts);
+  const memory = await runLanes(lanes, { service, verdicts, judge });
   verdicts.set('the log', watch.leaks.length > 0 ? watch.leaks.join('\n  ') : undefined);
   verdicts.set('the process', service.exit);
   printCounts(judge, { seed, requests: progress.requests, lines: watch.lines, memory });
-  if (isWhole && progress.requests >= SHORT_REQUESTS / 2) verdicts.set('coverage', judge.unreached());
   process.exitCode = printVerdicts(verdicts);
 });
 
@@ -81,8 +83,7 @@ function makeLanes(document: ApiDocument, service: FuzzedService, tools: Tools):
 /** Warms the service up and sends everything. A run of chosen lanes judges only them. */
 async function runLanes(
   lanes: readonly RunnableLane[],
-  service: FuzzedService,
-  verdicts: Map<string, string | undefined>,
+  { service, verdicts, judge }: { service: FuzzedService; verdicts: Map<string, string | undefined>; judge: Judge },
 ): Promise<MemoryWatch> {
   const memory = new MemoryWatch(service);
   const deadline = short ? Date.now() + SHORT_SENDING_MS : Infinity;
@@ -90,6 +91,7 @@ async function runLanes(
   if (isWhole) await send(lanes, verdicts, { total: warmUp, seed: seed - 1, deadline });
   memory.warmedUp();
   await send(lanes, verdicts, { total: requests - warmUp, seed, deadline });
+  if (isWhole && requests >= SHORT_REQUESTS / 2) verdicts.set('coverage', await reachAll(lanes, verdicts, judge));
   if (isWhole) {
     verdicts.set('memory', await memory.judge(short ? SHORT_RESTS : undefined));
     // After the memory was judged, because these use bounded memory that is not a leak.
@@ -97,6 +99,23 @@ async function runLanes(
     verdicts.set('the cost of one request', await judgeCost(service));
   }
   return memory;
+}
+
+/**
+ * All lanes share the accounts and end each other's sessions, so each operation that has not succeeded is tried again,
+ * alone. Requests that all fail at the first check would test little.
+ *
+ * @returns which operations never succeeded, or undefined
+ */
+async function reachAll(
+  lanes: readonly RunnableLane[],
+  verdicts: Map<string, string | undefined>,
+  judge: Judge,
+): Promise<string | undefined> {
+  for (const lane of lanes.filter(({ name }) => judge.unreached.includes(name))) {
+    await send([lane], verdicts, { total: REQUESTS_TO_REACH, seed: seed + 1, deadline: Date.now() + REACHING_MS });
+  }
+  return judge.unreached.length > 0 ? `never succeeded: ${judge.unreached.join(', ')}` : undefined;
 }
 
 /** Runs all lanes at once, each with its share of the requests. A lane that has failed is not run again. */
