@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
  */
 export const MAX_IN_FLIGHT = 32;
 /** Parsed requests that are queued, on all connections: one read of a socket can bring 2,500 of 4 KB each. */
-const MAX_WAITING = 10_000;
+const MAX_WAITING = 5_000;
 /** A client with unread responses must read all of them, or `MIN_READ_BYTES`, in this time. */
 const UNREAD_TIMEOUT_MS = 10_000;
 const MIN_READ_BYTES = 64 * 1024;

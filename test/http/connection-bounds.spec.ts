@@ -97,7 +97,7 @@ describe('the limits of a connection', () => {
     expect(accepted[0]!.bytesRead).toBe(sent.length);
   });
 
-  it('close connections when more than 10,000 requests wait, and serve others', async () => {
+  it('close connections when more than 5,000 requests wait, and serve others', async () => {
     for (let i = 0; i < 8; i += 1) (await open()).write(requests(3_000));
     await eventually('one is closed', () => accepted.some(({ destroyed }) => destroyed));
     await settle();
