@@ -1,6 +1,5 @@
 import { insertAuditEvents, withAuditEvent } from '../audit/audit-columns.js';
 import type { AuditEvent, AuditEventName } from '../audit/audit-event.js';
-import type { SecretDigest } from '../crypto/secret.js';
 import type { Statement } from '../database/database.js';
 import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
 import type { LogFields } from '../logging/log-line.js';
@@ -21,19 +20,8 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   toLogFields(row: Entity): LogFields;
 }
 
-/** The row of `read`, besides the identity columns. */
-export interface KeyRow {
-  readonly id: string;
-  readonly key_digest: SecretDigest;
-  readonly previous_key_digest: SecretDigest | null;
-  readonly previous_key_expires_at: Date | null;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-}
-
 export interface KeyStatements {
   readonly read: Statement;
-  readonly endOverlap: Statement;
   readonly rotate: Statement;
   readonly revoke: Statement;
   readonly recordUses: Statement;
@@ -49,7 +37,6 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
       `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
        FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
     ),
-    endOverlap: buildEndOverlap(name),
     // Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again.
     // During an overlap the new key was never used: only the older key is known to have reached its holder.
     rotate: withAuditEvent(
@@ -99,16 +86,6 @@ export interface UsedKeyTable {
   readonly event: AuditEventName;
   /** SQL for the details of that event. */
   readonly details?: string;
-}
-
-/** Ends the old key of a rotated row, once the new key is used. */
-export function buildEndOverlap(name: UsedKeyTable['name']): Statement {
-  return {
-    name: `${name}_end_overlap`,
-    text: `UPDATE ${name} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
-           overlap_ended_at = LEAST(previous_key_expires_at, $3)
-       WHERE id = $1 AND key_digest = $2 RETURNING id`,
-  };
 }
 
 /** Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. */

@@ -12,22 +12,19 @@ import { addSeconds, Clock } from '../common/clock.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { isId } from '../common/ids.js';
 import { problems } from '../problems/problems.js';
-import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
-import { isWriteRefusal } from '../database/database-failure.js';
+import { computeDigest, type SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { issueKey, type IssuedKey } from './issued-key.js';
 import type { KeyCache } from './cache/key-cache.js';
 import type { KeyColumns } from './key-columns.js';
-import { buildKeyStatements, toAuditEvent, type KeyRow, type KeyStatements, type KeyTable } from './key-statements.js';
+import { buildKeyStatements, toAuditEvent, type KeyStatements, type KeyTable } from './key-statements.js';
+import { isRefusal, judgeKey, type KeyRow } from './judge-key.js';
 import { LastUses } from './last-uses.js';
+import { Overlaps } from './overlaps.js';
 import type { Propagation } from './cache/propagation.js';
 import type { Verdict } from './verdict.js';
-
-/** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
-const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
@@ -35,8 +32,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private readonly statements: KeyStatements;
   private readonly keyRows = new RowsById<KeyRow & Identity>((ids) => this.database.rows(this.statements.read, [ids]));
   private readonly lastUses: LastUses;
-  /** Logs the first failure only: every validation during an overlap may fail alike. */
-  private canEndOverlaps = true;
+  private readonly overlaps: Overlaps;
 
   constructor(
     private readonly table: KeyTable<Entity>,
@@ -46,10 +42,11 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
-    private readonly log: Log,
+    log: Log,
   ) {
     this.statements = buildKeyStatements(table);
     this.lastUses = new LastUses(database, this.statements.recordUses, log);
+    this.overlaps = new Overlaps(database, table.name, log);
   }
 
   onModuleInit(): void {
@@ -78,20 +75,14 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
     const ticket = this.cache.takeTicket();
     const row = await this.keyRows.find(id);
-    const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
-    const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
-    if (!row) return { valid: false, reason: 'unknown' };
     const now = this.clock.now();
-    const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
-    if (!isCurrent && !isInOverlap) return { valid: false, reason: 'wrong_key', identity: row };
-    if (row.revoked_at) return { valid: false, reason: 'revoked', identity: row };
-    if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', identity: row };
-    // Lost a race against another rotation: read the row again.
-    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(id, presented, now))) {
+    const judgement = judgeKey(presented, row, now);
+    if (!row) return { valid: false, reason: 'unknown' };
+    if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.end(id, presented, now)))
       return this.verifyInDatabase(id, presented);
-    }
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
-    const rememberable = row.previous_key_digest ? undefined : { expiresAt: row.expires_at };
+    const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
     if (rememberable) this.cache.remember(id, { digest: presented, identity: row, ...rememberable }, ticket);
     return { valid: true, identity: row, rememberable };
   }
@@ -160,21 +151,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const revoked = await this.audit.execute(this.statements.revoke, [credential.id, now, actor.requestId], event);
     if (revoked.length === 0) this.audit.logOnly(event.event, actor, this.table.toLogFields(credential));
     return credential;
-  }
-
-  /** @returns false when a rotation has replaced the key meanwhile */
-  private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
-    try {
-      const ended = await this.database.row(this.statements.endOverlap, [id, currentDigest, now]);
-      this.canEndOverlaps = true;
-      return ended !== undefined;
-    } catch (error) {
-      // Read-only database: the key is valid, and the overlap ends at its deadline.
-      if (!isWriteRefusal(error)) throw error;
-      if (this.canEndOverlaps) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
-      this.canEndOverlaps = false;
-      return true;
-    }
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */

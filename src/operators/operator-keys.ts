@@ -2,12 +2,12 @@ import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nest
 import DataLoader from 'dataloader';
 import type { OperatorIdentity } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
-import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
-import { isWriteRefusal } from '../database/database-failure.js';
+import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
-import { buildEndOverlap, buildRecordUses, type KeyRow } from '../keys/key-statements.js';
+import { isRefusal, judgeKey, type KeyRow } from '../keys/judge-key.js';
+import { buildRecordUses } from '../keys/key-statements.js';
 import { LastUses } from '../keys/last-uses.js';
-import { toErrorFields } from '../logging/log-line.js';
+import { Overlaps } from '../keys/overlaps.js';
 import { Log } from '../logging/log.js';
 
 type OperatorRow = KeyRow & OperatorIdentity;
@@ -23,7 +23,6 @@ const FIND = {
   text: `SELECT id, name, scopes, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
     FROM operators WHERE key_digest = ANY ($1::bytea[]) OR previous_key_digest = ANY ($1::bytea[])`,
 };
-const END_OVERLAP = buildEndOverlap('operators');
 const RECORD_USES = buildRecordUses({
   name: 'operators',
   door: 'admin',
@@ -31,8 +30,6 @@ const RECORD_USES = buildRecordUses({
   details: `jsonb_build_object('operator', name)`,
 });
 const MAX_BATCH_SIZE = 100;
-/** Stands in for an absent digest: an unknown key is compared like a known one. */
-const DUMMY_DIGEST = computeDigest(generateSecretBytes());
 const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 
 /**
@@ -43,6 +40,7 @@ const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 @Injectable()
 export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   private readonly lastUses: LastUses;
+  private readonly overlaps: Overlaps;
   private readonly rows = new DataLoader((digests: readonly SecretDigest[]) => this.find(digests), {
     cache: false,
     batchScheduleFn: setImmediate,
@@ -52,9 +50,10 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly log: Log,
+    log: Log,
   ) {
     this.lastUses = new LastUses(database, RECORD_USES, log);
+    this.overlaps = new Overlaps(database, 'operators', log);
   }
 
   onModuleInit(): void {
@@ -69,17 +68,13 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   async verify(key: string): Promise<OperatorVerdict> {
     const presented = computeDigest(key);
     const row = await this.rows.load(presented);
-    const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
-    const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
-    if (!row) return UNKNOWN;
     const now = this.clock.now();
-    const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
-    if (!isCurrent && !isInOverlap) return UNKNOWN;
+    const judgement = judgeKey(presented, row, now);
+    // The wrong key of a row is a previous one whose overlap has ended.
+    if (!row || judgement === 'unknown' || judgement === 'wrong_key') return UNKNOWN;
     const operator = { id: row.id, name: row.name, scopes: row.scopes };
-    if (row.revoked_at) return { valid: false, reason: 'revoked', operator };
-    if (row.expires_at && row.expires_at <= now) return { valid: false, reason: 'expired', operator };
-    // Lost a race against another rotation: read the row again.
-    if (isCurrent && row.previous_key_digest && !(await this.endOverlap(row.id, presented, now)))
+    if (isRefusal(judgement)) return { valid: false, reason: judgement, operator };
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.end(row.id, presented, now)))
       return this.verify(key);
     this.lastUses.add(row.id, { at: now, service: null });
     return { valid: true, operator };
@@ -95,17 +90,5 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     return digests.map((digest) =>
       rows.find((row) => [row.key_digest, row.previous_key_digest].some((held) => held && isSameDigest(held, digest))),
     );
-  }
-
-  /** @returns false when a rotation has replaced the key meanwhile */
-  private async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
-    try {
-      return (await this.database.row(END_OVERLAP, [id, currentDigest, now])) !== undefined;
-    } catch (error) {
-      // Read-only database: the key is valid, and the old one ends at its deadline.
-      if (!isWriteRefusal(error)) throw error;
-      this.log.warn('overlap_not_ended', { operator_id: id, error: toErrorFields(error) });
-      return true;
-    }
   }
 }
