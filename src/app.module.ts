@@ -32,12 +32,14 @@ export class AppModule {
         LoggingModule,
         DatabaseModule,
         MetricsModule,
+        // Express compares the path of a request with the routes in this order: those that are called most come first.
+        NodesModule,
+        AppCredentialsModule,
+        TokensModule,
+        VerifiersModule,
         // The data, and the doors that are checked against it
         UsersModule,
         SigningKeysModule,
-        TokensModule,
-        AppCredentialsModule,
-        NodesModule,
         OperatorsModule,
         HealthModule,
         SecondFactorsModule,
@@ -46,7 +48,6 @@ export class AppModule {
         AccountModule,
         RecoveryModule.forRoot(environment),
         AdminModule,
-        VerifiersModule,
         MaintenanceModule,
       ],
     };
