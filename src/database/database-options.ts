@@ -21,6 +21,7 @@ import { OwnAccounts1763771500000 } from './migrations/1763771500000-own-account
 import { CreateOperators1763771600000 } from './migrations/1763771600000-create-operators.js';
 import { CreateLinksByEmail1763771700000 } from './migrations/1763771700000-create-links-by-email.js';
 import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
+import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-keep-links-at-rehashes.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -52,6 +53,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       CreateOperators1763771600000,
       CreateLinksByEmail1763771700000,
       AddSecondFactors1763771800000,
+      KeepLinksAtRehashes1763771900000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

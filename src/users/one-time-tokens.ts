@@ -1,7 +1,7 @@
 /**
  * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. 256 random bits,
  * of which only the digest is stored; valid once, for 30 minutes by the clock of PostgreSQL, one for each user and
- * purpose. A trigger of the database deletes them with every change of the password hash, so that no code can forget it.
+ * purpose. A trigger of the database deletes them with every change of `password_changed_at`, so that no code can forget it.
  * Locks are taken in the order user, token, mail request.
  */
 import { Injectable } from '@nestjs/common';

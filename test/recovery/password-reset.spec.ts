@@ -122,7 +122,7 @@ describe('a password reset by e-mail', () => {
   it.each([
     [
       'the user changes the password',
-      `UPDATE users SET password_hash = replace(password_hash, '$2b$', '$2y$') WHERE id = $1`,
+      'UPDATE users SET password_changed_at = now() WHERE id = $1',
     ],
     ['the address of the account changes', `UPDATE users SET email = 'moved-' || email WHERE id = $1`],
     ['the account is disabled', 'UPDATE users SET is_active = false WHERE id = $1'],
@@ -132,6 +132,29 @@ describe('a password reset by e-mail', () => {
     const token = await tokenFor(grace.email);
     await app.database.query(sql, [grace.id]);
     expectProblem(await confirm(token), problems.invalidLink);
+  });
+
+  it('is void after a change of the password', async () => {
+    const judy = await app.user();
+    const { access_token } = await judy.logsIn();
+    const token = await tokenFor(judy.email);
+    await app
+      .post('/api/v0/users/me/password', { current_password: PASSWORD, new_password: NEW_PASSWORD })
+      .set('Authorization', `Bearer ${access_token}`)
+      .expect(204);
+    expectProblem(await confirm(token, PASSWORD), problems.invalidLink);
+  });
+
+  it('stays valid when a login rehashes the password', async () => {
+    const kate = await app.user();
+    const token = await tokenFor(kate.email);
+    const hash = 'SELECT password_hash FROM users WHERE id = $1';
+    const before = await app.database.query(hash, [kate.id]);
+    const replica = await app.startReplica({ variables: { BCRYPT_COST: '5' } });
+    await replica.login(kate.email).expect(200);
+    await replica.stop();
+    expect(await app.database.query(hash, [kate.id])).not.toEqual(before);
+    await confirm(token).expect(204);
   });
 
   it('sends no mail to an unknown address or a disabled account, and leaves no request behind', async () => {
