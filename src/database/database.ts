@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import type { RequestPool } from './request-pool.js';
 
 /** A hot statement: written by hand, and prepared once on each connection under its name. */
@@ -48,8 +48,19 @@ export class Database {
   }
 
   /**
-   * Deletes rows in small batches, so that no lock is held for long. Only the replica that gets the advisory lock
-   * deletes; the others do not wait.
+   * Runs one batch of a job in a transaction. Only the replica that gets the advisory lock works; the others do not wait.
+   * @throws {LockNotAcquiredError}
+   */
+  async runAlone<Result>(lock: number, work: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
+    return this.dataSource.transaction(async (transaction) => {
+      const tried = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
+      if (!tried[0]?.mine) throw new LockNotAcquiredError();
+      return work(transaction);
+    });
+  }
+
+  /**
+   * Deletes rows in small batches, so that no lock is held for long; see {@link Database.runAlone}.
    * @param deletion deletes at most `$2` rows that expired before `$1`
    * @param before a moment, or an age by the clock of the database
    * @returns the number of rows deleted
@@ -58,11 +69,7 @@ export class Database {
   async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
     let total = 0;
     for (let deleted = batchSize; deleted === batchSize; total += deleted) {
-      deleted = await this.dataSource.transaction(async (transaction) => {
-        const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
-          lock,
-        ]);
-        if (!row?.mine) throw new LockNotAcquiredError();
+      deleted = await this.runAlone(lock, async (transaction) => {
         const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
         return count;
       });

@@ -6,4 +6,5 @@ export const LOCKS = {
   auditPartitions: 7_701_004,
   auditSeals: 7_701_005,
   signingKeys: 7_701_006,
+  totpSecrets: 7_701_007,
 } as const;

@@ -1,22 +1,35 @@
 import { Injectable } from '@nestjs/common';
+import { LockNotAcquiredError } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
+import { TotpVault } from '../second-factors/totp-vault.js';
 import { KeyRotation } from '../signing-keys/key-rotation.js';
 
-/** Replaces signing keys by age, encrypts them with the present SECRET_KEY, and erases private keys that no token needs. */
+/**
+ * Encrypts TOTP secrets and signing keys with the present SECRET_KEY. Replaces signing keys by age, and erases private keys
+ * that no token needs.
+ */
 @Injectable()
-export class SigningKeysJob {
+export class EncryptionJob {
   constructor(
+    private readonly totpVault: TotpVault,
     private readonly rotation: KeyRotation,
     private readonly log: Log,
   ) {}
 
   async run(): Promise<void> {
-    try {
+    await this.attempt('totp_secrets_job_failed', () => this.totpVault.reencrypt());
+    await this.attempt('signing_keys_job_failed', async () => {
       await this.rotation.reencrypt();
       await this.rotation.run();
+    });
+  }
+
+  private async attempt(failure: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
     } catch (error) {
-      this.log.warn('signing_keys_job_failed', { error: toErrorFields(error) });
+      if (!(error instanceof LockNotAcquiredError)) this.log.warn(failure, { error: toErrorFields(error) });
     }
   }
 }

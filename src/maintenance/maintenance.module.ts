@@ -11,12 +11,11 @@ import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AuditJob } from './audit.job.js';
+import { EncryptionJob } from './encryption.job.js';
 import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
 import { RetentionClock } from './retention-clock.js';
-import { TotpSecretsJob } from './totp-secrets.job.js';
 import { SealJob } from './seal.job.js';
-import { SigningKeysJob } from './signing-keys.job.js';
 
 @Module({
   imports: [
@@ -32,7 +31,7 @@ import { SigningKeysJob } from './signing-keys.job.js';
     UsersModule,
     SecondFactorsModule,
   ],
-  providers: [Maintenance, PurgeJob, AuditJob, SealJob, SigningKeysJob, TotpSecretsJob, RetentionClock],
-  exports: [PurgeJob, AuditJob, SealJob, SigningKeysJob, TotpSecretsJob],
+  providers: [Maintenance, PurgeJob, AuditJob, SealJob, EncryptionJob, RetentionClock],
+  exports: [PurgeJob, AuditJob, SealJob, EncryptionJob],
 })
 export class MaintenanceModule {}

@@ -1,16 +1,16 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import { AuditJob } from './audit.job.js';
+import { EncryptionJob } from './encryption.job.js';
 import { PurgeJob } from './purge.job.js';
-import { SigningKeysJob } from './signing-keys.job.js';
-import { TotpSecretsJob } from './totp-secrets.job.js';
 
 const MS_PER_MINUTE = 60_000;
 
 /**
- * Runs the jobs of purge, audit log, signing keys and TOTP secrets every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own. Every replica
- * runs them; advisory locks let one at a time work. A failed job logs a warning, and the next run retries. Deletions go by
- * the clock of PostgreSQL (retention-clock.ts).
+ * Runs the jobs of purge, audit log and encryption every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own.
+ * Every replica runs them, and each step takes an advisory lock or is conditional, so that replicas do not undo or repeat
+ * each other's work. A failed job logs a warning, and the next run retries. Deletions go by the clock of PostgreSQL
+ * (retention-clock.ts).
  */
 @Injectable()
 export class Maintenance implements OnModuleInit, OnApplicationShutdown {
@@ -19,8 +19,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   constructor(
     private readonly purge: PurgeJob,
     private readonly audit: AuditJob,
-    private readonly signingKeys: SigningKeysJob,
-    private readonly totpSecrets: TotpSecretsJob,
+    private readonly encryption: EncryptionJob,
     private readonly environment: Environment,
   ) {}
 
@@ -28,8 +27,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
     this.timer = setInterval(() => {
       void this.purge.run();
       void this.audit.run();
-      void this.signingKeys.run();
-      void this.totpSecrets.run();
+      void this.encryption.run();
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 

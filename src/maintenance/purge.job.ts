@@ -16,7 +16,10 @@ import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from '../users/one-time-tokens.js';
 import { RetentionClock } from './retention-clock.js';
 
-/** Deletes sessions, keys, throttle windows, used challenges, one-time tokens and unsent mails after their retention, in batches, in one replica at a time. */
+/**
+ * Deletes sessions, keys, throttle windows, used challenges, one-time tokens and unsent mails after their retention, in
+ * batches, in one replica at a time.
+ */
 @Injectable()
 export class PurgeJob {
   constructor(
@@ -34,7 +37,10 @@ export class PurgeJob {
     private readonly log: Log,
   ) {}
 
-  /** @returns the number of sessions and keys deleted before it was done, another replica held the lock, or the database failed */
+  /**
+   * @returns the number of sessions and keys deleted before it was done, another replica held the lock, or the database
+   *   failed
+   */
   async run(): Promise<number> {
     let count = 0;
     try {

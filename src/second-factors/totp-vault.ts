@@ -1,10 +1,10 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import { Environment } from '../config/environment.js';
 import { decrypt, encrypt, type Encrypted } from '../crypto/encryption.js';
 import { computeMac, deriveKey } from '../crypto/secret.js';
-import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
+import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
 import { READ_OUTDATED_SECRETS, REPLACE_SECRETS } from './factor-statements.js';
 
@@ -17,9 +17,16 @@ interface OutdatedRow {
   readonly encrypted_secret: Buffer;
 }
 
+interface Batch {
+  readonly count: number;
+  readonly unreadable: number;
+  /** Undefined: there was no row left. */
+  readonly last: string | undefined;
+}
+
 /** Encrypts TOTP secrets for the database, each for its user alone: a copied row is of no use to another account. */
 @Injectable()
-export class TotpVault implements OnModuleInit {
+export class TotpVault {
   /** Tells rows of this key from rows of another one, without decrypting them. */
   readonly keyMark: Buffer;
   private readonly current;
@@ -35,16 +42,6 @@ export class TotpVault implements OnModuleInit {
     this.keyMark = computeMac(this.current, 'key mark').subarray(0, MARK_BYTES);
   }
 
-  async onModuleInit(): Promise<void> {
-    try {
-      await this.reencrypt();
-    } catch (error) {
-      // The maintenance job repeats it.
-      if (!isDatabaseFailure(error)) throw error;
-      this.log.warn('totp_secrets_not_read', { error: toErrorFields(error) });
-    }
-  }
-
   encrypt(userId: string, secret: Buffer): Encrypted {
     return encrypt(this.current, secret, userId);
   }
@@ -57,28 +54,36 @@ export class TotpVault implements OnModuleInit {
   /**
    * Encrypts with SECRET_KEY what was encrypted with SECRET_KEY_PREVIOUS. A secret of neither stays: its user gets 503,
    * and has the recovery codes.
+   * @throws {LockNotAcquiredError} when another replica is at it
    */
   async reencrypt(): Promise<void> {
     let [count, unreadable] = [0, 0];
-    let after = '00000000-0000-0000-0000-000000000000';
-    for (;;) {
-      const rows = await this.database.rows<OutdatedRow>(READ_OUTDATED_SECRETS, [this.keyMark, after, BATCH_SIZE]);
-      const last = rows.at(-1);
-      if (!last) break;
-      after = last.user_id;
-      const replaced = rows.flatMap(({ user_id: id, encrypted_secret: former }) => {
-        const secret = this.decrypt(id, former);
-        return secret ? [{ id, former, encrypted: this.encrypt(id, secret) }] : [];
-      });
-      unreadable += rows.length - replaced.length;
-      const columns = [
-        replaced.map(({ id }) => id),
-        replaced.map((row) => row.encrypted),
-        replaced.map((row) => row.former),
-      ];
-      count += (await this.database.rows(REPLACE_SECRETS, [...columns, this.keyMark])).length;
+    let after: string | undefined = '00000000-0000-0000-0000-000000000000';
+    while (after !== undefined) {
+      const batch: Batch = await this.database.runAlone(LOCKS.totpSecrets, (transaction) =>
+        this.reencryptBatch(transaction, after),
+      );
+      count += batch.count;
+      unreadable += batch.unreadable;
+      after = batch.last;
     }
     if (count > 0) this.log.info('totp_secrets_reencrypted', { count });
     if (unreadable > 0) this.log.error('totp_secrets_not_decrypted', { count: unreadable });
+  }
+
+  private async reencryptBatch(transaction: EntityManager, after: string | undefined): Promise<Batch> {
+    const values = [this.keyMark, after, BATCH_SIZE];
+    const rows = await transaction.query<OutdatedRow[]>(READ_OUTDATED_SECRETS, values);
+    const readable = rows.flatMap(({ user_id: id, encrypted_secret: former }) => {
+      const secret = this.decrypt(id, former);
+      return secret ? [{ id, former, encrypted: this.encrypt(id, secret) }] : [];
+    });
+    const [, count] = await transaction.query<[unknown, number]>(REPLACE_SECRETS, [
+      readable.map(({ id }) => id),
+      readable.map(({ encrypted }) => encrypted),
+      readable.map(({ former }) => former),
+      this.keyMark,
+    ]);
+    return { count, unreadable: rows.length - readable.length, last: rows.at(-1)?.user_id };
   }
 }

@@ -1,5 +1,7 @@
 import { Secret } from 'otpauth';
-import { TotpSecretsJob } from '../../src/maintenance/totp-secrets.job.js';
+import { Client } from 'pg';
+import { EncryptionJob } from '../../src/maintenance/encryption.job.js';
+import { LOCKS } from '../../src/database/locks.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { problems } from '../../src/problems/problems.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
@@ -51,11 +53,12 @@ describe('a rotation of SECRET_KEY', () => {
   const app = useAppPerTest();
   const marks = () => app.database.query('SELECT DISTINCT key_mark FROM totp_factors');
 
-  it('keeps authenticator apps, whose secrets are encrypted anew at the start', async () => {
+  it('keeps authenticator apps, whose secrets the maintenance job encrypts anew', async () => {
     const owner = await Owner.withTotp(app);
     const before = await marks();
     const { challenge } = await owner.isChallenged();
     const during = await app.startReplica({ variables: ROTATED });
+    await during.nest.get(EncryptionJob).run();
     expect(await marks()).not.toEqual(before);
     await owner.answers(challenge, 'totp', { code: owner.code() }, during).expect(200);
     await during.stop();
@@ -64,18 +67,25 @@ describe('a rotation of SECRET_KEY', () => {
     await owner.logsInWithCode(after);
   });
 
-  it('encrypts in the maintenance job what a replica with the former key has written since', async () => {
-    const during = await app.startReplica({ variables: ROTATED });
+  it('lets one replica at a time encrypt secrets anew, and holds up neither the others nor their starts', async () => {
     const owner = await Owner.withTotp(app);
     const former = await marks();
-    await during.nest.get(TotpSecretsJob).run();
-    expect(await marks()).not.toEqual(former);
+    const other = new Client(app.database.url);
+    await other.connect();
+    await other.query('SELECT pg_advisory_lock($1)', [LOCKS.totpSecrets]);
+    const during = await app.startReplica({ variables: ROTATED });
+    await during.nest.get(EncryptionJob).run();
+    expect(await marks()).toEqual(former);
+    await other.end();
     await owner.logsInWithCode(during);
+    await during.nest.get(EncryptionJob).run();
+    expect(await marks()).not.toEqual(former);
   });
 
   it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, and leaves the recovery codes', async () => {
     const owner = await Owner.withTotp(app);
     const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
+    await broken.nest.get(EncryptionJob).run();
     expect(broken.log.lines).toContainEqual(
       expect.objectContaining({ level: 'error', message: 'totp_secrets_not_decrypted', count: 1 }),
     );
