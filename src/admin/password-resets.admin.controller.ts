@@ -15,13 +15,14 @@ export class PasswordResetsAdminController {
 
   @Post(':id/password-reset')
   @RequireAdmin('users')
-  @ApiProblems(problems.notFound)
+  @ApiProblems(problems.notFound, problems.userDisabled)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
     summary: 'Issue a token with which a user resets the password',
     description:
       'For the operator to hand over, also without a mail server. The user sends it to ' +
-      'POST /api/v0/auth/password-reset/confirm. It replaces the one that was issued before.',
+      'POST /api/v0/auth/password-reset/confirm. It replaces the one that was issued before. ' +
+      'A disabled user gets none.',
   })
   @ApiCreatedResponse({ type: PasswordResetResponse })
   async issuePasswordReset(@Req() request: Request, @Param('id') id: string): Promise<PasswordResetResponse> {

@@ -118,6 +118,12 @@ export const problems = {
     title: 'The credential has expired',
     detail: 'A new key for it would be refused. Extend it first, or issue a new one.',
   },
+  userDisabled: {
+    status: 409,
+    code: 'user_disabled',
+    title: 'The user is disabled',
+    detail: 'The password of a disabled user cannot be reset. Enable the user first.',
+  },
   payloadTooLarge: {
     status: 413,
     code: 'payload_too_large',

@@ -95,13 +95,15 @@ export class OneTimeTokens {
 
   /**
    * Issues a token that an operator hands over to the user.
-   * @throws {ProblemException} not_found
+   * @throws {ProblemException} not_found; user_disabled
    */
   async issueForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
     return this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_read' } as const;
       const user = isId(userId) ? await transaction.findOne(User, { where: { id: userId }, lock }) : null;
       if (!user) throw new ProblemException(problems.notFound);
+      // The token would be void: the lock keeps the user from being disabled before it is committed.
+      if (!user.isActive) throw new ProblemException(problems.userDisabled);
       const issued = await this.mint(transaction, user.id, 'operator_password_reset', null);
       await this.audit.record(transaction, {
         event: 'admin.user.password_reset_issued',

@@ -120,10 +120,7 @@ describe('a password reset by e-mail', () => {
   });
 
   it.each([
-    [
-      'the user changes the password',
-      'UPDATE users SET password_changed_at = now() WHERE id = $1',
-    ],
+    ['the user changes the password', 'UPDATE users SET password_changed_at = now() WHERE id = $1'],
     ['the address of the account changes', `UPDATE users SET email = 'moved-' || email WHERE id = $1`],
     ['the account is disabled', 'UPDATE users SET is_active = false WHERE id = $1'],
     ['the account is deleted', 'DELETE FROM users WHERE id = $1'],
@@ -205,6 +202,16 @@ describe('a password reset by an operator', () => {
     await receive(app, server, bob.email);
     expectProblem(await confirm((first.body as { token: string }).token), problems.invalidLink);
     await confirm((second.body as { token: string }).token).expect(204);
+  });
+
+  it('is refused with 409 while the user is disabled, and voids no token', async () => {
+    const carol = await app.user();
+    await app.admin.patch(`/users/${carol.id}`, { is_active: false }).expect(200);
+    expectProblem(await app.admin.post(`/users/${carol.id}/password-reset`), problems.userDisabled);
+    expect(await app.database.query('SELECT 1 FROM one_time_tokens WHERE user_id = $1', [carol.id])).toEqual([]);
+    await app.admin.patch(`/users/${carol.id}`, { is_active: true }).expect(200);
+    const { body } = await app.admin.post(`/users/${carol.id}/password-reset`).expect(201);
+    await confirm((body as { token: string }).token).expect(204);
   });
 
   it('answers 404 for an unknown user, and for an id that is not a UUID', async () => {
