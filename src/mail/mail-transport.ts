@@ -49,8 +49,11 @@ export function isMailEnabled({ mailUrl, nodeEnv }: Environment): boolean {
   return mailUrl !== undefined || nodeEnv !== 'production';
 }
 
-export function createMailTransport({ mailUrl, mailFrom }: Environment): MailTransport {
-  return mailUrl && mailFrom ? new SmtpTransport(mailUrl, mailFrom) : new ConsoleTransport();
+/** Fails closed: with a mail server, no mistake in the settings prints a mail, and the token in it. */
+export function createMailTransport({ mailUrl, mailFrom }: Pick<Environment, 'mailUrl' | 'mailFrom'>): MailTransport {
+  if (!mailUrl) return new ConsoleTransport();
+  if (!mailFrom) throw new Error('MAIL_URL needs MAIL_FROM');
+  return new SmtpTransport(mailUrl, mailFrom);
 }
 
 /** One connection a mail: mails are rare, and a server that hangs delays one only. */

@@ -8,32 +8,42 @@ import { Outbox, type MailRequest } from '../mail/outbox.js';
 import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
 import { User } from '../users/user.entity.js';
 
+/** The page that the link of each mail leads to. */
+type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string>>;
+
+/** Fails closed: without a page, a mail would carry the token alone. */
+export function readLinkPages({
+  passwordResetUrl,
+  emailVerificationUrl,
+}: Pick<Environment, 'passwordResetUrl' | 'emailVerificationUrl'>): LinkPages {
+  if (!passwordResetUrl) throw new Error('Mails need PASSWORD_RESET_URL');
+  if (!emailVerificationUrl) throw new Error('Mails need EMAIL_VERIFICATION_URL');
+  return {
+    password_reset: passwordResetUrl,
+    email_verification: emailVerificationUrl,
+    email_change: emailVerificationUrl,
+  };
+}
+
 /** Decides who gets a mail, and makes its token, immediately before the mail is sent. */
 @Injectable()
 export class LinkMails implements OnModuleInit {
-  private readonly urls: Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string | undefined>>;
-
   constructor(
     private readonly dataSource: DataSource,
     private readonly outbox: Outbox,
     private readonly worker: MailWorker,
     private readonly tokens: OneTimeTokens,
     private readonly environment: Environment,
-  ) {
-    const { passwordResetUrl, emailVerificationUrl } = environment;
-    this.urls = {
-      password_reset: passwordResetUrl,
-      email_verification: emailVerificationUrl,
-      email_change: emailVerificationUrl,
-    };
-  }
+  ) {}
 
   onModuleInit(): void {
-    if (isMailEnabled(this.environment)) this.worker.start((request) => this.compose(request));
+    if (!isMailEnabled(this.environment)) return;
+    const pages = readLinkPages(this.environment);
+    this.worker.start((request) => this.compose(request, pages));
   }
 
   /** @returns undefined when no account may get the mail; that costs the HTTP request nothing */
-  private async compose(request: MailRequest): Promise<ComposedMail | undefined> {
+  private async compose(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       const user = await this.findRecipient(transaction, request);
       // In this order, as a change of the password locks them.
@@ -43,7 +53,7 @@ export class LinkMails implements OnModuleInit {
       if (kind === 'email_change_notice') return { ...addressed, values: { email: recipient } };
       const { token } = await this.tokens.mint(transaction, user.id, kind, recipient);
       // A fragment is sent to no server, and stands in no access log and no Referer (RFC 9110 §10.1.3).
-      const link = `${this.urls[kind] ?? ''}#token=${token}`;
+      const link = `${pages[kind]}#token=${token}`;
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
     });
   }
