@@ -1,6 +1,9 @@
-/** The actor of an act, and the request. `open`: the caller presented no credential. `cli`: the operator's command line. */
+/**
+ * The actor of an act, and the request. `open`: the caller presented no credential. `cli`: the operator's command line.
+ * `service`: this service, of its own accord.
+ */
 export interface Actor {
-  readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli';
+  readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli' | 'service';
   /** Null for the root key, ADMIN_API_KEY. */
   readonly id: string | null;
   /** The name of the operator whose key was used at the admin door. */

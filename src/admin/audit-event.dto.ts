@@ -9,7 +9,7 @@ import { PageQuery, createPageResponse } from '../http/page.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
 const OPERATOR = /^operator:(.+)$/;
-const ACTOR = `^(${UUID}|admin|open|cli|operator:${OPERATOR_NAME_PATTERN.slice(1, -1)})$`;
+const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME_PATTERN.slice(1, -1)})$`;
 const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
 
 export class AuditEventsQuery extends PageQuery {
@@ -19,11 +19,11 @@ export class AuditEventsQuery extends PageQuery {
     maxLength: 'operator:'.length + MAX_OPERATOR_NAME_LENGTH,
     description:
       'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
-      '(the root key), open, cli',
+      '(the root key), open, cli, service',
     example: 'admin',
   })
   @IfSent()
-  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, operator:<name>, admin, open or cli' })
+  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, operator:<name>, admin, open, cli or service' })
   actor?: string;
 
   @ApiPropertyOptional({
@@ -51,8 +51,8 @@ export class AuditEventsQuery extends PageQuery {
 
 export class AuditActorResponse {
   @ApiProperty({
-    enum: ['user', 'app', 'node', 'admin', 'open', 'cli'],
-    description: 'open: an unauthenticated caller; cli: the command line of an operator',
+    enum: ['user', 'app', 'node', 'admin', 'open', 'cli', 'service'],
+    description: 'open: an unauthenticated caller; cli: the command line of an operator; service: this service itself',
     example: 'admin',
   })
   door!: string;

@@ -1,8 +1,9 @@
-import type { Template, TemplateName } from './template.js';
+import type { MailKind } from './mail-kinds.js';
+import type { Template } from './template.js';
 
 /** The built-in texts. docs/operations/mail.md tells how to replace them. */
-export const DEFAULT_TEMPLATES: Readonly<Record<TemplateName, Template>> = {
-  'password-reset': {
+export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
+  password_reset: {
     subject: 'Reset your password',
     text: `A new password was requested for the account {{email}}.
 
@@ -17,7 +18,7 @@ The link works once. If you did not ask for it, ignore this mail: your password 
 <p>The link works once. If you did not ask for it, ignore this mail: your password stays as it is.</p>
 `,
   },
-  'email-verification': {
+  email_verification: {
     subject: 'Confirm your e-mail address',
     text: `Please confirm that {{email}} is your e-mail address. Open this link within {{minutes}} minutes:
 
@@ -30,7 +31,7 @@ The link works once. If you have no account with us, ignore this mail.
 <p>The link works once. If you have no account with us, ignore this mail.</p>
 `,
   },
-  'email-change': {
+  email_change: {
     subject: 'Confirm your new e-mail address',
     text: `{{email}} was given as the new e-mail address of an account. To confirm it, open this link within {{minutes}} minutes:
 
@@ -43,7 +44,7 @@ The link works once. If you did not ask for it, ignore this mail: the account ke
 <p>The link works once. If you did not ask for it, ignore this mail: the account keeps its address.</p>
 `,
   },
-  'email-change-notice': {
+  email_change_notice: {
     subject: 'Your e-mail address is about to change',
     text: `Another e-mail address was given for the account {{email}}, by a person who knows its password. The change takes
 effect when the new address is confirmed.

@@ -14,7 +14,7 @@ import { Log } from '../logging/log.js';
 import { MailMetrics } from './mail-metrics.js';
 import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
 import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
-import type { TemplateName, TemplateValues } from './template.js';
+import type { TemplateValues } from './template.js';
 import { Templates } from './templates.js';
 
 const POLL_INTERVAL_MS = 5_000;
@@ -106,7 +106,7 @@ export class MailWorker implements OnModuleDestroy {
       return;
     }
     try {
-      const content = this.templates.render(request.kind.replaceAll('_', '-') as TemplateName, mail.values);
+      const content = this.templates.render(request.kind, mail.values);
       await this.transport.send({ to: mail.to, ...content }, this.stopping.signal);
     } catch (error) {
       await this.settleFailure(request, mail, error);
@@ -135,12 +135,12 @@ export class MailWorker implements OnModuleDestroy {
     this.metrics.count(request.kind, isFinal ? 'failed' : 'delayed');
   }
 
-  /** The actor is the service: the request that asked for the mail is named. */
+  /** With the request that asked for the mail. */
   private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, mail: ComposedMail): Promise<void> {
     const { kind, requestId, attempts } = request;
     await this.outbox.remove(request, {
       event,
-      actor: { door: 'open', id: null, requestId, address: null },
+      actor: { door: 'service', id: null, requestId, address: null },
       time: this.clock.now(),
       subject: mail.userId,
       details: { kind, attempts },

@@ -1,3 +1,5 @@
+import type { MailKind } from './mail-kinds.js';
+
 export interface Template {
   readonly subject: string;
   readonly text: string;
@@ -7,11 +9,10 @@ export interface Template {
 const LINK_PLACEHOLDERS = ['link', 'email', 'minutes'] as const;
 /** The placeholders that each text may have. `link` is one that it must have. */
 export const PLACEHOLDERS = {
-  'password-reset': LINK_PLACEHOLDERS,
-  'email-verification': LINK_PLACEHOLDERS,
-  'email-change': LINK_PLACEHOLDERS,
-  'email-change-notice': ['email'],
-} as const;
+  password_reset: LINK_PLACEHOLDERS,
+  email_verification: LINK_PLACEHOLDERS,
+  email_change: LINK_PLACEHOLDERS,
+  email_change_notice: ['email'],
+} as const satisfies Record<MailKind, readonly string[]>;
 
-export type TemplateName = keyof typeof PLACEHOLDERS;
 export type TemplateValues = Readonly<Partial<Record<(typeof LINK_PLACEHOLDERS)[number], string>>>;

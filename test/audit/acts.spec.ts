@@ -18,6 +18,7 @@ import { ES256, listKids, Operator } from '../signing-keys/support.js';
 
 const ADMIN = { door: 'admin', id: null };
 const ANONYMOUS = { door: 'open', id: null };
+const SERVICE = { door: 'service', id: null };
 
 describe('the audit log', () => {
   const secrets: string[] = [ADMIN_KEY, SECRET_KEY, PASSWORD];
@@ -158,8 +159,9 @@ describe('the audit log', () => {
     const token = await receiveToken(app, mail.server, alice.email);
     await eventually('it is recorded', async () => (await recorded(app, { event: 'user.mail.sent' })).length === 1);
     expect(await recorded(app, { event: 'user.mail.sent' })).toMatchObject([
-      { ...about, actor: ANONYMOUS, request_id: headers['x-request-id'], details: { kind: 'email_verification' } },
+      { ...about, actor: SERVICE, request_id: headers['x-request-id'], details: { kind: 'email_verification' } },
     ]);
+    expect(await recorded(app, { actor: 'service' })).toHaveLength(1);
     const verification = app.post('/api/v0/auth/email-verification/confirm', { token });
     await expectRow(verification, { ...asAlice, event: 'user.email.verified' });
 

@@ -3,9 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../../src/config/environment.js';
 import { DEFAULT_TEMPLATES } from '../../src/mail/default-templates.js';
+import { MAIL_KINDS } from '../../src/mail/mail-kinds.js';
 import { Templates } from '../../src/mail/templates.js';
 
-const NAMES = ['password-reset', 'email-verification', 'email-change', 'email-change-notice'] as const;
+const FILES = {
+  password_reset: 'password-reset',
+  email_verification: 'email-verification',
+  email_change: 'email-change',
+  email_change_notice: 'email-change-notice',
+} as const;
 const VALUES = { link: 'https://app.example.org/x?a=1&b=2#token=t', email: 'a"b<c>&\'d@example.org', minutes: '30' };
 
 describe('the texts of the mails', () => {
@@ -13,8 +19,9 @@ describe('the texts of the mails', () => {
 
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'templates-'));
-    for (const name of NAMES) {
-      const { subject, text, html } = DEFAULT_TEMPLATES[name];
+    for (const kind of MAIL_KINDS) {
+      const name = FILES[kind];
+      const { subject, text, html } = DEFAULT_TEMPLATES[kind];
       writeFileSync(join(folder, `${name}.txt`), `Subject: ${subject}\n\n${text}`);
       writeFileSync(join(folder, `${name}.html`), html);
     }
@@ -31,14 +38,14 @@ describe('the texts of the mails', () => {
     }
   };
 
-  it.each(NAMES)('of %s have no placeholder left when they are filled, built in or in files', (name) => {
-    const builtIn = Templates.load(undefined).render(name, VALUES);
-    expect(Templates.load(folder).render(name, VALUES)).toEqual(builtIn);
+  it.each(MAIL_KINDS)('of %s have no placeholder left when they are filled, built in or in files', (kind) => {
+    const builtIn = Templates.load(undefined).render(kind, VALUES);
+    expect(Templates.load(folder).render(kind, VALUES)).toEqual(builtIn);
     expect(Object.values(builtIn).join()).not.toMatch(/\{\{|\}\}/);
   });
 
   it('escape values in HTML, and leave them as they are in plain text', () => {
-    const { text, html } = Templates.load(undefined).render('password-reset', VALUES);
+    const { text, html } = Templates.load(undefined).render('password_reset', VALUES);
     expect(text).toContain(VALUES.link);
     expect(text).toContain(VALUES.email);
     expect(html).toContain('href="https://app.example.org/x?a=1&amp;b=2#token=t"');
@@ -46,13 +53,13 @@ describe('the texts of the mails', () => {
   });
 
   it('fill in a placeholder once: a value that looks like one stays as it is', () => {
-    const { text } = Templates.load(undefined).render('password-reset', { ...VALUES, email: '{{link}}@example.org' });
+    const { text } = Templates.load(undefined).render('password_reset', { ...VALUES, email: '{{link}}@example.org' });
     expect(text).toContain('{{link}}@example.org');
   });
 
   it('replace the built-in ones, with the subject of the first line', () => {
     writeFileSync(join(folder, 'password-reset.txt'), 'Subject: Neues Passwort\r\n\r\nHier: {{ link }}\r\n');
-    const { subject, text } = Templates.load(folder).render('password-reset', VALUES);
+    const { subject, text } = Templates.load(folder).render('password_reset', VALUES);
     expect({ subject, text }).toEqual({ subject: 'Neues Passwort', text: `Hier: ${VALUES.link}\r\n` });
   });
 

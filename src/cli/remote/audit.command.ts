@@ -33,7 +33,7 @@ export function createAuditCommand(): Command {
   )
     .option(
       '--actor <id>',
-      'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open or cli',
+      'only events of this user (id or e-mail address), app, node, operator:<name>, or admin, open, cli or service',
     )
     .option('--subject <id>', 'only events about this user (id or e-mail address), node, app credential or operator')
     .option('--event <name>', 'only events of this name, as in admin.node.revoked', parseEvent)

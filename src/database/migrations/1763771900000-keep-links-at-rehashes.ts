@@ -16,11 +16,14 @@ export class KeepLinksAtRehashes1763771900000 implements MigrationInterface {
         EXECUTE FUNCTION void_one_time_tokens();
       CREATE INDEX totp_factors_key_mark_idx ON totp_factors (key_mark);
       COMMENT ON COLUMN sessions.end_reason IS '${REASONS}';
+      COMMENT ON COLUMN audit_events.actor_door IS
+        'user, app, node, admin; open: the caller is unknown; cli: the command line; service: the service itself';
     `);
   }
 
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`
+      COMMENT ON COLUMN audit_events.actor_door IS 'user, app, node, admin; open: the caller is unknown; cli: the command line';
       COMMENT ON COLUMN sessions.end_reason IS 'logout, owner, password_changed, reuse, admin, disabled or session_limit';
       DROP INDEX totp_factors_key_mark_idx;
       CREATE OR REPLACE TRIGGER users_void_one_time_tokens AFTER UPDATE ON users FOR EACH ROW
