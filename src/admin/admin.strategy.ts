@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal, type DoorReason } from '../access/doors.js';
+import { Doors, type DoorReason } from '../access/doors.js';
 import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { toActor } from '../access/to-actor.js';
@@ -12,7 +12,7 @@ import { listAcceptedScopes } from '../common/scopes.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
 import { OperatorKeys } from '../operators/operator-keys.js';
-import { ScopeRefusals } from '../operators/scope-refusals.js';
+import { describeMissingScope } from '../operators/rights.js';
 import type { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
@@ -33,7 +33,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     private readonly operators: OperatorKeys,
     private readonly throttle: AddressThrottle,
     private readonly refusals: CountedRefusals,
-    private readonly scopeRefusals: ScopeRefusals,
   ) {
     super('X-Admin-Key');
     doors.install('admin', this);
@@ -44,8 +43,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
     const verdict = await this.operators.verify(key);
     if (!verdict.valid) {
-      const ofUnknown = adminApiKey === undefined ? 'door_closed' : 'wrong_key';
-      if (verdict.reason === 'unknown') throw await this.refuse(request, ofUnknown);
+      if (verdict.reason === 'unknown') throw await this.refuse(request, 'wrong_key');
       throw await this.refuse(request, verdict.reason, verdict.operator);
     }
     const principal: AdminPrincipal = { door: 'admin', operator: verdict.operator };
@@ -62,11 +60,10 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   ): Promise<ProblemException> {
     const network = toNetwork(getClientAddress(request));
     await this.throttle.spend('admin-key', getClientAddress(request));
-    await this.refusals.count(
-      { event: 'admin.key.refused', reason, counted: network, subject: network },
-      toActor(request),
-    );
-    return createRefusal('admin', reason, operator && { operator_id: operator.id, operator: operator.name });
+    const fields = { door: 'admin', ...(operator && { operator_id: operator.id, operator: operator.name }) };
+    const refusal = { event: 'admin.key.refused', reason, fields } as const;
+    const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };
+    return this.refusals.refuse(counted, toActor(request));
   }
 
   /** @throws {ProblemException} missing_scope */
@@ -75,7 +72,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     if (scope === undefined) throw new Error('The route declares no scope');
     const scopes = listAcceptedScopes(scope, request.method);
     if (scopes.some((each) => operator.scopes.includes(each))) return;
-    const problem = { ...problems.missingScope, extension: { scopes } };
-    throw await this.scopeRefusals.count(operator, toActor(request), scope, problem);
+    throw await this.refusals.refuse(describeMissingScope(operator, scope, scopes), toActor(request));
   }
 }

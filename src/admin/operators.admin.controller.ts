@@ -17,7 +17,7 @@ import { sortScopes } from '../common/scopes.js';
 import { Environment } from '../config/environment.js';
 import { toPageRequest } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
-import type { Manager } from '../operators/supervision.js';
+import type { AdminCaller } from '../operators/operator-transactions.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { RotateRequest } from './key.dto.js';
@@ -47,7 +47,7 @@ export class OperatorsAdminController {
     @Body() { name, scopes, expires_at = null }: dto.AddOperatorRequest,
   ): Promise<dto.IssuedOperatorResponse> {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
-    const { operator, key } = await this.operators.add(name, rights, toManager(request));
+    const { operator, key } = await this.operators.add(name, rights, toCaller(request));
     response.location(`/api/v0/admin/operators/${operator.id}`);
     return dto.IssuedOperatorResponse.fromIssued(operator, key);
   }
@@ -84,7 +84,7 @@ export class OperatorsAdminController {
     @Param('operator_id') id: string,
     @Body() body: dto.UpdateOperatorRequest,
   ): Promise<dto.OperatorResponse> {
-    return dto.OperatorResponse.from(await this.operators.update(id, dto.toOperatorChange(body), toManager(request)));
+    return dto.OperatorResponse.from(await this.operators.update(id, dto.toOperatorChange(body), toCaller(request)));
   }
 
   @Delete(':operator_id')
@@ -98,7 +98,7 @@ export class OperatorsAdminController {
   })
   @ApiNoContentResponse()
   async revokeOperator(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
-    await this.operators.revoke(id, toManager(request));
+    await this.operators.revoke(id, toCaller(request));
   }
 
   @Post(':operator_id/rotate')
@@ -118,11 +118,11 @@ export class OperatorsAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedOperatorResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { operator, key } = await this.operators.rotate(id, overlapHours, toManager(request));
+    const { operator, key } = await this.operators.rotate(id, overlapHours, toCaller(request));
     return dto.IssuedOperatorResponse.fromIssued(operator, key);
   }
 }
 
-function toManager(request: Request): Manager {
+function toCaller(request: Request): AdminCaller {
   return { operator: getPrincipal(request, 'admin').operator, actor: toActor(request) };
 }

@@ -5,6 +5,8 @@ import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from '../access/actor.js';
+import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
+import type { Problem } from '../problems/problem.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
 
 const WINDOW_MS = 15 * 60_000;
@@ -75,13 +77,20 @@ const buildMoveStatement = (event: CountedEvent) => ({
          ${insertAuditEvents(toExpressions(event))} FROM closed RETURNING id`,
 });
 
-export interface Refusal {
-  readonly event: CountedEvent;
-  readonly reason: string;
+/** What a refusal is counted by. */
+interface Count {
   /** Canonical e-mail address, id of a user or of an operator, or network: the key of the count. */
   readonly counted: string;
   /** Undefined where no account is known. */
   readonly subject?: string | undefined;
+}
+
+/** A refusal that is counted, and ends the request. */
+export interface CountedRefusal extends Count {
+  readonly problem: Problem;
+  readonly refusal: Extract<RefusalEvent, { event: CountedEvent }>;
+  /** Further members of the body. */
+  readonly members?: object;
 }
 
 /**
@@ -101,8 +110,20 @@ export class CountedRefusals {
     this.key = deriveKey(environment.secretKey, 'platform-auth audit account v1');
   }
 
+  /**
+   * @returns the exception that ends the request
+   * @throws when the refusal cannot be counted: fails closed with 503
+   */
+  async refuse({ problem, refusal, members, ...count }: CountedRefusal, actor: Actor): Promise<ProblemException> {
+    await this.count({ event: refusal.event, reason: refusal.reason, ...count }, actor);
+    return new ProblemException(problem, { refusal, ...(members && { members }) });
+  }
+
   /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
-  async count({ event, reason, counted, subject }: Refusal, actor: Actor): Promise<void> {
+  async count(
+    { event, reason, counted, subject }: Count & { readonly event: CountedEvent; readonly reason: string },
+    actor: Actor,
+  ): Promise<void> {
     const { requestId, callerRequestId, address } = actor;
     const account = computeMac(this.key, counted);
     const now = this.clock.now();

@@ -129,8 +129,7 @@ export class AuthService {
     actor: Actor,
     problem: Problem = problems.invalidCredentials,
   ): Promise<never> {
-    await this.refusals.count({ event: 'user.login.failed', reason, counted: email, subject: userId }, actor);
-    const event: RefusalEvent = { event: 'user.login.failed', reason, fields: { user_id: userId } };
-    throw new ProblemException(problem, { refusal: event });
+    const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
+    throw await this.refusals.refuse({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

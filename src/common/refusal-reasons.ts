@@ -22,10 +22,10 @@ export const REFUSAL_REASONS = {
   ],
   'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
   'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
-  'admin.key.refused': ['not_accepted', 'door_closed', 'wrong_key', 'revoked', 'expired'],
+  'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
   // The scope of the route, or `grant`: the caller would give more than it has.
   'admin.scope.refused': [...SCOPES, 'grant'],
-  // The last one: disabled, deleted, or given another password while the old one was verified.
+  // `changed_meanwhile`: disabled, deleted, or given another password while the old one was verified.
   'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
   'user.password.refused': ['wrong_password', 'changed_meanwhile'],
   'user.link.refused': ['unknown', 'expired', 'void'],

@@ -37,21 +37,8 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
       `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
        FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
     ),
-    // Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again.
-    // During an overlap the new key was never used: only the older key is known to have reached its holder.
     rotate: withAuditEvent(
-      statement(
-        'rotate',
-        `UPDATE ${name}
-         SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
-                                        WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
-             previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
-             rotated_by_request = $5, overlap_ended_at = NULL
-         FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
-               FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
-         WHERE id = held AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)
-         RETURNING id, rotated, overlap`,
-      ),
+      statement('rotate', buildRotation(name)),
       `(SELECT jsonb_build_object('before',
           jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
     ),
@@ -66,6 +53,23 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
+}
+
+/**
+ * The rule of every rotation. Without an overlap the old digest is deleted, so that a clock that is behind cannot make the
+ * key valid again. During an overlap the new key was never used: only the older key is known to have reached its holder.
+ * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id.
+ */
+export function buildRotation(name: UsedKeyTable['name']): string {
+  return `UPDATE ${name}
+    SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
+                                   WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
+        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
+        rotated_by_request = $5, overlap_ended_at = NULL
+    FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
+          FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
+    WHERE id = held AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)
+    RETURNING id, rotated, overlap`;
 }
 
 /** An operator's act on a key. */

@@ -1,8 +1,6 @@
 import { Check, Column, Entity, Index, PrimaryColumn } from 'typeorm';
 import type { Scope } from '../common/scopes.js';
 import { KeyColumns } from '../keys/key-columns.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
 
 /** A person or a program with a key of its own for the admin door. */
 @Entity('operators')
@@ -21,10 +19,4 @@ export class Operator extends KeyColumns {
 
   @Column({ type: 'text', array: true })
   scopes!: Scope[];
-}
-
-/** @throws {ProblemException} not_found */
-export function refuseMissing(operator: Operator | null | undefined): Operator {
-  if (!operator) throw new ProblemException(problems.notFound);
-  return operator;
 }

@@ -2,7 +2,7 @@
  * Operators: people and programs that present a key of their own at the admin door, with scopes. Names are unique among
  * operators that are not revoked. Rows are never deleted, because the audit log refers to them. Invariant: an operator
  * makes and manages only operators with no more rights than itself; its own row is locked meanwhile, so that nothing it
- * does is committed after its revocation has answered.
+ * does to operators is committed after its revocation has answered.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Injectable } from '@nestjs/common';
@@ -15,14 +15,16 @@ import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/scopes.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { buildRotation } from '../keys/key-statements.js';
 import { issueKey } from '../keys/issued-key.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { Operator, refuseMissing } from './operator.entity.js';
+import { OperatorTransactions, refuseMissing, type AdminCaller } from './operator-transactions.js';
+import { Operator } from './operator.entity.js';
 import { refuseMoreRights } from './rights.js';
-import { Supervision, type Manager } from './supervision.js';
 
 const KEY_PREFIX = 'pa_admin_';
+const ROTATE = buildRotation('operators');
 
 export interface IssuedOperator {
   readonly operator: Operator;
@@ -40,18 +42,22 @@ export class OperatorsService {
   constructor(
     @InjectRepository(Operator) private readonly operators: Repository<Operator>,
     private readonly audit: AuditLog,
-    private readonly supervision: Supervision,
+    private readonly transactions: OperatorTransactions,
     private readonly clock: Clock,
   ) {}
 
   /** @throws {ProblemException} operator_exists; exceeds_own_rights */
-  async add(name: string, rights: { scopes: Scope[]; expiresAt: Date | null }, by: Manager): Promise<IssuedOperator> {
+  async add(
+    name: string,
+    rights: { scopes: Scope[]; expiresAt: Date | null },
+    by: AdminCaller,
+  ): Promise<IssuedOperator> {
     const { key, columns } = issueKey(KEY_PREFIX);
     const now = this.clock.now();
     const row = { id: createId(), name, ...rights, ...columns, createdAt: now, updatedAt: now };
     const operator = this.operators.create(row);
     try {
-      await this.supervision.add(by, async ({ transaction, own }) => {
+      await this.transactions.add(by, async ({ transaction, own }) => {
         refuseMoreRights(own, rights);
         await transaction.insert(Operator, operator);
         const details = { after: { name, ...toChangeableFields(operator) } };
@@ -87,8 +93,8 @@ export class OperatorsService {
    * Idempotent: a change that changes nothing is not recorded.
    * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked
    */
-  async update(id: string, change: OperatorChange, by: Manager): Promise<Operator> {
-    return this.supervision.manage(by, id, async ({ transaction, own, now }, before) => {
+  async update(id: string, change: OperatorChange, by: AdminCaller): Promise<Operator> {
+    return this.transactions.manage(by, id, async ({ transaction, own, now }, before) => {
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
       const after = { ...before, ...change, updatedAt: now };
       refuseMoreRights(own, after);
@@ -109,21 +115,14 @@ export class OperatorsService {
    * @param overlapHours 0 ends the old key at once
    * @throws {ProblemException} not_found; exceeds_own_rights; credential_revoked; credential_expired
    */
-  async rotate(id: string, overlapHours: number, by: Manager): Promise<IssuedOperator> {
+  async rotate(id: string, overlapHours: number, by: AdminCaller): Promise<IssuedOperator> {
     const { key, columns } = issueKey(KEY_PREFIX);
-    return this.supervision.manage(by, id, async ({ transaction, now }, before) => {
+    return this.transactions.manage(by, id, async ({ transaction, now }, before) => {
       if (before.revokedAt) throw new ProblemException(problems.credentialRevoked);
       if (before.expiresAt && before.expiresAt <= now) throw new ProblemException(problems.credentialExpired);
-      const change = {
-        keyDigest: columns.keyDigest,
-        ...toPreviousKey(before, now, addSeconds(now, overlapHours * 3_600)),
-        rotatedAt: now,
-        rotatedByRequest: by.actor.requestId,
-        overlapEndedAt: null,
-        updatedAt: now,
-      };
-      await transaction.update(Operator, { id: before.id }, change);
-      const operator = { ...before, ...change };
+      const overlapEnds = addSeconds(now, overlapHours * 3_600);
+      await transaction.query(ROTATE, [before.id, columns.keyDigest, overlapEnds, now, by.actor.requestId]);
+      const operator = await transaction.findOneByOrFail(Operator, { id: before.id });
       const details = { before: toRotationFields(before), after: toRotationFields(operator) };
       await this.record(transaction, 'admin.operator.rotated', before, { actor: by.actor, time: now, details });
       return { operator, key };
@@ -135,8 +134,8 @@ export class OperatorsService {
    * the recorded one.
    * @throws {ProblemException} not_found; exceeds_own_rights
    */
-  async revoke(id: string, by: Manager): Promise<void> {
-    await this.supervision.manage(by, id, async ({ transaction, now }, before) => {
+  async revoke(id: string, by: AdminCaller): Promise<void> {
+    await this.transactions.manage(by, id, async ({ transaction, now }, before) => {
       if (before.revokedAt) {
         this.audit.logOnly('admin.operator.revoked', by.actor, { operator_id: before.id });
         return;
@@ -156,16 +155,6 @@ export class OperatorsService {
   ): Promise<void> {
     await this.audit.record(transaction, { event, subject: id, logFields: { operator_id: id }, ...rest });
   }
-}
-
-/** During an overlap the new key was never used: only the older key is known to have reached its holder. */
-function toPreviousKey(before: Operator, now: Date, overlapEnds: Date) {
-  if (overlapEnds <= now) return { previousKeyDigest: null, previousKeyExpiresAt: null };
-  const isOverlapping = before.previousKeyExpiresAt !== null && before.previousKeyExpiresAt > now;
-  return {
-    previousKeyDigest: isOverlapping ? before.previousKeyDigest : before.keyDigest,
-    previousKeyExpiresAt: overlapEnds,
-  };
 }
 
 function toChangeableFields({ scopes, expiresAt }: Operator): Record<string, unknown> {

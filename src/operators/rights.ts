@@ -1,4 +1,8 @@
+import type { OperatorIdentity } from '../access/principals.js';
+import type { CountedRefusal } from '../audit/counted-refusals.js';
+import type { RefusalReason } from '../common/refusal-reasons.js';
 import type { Scope } from '../common/scopes.js';
+import { problems } from '../problems/problems.js';
 
 /** What an operator may do, and until when. */
 export interface Rights {
@@ -11,6 +15,11 @@ export class RightsExceededError extends Error {
   override readonly name = 'RightsExceededError';
 }
 
+/** The caller has lost the scope of the route since the door accepted its key. */
+export class ScopeLostError extends Error {
+  override readonly name = 'ScopeLostError';
+}
+
 /**
  * Against escalation: without the bound of the expiry, an operator for one day could make itself one for ever.
  * @param own undefined for the root key, which may give any
@@ -21,4 +30,26 @@ export function refuseMoreRights(own: Rights | undefined, given: Rights): void {
   const hasEveryScope = given.scopes.every((scope) => own.scopes.includes(scope));
   const endsInTime = own.expiresAt === null || (given.expiresAt !== null && given.expiresAt <= own.expiresAt);
   if (!hasEveryScope || !endsInTime) throw new RightsExceededError();
+}
+
+/**
+ * @param scope of the route
+ * @param accepted of which the operator needs one
+ */
+export function describeMissingScope(
+  operator: OperatorIdentity,
+  scope: Scope,
+  accepted: readonly Scope[] = [scope],
+): CountedRefusal {
+  return { problem: problems.missingScope, members: { scopes: accepted }, ...describeRefusal(operator, scope) };
+}
+
+export function describeExceededRights(operator: OperatorIdentity): CountedRefusal {
+  return { problem: problems.exceedsOwnRights, ...describeRefusal(operator, 'grant') };
+}
+
+/** One audit row for each operator and window. */
+function describeRefusal({ id, name }: OperatorIdentity, reason: RefusalReason<'admin.scope.refused'>) {
+  const fields = { operator_id: id, operator: name };
+  return { refusal: { event: 'admin.scope.refused', reason, fields }, counted: `operator ${id}`, subject: id } as const;
 }

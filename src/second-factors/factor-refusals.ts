@@ -4,7 +4,6 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/refusal-reasons.js';
 import type { Problem } from '../problems/problem.js';
-import { ProblemException } from '../problems/problem.exception.js';
 
 const EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof EVENT>;
@@ -20,7 +19,7 @@ export class FactorRefusals {
    */
   async refuse(problem: Problem, reason: FactorReason, actor: Actor, userId?: string): Promise<never> {
     const counted = userId ?? toNetwork(actor.address ?? undefined);
-    await this.refusals.count({ event: EVENT, reason, counted, subject: userId }, actor);
-    throw new ProblemException(problem, { refusal: { event: EVENT, reason, fields: { user_id: userId } } });
+    const refusal = { event: EVENT, reason, fields: { user_id: userId } } as const;
+    throw await this.refusals.refuse({ problem, refusal, counted, subject: userId }, actor);
   }
 }

@@ -202,7 +202,7 @@ describe('without ADMIN_API_KEY', () => {
       .expect(200);
     for (const key of [ADMIN_KEY, UNKNOWN_KEY, 'undefined'])
       expectProblem(await replica.asAdmin(key).get('/nodes'), problems.invalidAdminKey);
-    expect(replica.log.events('admin.key.refused').at(-1)).toMatchObject({ reason: 'door_closed' });
+    expect(replica.log.events('admin.key.refused').at(-1)).toMatchObject({ reason: 'wrong_key' });
   });
 });
 

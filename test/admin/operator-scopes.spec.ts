@@ -238,6 +238,23 @@ describe('an operator that manages operators', () => {
     expect(await made()).toEqual(before);
   });
 
+  it('answers missing_scope when it lost the scope after it passed the door, and changes nothing', async () => {
+    const manager = await app.operator(['nodes', 'operators']);
+    const row = await holdRow(app.database, 'operators', manager.id);
+    const lowering = app.admin.patch(`/operators/${manager.id}`, { scopes: ['nodes'] }).then(({ status }) => status);
+    await row.waiting(1);
+    const adding = add(manager, ['nodes']).then((answer) => answer);
+    await row.waiting(2);
+    const made = () => app.database.query('SELECT id FROM operators ORDER BY id');
+    const before = await made();
+    await row.release();
+    expect(await lowering).toBe(200);
+    expectProblem(await adding, { ...problems.missingScope, extension: { scopes: ['operators'] } });
+    expect(await made()).toEqual(before);
+    const [refused] = await recorded(app, { event: 'admin.scope.refused', actor: manager.id });
+    expect(refused).toMatchObject({ details: { reasons: { operators: 1 } } });
+  });
+
   it('is revoked, or revokes, when two revoke each other at the same time: one of them stays', async () => {
     for (let round = 0; round < 5; round += 1) {
       const pair = [await app.operator(['operators']), await app.operator(['operators'])] as const;

@@ -3,59 +3,70 @@ import { DataSource, In, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import type { OperatorIdentity } from '../access/principals.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
+import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { Operator, refuseMissing } from './operator.entity.js';
-import { refuseMoreRights, RightsExceededError, type Rights } from './rights.js';
-import { ScopeRefusals } from './scope-refusals.js';
+import { Operator } from './operator.entity.js';
+import {
+  describeExceededRights,
+  describeMissingScope,
+  refuseMoreRights,
+  RightsExceededError,
+  ScopeLostError,
+  type Rights,
+} from './rights.js';
 
-/** The caller that manages operators. */
-export interface Manager {
+/** The caller at the admin door that manages operators. */
+export interface AdminCaller {
   /** Null for the root key. */
   readonly operator: OperatorIdentity | null;
   readonly actor: Actor;
 }
 
 /** A transaction that holds the locks. */
-export interface Supervised {
+export interface OperatorTransaction {
   readonly transaction: EntityManager;
   /** The rights of the caller; undefined for the root key. */
   readonly own: Rights | undefined;
   readonly now: Date;
 }
 
-/** Runs what an operator does to operators under locks, with the rights that it has then. */
+/** Runs what a caller does to operators under locks, with the rights that it has then. */
 @Injectable()
-export class Supervision {
+export class OperatorTransactions {
   constructor(
     private readonly dataSource: DataSource,
-    private readonly refusals: ScopeRefusals,
+    private readonly refusals: CountedRefusals,
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} exceeds_own_rights, after it was counted; the door's 401 when the caller has ended meanwhile */
-  async add<Result>(by: Manager, act: (supervised: Supervised) => Promise<Result>): Promise<Result> {
-    return this.run(by, undefined, (supervised) => act(supervised));
+  /**
+   * @throws {ProblemException} exceeds_own_rights, after it was counted; missing_scope, or the door's 401, when the caller
+   *   has lost the scope, or has ended, meanwhile
+   */
+  async add<Result>(by: AdminCaller, act: (held: OperatorTransaction) => Promise<Result>): Promise<Result> {
+    return this.run(by, undefined, act);
   }
 
   /** @throws {ProblemException} not_found; and as {@link add}, also when the operator has more rights than the caller */
   async manage<Result>(
-    by: Manager,
+    by: AdminCaller,
     id: string,
-    act: (supervised: Supervised, found: Operator) => Promise<Result>,
+    act: (held: OperatorTransaction, found: Operator) => Promise<Result>,
   ): Promise<Result> {
-    return this.run(by, id, async (supervised, rows) => {
+    return this.run(by, id, async (held, rows) => {
       const found = refuseMissing(rows.get(id.toLowerCase()));
-      refuseMoreRights(supervised.own, found);
-      return act(supervised, found);
+      refuseMoreRights(held.own, found);
+      return act(held, found);
     });
   }
 
   private async run<Result>(
-    { operator, actor }: Manager,
+    { operator, actor }: AdminCaller,
     id: string | undefined,
-    act: (supervised: Supervised, rows: ReadonlyMap<string, Operator>) => Promise<Result>,
+    act: (held: OperatorTransaction, rows: ReadonlyMap<string, Operator>) => Promise<Result>,
   ): Promise<Result> {
     try {
       return await this.dataSource.transaction(async (transaction) => {
@@ -65,10 +76,17 @@ export class Supervision {
         return act({ transaction, own, now }, rows);
       });
     } catch (error) {
-      if (!(error instanceof RightsExceededError) || !operator) throw error;
-      throw await this.refusals.count(operator, actor, 'grant', problems.exceedsOwnRights);
+      // Counted after the rollback, which would undo the count.
+      const refusal = operator && toRefusal(error, operator);
+      throw refusal ? await this.refusals.refuse(refusal, actor) : error;
     }
   }
+}
+
+/** @throws {ProblemException} not_found */
+export function refuseMissing(operator: Operator | null | undefined): Operator {
+  if (!operator) throw new ProblemException(problems.notFound);
+  return operator;
 }
 
 /** Ordered by id, so that two operators that manage each other cannot deadlock. */
@@ -87,6 +105,11 @@ function refuseEnded(caller: Operator | undefined, now: Date): Operator {
   const hasEnded = !caller || caller.revokedAt !== null;
   if (hasEnded) throw createRefusal('admin', 'revoked', { operator: caller?.name });
   if (caller.expiresAt && caller.expiresAt <= now) throw createRefusal('admin', 'expired', { operator: caller.name });
-  if (!caller.scopes.includes('operators')) throw new RightsExceededError();
+  if (!caller.scopes.includes('operators')) throw new ScopeLostError();
   return caller;
+}
+
+function toRefusal(error: unknown, operator: OperatorIdentity) {
+  if (error instanceof RightsExceededError) return describeExceededRights(operator);
+  return error instanceof ScopeLostError ? describeMissingScope(operator, 'operators') : undefined;
 }
