@@ -1,38 +1,26 @@
-import { ApiProperty, type ApiPropertyOptions } from '@nestjs/swagger';
+import { ApiProperty } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween } from '../common/fields.js';
+import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { createPageResponse, type Page } from '../http/page.js';
 import type { Session } from '../tokens/session.entity.js';
 
-const PASSWORD = { format: 'password', minLength: 1, maxLength: 256 } as const;
-const CURRENT_PASSWORD: ApiPropertyOptions = {
-  ...PASSWORD,
-  description: 'The password of the account. A wrong one counts like a failed login.',
-  example: EXAMPLES.password,
-};
+const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
 export class ChangePasswordRequest {
-  @ApiProperty(CURRENT_PASSWORD)
-  @CharactersBetween(1, 256)
+  @PasswordField(CURRENT_PASSWORD)
   current_password!: string;
 
-  @ApiProperty({
-    ...PASSWORD,
+  @PasswordField({
     description: 'It needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
     example: EXAMPLES.newPassword,
   })
-  @CharactersBetween(1, 256)
   new_password!: string;
 }
 
 export class DeleteAccountRequest {
-  @ApiProperty(CURRENT_PASSWORD)
-  @CharactersBetween(1, 256)
+  @PasswordField(CURRENT_PASSWORD)
   password!: string;
 }
-
-const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
-const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
 interface OwnSession {
   readonly id: string;

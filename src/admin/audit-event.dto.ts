@@ -3,7 +3,7 @@ import { IsIn, Matches } from 'class-validator';
 import { describeAdmin } from '../access/actor.js';
 import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-event.js';
 import { EXAMPLES } from '../common/examples.js';
-import { IfSent, MomentField } from '../common/fields.js';
+import { IfSent, MOMENT, MomentField } from '../common/fields.js';
 import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/operator-name.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 
@@ -79,7 +79,7 @@ export class AuditEventResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   id!: string;
 
-  @ApiProperty({ type: String, format: 'date-time', example: EXAMPLES.moment })
+  @ApiProperty(MOMENT)
   time!: string;
 
   @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })

@@ -1,9 +1,9 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
-import { ServiceNameField } from '../common/fields.js';
+import { MOMENT, ServiceNameField } from '../common/fields.js';
 import { REASON_CODES, type Explanation, type Reason } from '../keys/explanation.js';
 
-const NULLABLE_MOMENT = { type: String, format: 'date-time', nullable: true, example: EXAMPLES.moment } as const;
+const NULLABLE_MOMENT = { ...MOMENT, nullable: true } as const;
 
 export class ExplainAppQuery {
   @ServiceNameField(EXAMPLES.target, true)

@@ -1,12 +1,8 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
-import { EXAMPLES } from '../common/examples.js';
-import { IfSent } from '../common/fields.js';
+import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
 import { MAX_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../keys/key-columns.js';
-
-const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
-const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
 
 /** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {

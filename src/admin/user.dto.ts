@@ -2,7 +2,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
 import { EmailField } from '../common/email.js';
 import { EXAMPLES } from '../common/examples.js';
-import { IfSent } from '../common/fields.js';
+import { IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 
@@ -18,9 +18,6 @@ export class UsersQuery extends PageQuery {
   @ApiPropertyOptional({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email })
   email?: string;
 }
-
-const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
-const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
 export class SessionResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
@@ -47,7 +44,7 @@ export class SessionResponse {
   @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
   absolute_expires_at!: string;
 
-  @ApiProperty({ ...MOMENT, nullable: true, example: null })
+  @ApiProperty(NULLABLE_MOMENT)
   ended_at!: string | null;
 
   @ApiProperty({ type: String, enum: [...SESSION_END_REASONS, null], nullable: true, example: null })

@@ -1,11 +1,10 @@
-import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsIn, IsObject, ValidateIf } from 'class-validator';
+import { ApiProperty } from '@nestjs/swagger';
+import { IsIn, ValidateIf } from 'class-validator';
 import { CharactersBetween } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
-import { PasskeyField } from '../second-factors/factors.dto.js';
+import { CodeField, PasskeyField } from '../second-factors/factors.dto.js';
 
 const MAX_CHALLENGE_LENGTH = 200;
-const MAX_CODE_LENGTH = 64;
 
 export class SecondFactorRequest {
   @ApiProperty({
@@ -21,24 +20,12 @@ export class SecondFactorRequest {
   @IsIn(SECOND_FACTOR_METHODS, { message: `must be one of ${SECOND_FACTOR_METHODS.join(', ')}` })
   method!: SecondFactorMethod;
 
-  @ApiPropertyOptional({
-    minLength: 1,
-    maxLength: MAX_CODE_LENGTH,
-    description: 'with the methods totp and recovery_code',
-    example: '492039',
-  })
+  @CodeField('with the methods totp and recovery_code', true)
   @ValidateIf(({ method }: SecondFactorRequest, value) => method !== 'passkey' || value !== undefined)
-  @CharactersBetween(1, MAX_CODE_LENGTH)
   code?: string;
 
-  @ApiPropertyOptional({
-    type: 'object',
-    additionalProperties: true,
-    description: 'with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser',
-    example: { id: 'AQIDBA', rawId: 'AQIDBA', type: 'public-key', response: {}, clientExtensionResults: {} },
-  })
+  @PasskeyField('with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser', true)
   @ValidateIf(({ method }: SecondFactorRequest, value) => method === 'passkey' || value !== undefined)
-  @IsObject({ message: 'must be the JSON of a PublicKeyCredential' })
   passkey?: object;
 }
 

@@ -15,6 +15,14 @@ import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_DETAIL, SERVICE_NA
 
 /** Of a moment, with nanoseconds and an offset, and some to spare. */
 const MAX_MOMENT_LENGTH = 40;
+const MAX_PASSWORD_LENGTH = 256;
+const NEW_PASSWORD = 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.';
+
+/** A moment in a response. */
+export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
+export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
+/** A network in a response. */
+export const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
 /** A validation rule whose message says what it accepts. */
 function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
@@ -44,6 +52,14 @@ export function IfSent(): PropertyDecorator {
 
 function Field(schema: ApiPropertyOptions, optional: boolean): PropertyDecorator {
   return optional ? applyDecorators(ApiPropertyOptional(schema), IfSent()) : ApiProperty(schema);
+}
+
+/** A password as the client sends it. Whether a new one is good enough, the policy decides. */
+export function PasswordField(
+  described: { description?: string; example?: string } = { description: NEW_PASSWORD },
+): PropertyDecorator {
+  const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
+  return applyDecorators(Field({ ...schema, ...described }, false), CharactersBetween(1, MAX_PASSWORD_LENGTH));
 }
 
 /** A label for people: one line, no control or format characters, not blank. */

@@ -1,11 +1,9 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { EmailField } from '../common/email.js';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween } from '../common/fields.js';
+import { CharactersBetween, PasswordField } from '../common/fields.js';
 
 const MAX_TOKEN_LENGTH = 128;
-const MAX_PASSWORD_LENGTH = 256;
-const PASSWORD = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH } as const;
 
 /** The body of a request for a link. */
 export class LinkRequest {
@@ -23,12 +21,7 @@ export class ConfirmPasswordResetRequest {
   @CharactersBetween(1, MAX_TOKEN_LENGTH)
   token!: string;
 
-  @ApiProperty({
-    ...PASSWORD,
-    description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
-    example: EXAMPLES.password,
-  })
-  @CharactersBetween(1, MAX_PASSWORD_LENGTH)
+  @PasswordField()
   new_password!: string;
 }
 
@@ -44,8 +37,7 @@ export class ConfirmEmailRequest {
 }
 
 export class ChangeEmailRequest {
-  @ApiProperty({ ...PASSWORD, description: 'the current password', example: EXAMPLES.password })
-  @CharactersBetween(1, MAX_PASSWORD_LENGTH)
+  @PasswordField({ description: 'the current password' })
   password!: string;
 
   @EmailField()

@@ -1,38 +1,45 @@
-import { ApiProperty } from '@nestjs/swagger';
+import { applyDecorators } from '@nestjs/common';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsObject } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, LabelField } from '../common/fields.js';
+import { CharactersBetween, LabelField, MOMENT, PasswordField } from '../common/fields.js';
 import type { Passkey } from './passkeys.service.js';
 import type { Factors } from './second-factors.service.js';
 import type { Enrolment } from './totp.service.js';
 import { drawQrCode } from './totp.js';
 
-const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 const MAX_CODE_LENGTH = 64;
 
-/** The answer of a browser: what `toJSON()` of a PublicKeyCredential returns. */
-export function PasskeyField(): PropertyDecorator {
-  return (target, name) => {
-    ApiProperty({
+/**
+ * The answer of a browser: what `toJSON()` of a PublicKeyCredential returns.
+ * @param isOptional in the document; the field has a rule of its own that says when it is checked
+ */
+export function PasskeyField(
+  description = 'what toJSON() of the PublicKeyCredential returns in the browser (WebAuthn)',
+  isOptional = false,
+): PropertyDecorator {
+  return applyDecorators(
+    (isOptional ? ApiPropertyOptional : ApiProperty)({
       type: 'object',
       additionalProperties: true,
-      description: 'what toJSON() of the PublicKeyCredential returns in the browser (WebAuthn)',
+      description,
       example: { id: 'AQIDBA', rawId: 'AQIDBA', type: 'public-key', response: {}, clientExtensionResults: {} },
-    })(target, name);
-    IsObject({ message: 'must be the JSON of a PublicKeyCredential' })(target, name);
-  };
+    }),
+    IsObject({ message: 'must be the JSON of a PublicKeyCredential' }),
+  );
 }
 
-export function CodeField(description: string, example = '492039'): PropertyDecorator {
-  return (target, name) => {
-    ApiProperty({ type: String, minLength: 1, maxLength: MAX_CODE_LENGTH, description, example })(target, name);
-    CharactersBetween(1, MAX_CODE_LENGTH)(target, name);
-  };
+/** @param isOptional as for {@link PasskeyField} */
+export function CodeField(description: string, isOptional = false): PropertyDecorator {
+  const schema = { type: String, minLength: 1, maxLength: MAX_CODE_LENGTH, description, example: '492039' };
+  return applyDecorators(
+    (isOptional ? ApiPropertyOptional : ApiProperty)(schema),
+    CharactersBetween(1, MAX_CODE_LENGTH),
+  );
 }
 
 export class ProofRequest {
-  @ApiProperty({ format: 'password', minLength: 1, maxLength: 256, example: EXAMPLES.password })
-  @CharactersBetween(1, 256)
+  @PasswordField({})
   password!: string;
 }
 

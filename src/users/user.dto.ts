@@ -1,5 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
+import { MOMENT } from '../common/fields.js';
 import { createPageResponse } from '../http/page.js';
 import type { User } from './user.entity.js';
 import type { Account } from './users.service.js';
@@ -14,10 +15,10 @@ export class UserResponse {
   @ApiProperty({ example: true })
   is_active!: boolean;
 
-  @ApiProperty({ type: String, format: 'date-time', example: EXAMPLES.moment })
+  @ApiProperty(MOMENT)
   created_at!: string;
 
-  @ApiProperty({ type: String, format: 'date-time', example: EXAMPLES.moment })
+  @ApiProperty(MOMENT)
   updated_at!: string;
 
   static from(user: Account): UserResponse {
