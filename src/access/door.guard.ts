@@ -62,6 +62,7 @@ export class ForwardedUserGuard extends UserGuard {
   }
 }
 
+export const AppGuard = createDoorGuard(['app']);
 export const NodeGuard = createDoorGuard(['node']);
 
 /**

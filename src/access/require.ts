@@ -6,6 +6,7 @@ import { problems } from '../problems/problems.js';
 import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
+  AppGuard,
   createDoorGuard,
   ForwardedUserGuard,
   ForwardingAppGuard,
@@ -84,11 +85,13 @@ export const RequireForwardedUser = () => requireForwarded('user', ForwardedUser
 export const RequireAdmin = (scope: Scope) =>
   applyDecorators(RequireWith(ADMIN_GUARDS[scope], 'admin'), NeedsScope(scope));
 
-/** A credential of one of several doors, without the admin door. */
-export const RequireAnyOf = (...doors: [Door, ...Door[]]) => RequireWith(createDoorGuard(doors), ...doors);
+/** An app key of this service's own callers: `X-Platform-App-Id` and `X-Platform-App-Key`. */
+export const RequireApp = () => RequireWith(AppGuard, 'app');
+
+type OtherDoor = Exclude<Door, 'admin'>;
 
 /** A credential of the admin door or of another one. */
-export const RequireAdminOr = (scope: Scope, ...others: [Door, ...Door[]]) =>
+export const RequireAdminOr = (scope: Scope, ...others: [OtherDoor, ...OtherDoor[]]) =>
   applyDecorators(RequireWith(createDoorGuard(['admin', ...others], scope), 'admin', ...others), NeedsScope(scope));
 
 const NeedsScope = (scope: Scope) =>

@@ -1,7 +1,8 @@
 /**
- * The audit log: one row of audit_events for each act on users, sessions, nodes and app credentials. A row is committed
- * together with its act, or neither is. The log line of the act is written after the commit, so that it never reports what
- * was rolled back. Refused logins and admin keys are counted (counted-refusals.ts). Rows are append-only, and sealed (seal.ts).
+ * The audit log: one row of audit_events for each act on users, sessions, nodes, app credentials, operators and signing
+ * keys. A row is committed together with its act, or neither is. The log line of the act is written after the commit, so
+ * that it never reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted
+ * (counted-refusals.ts). Rows are append-only, and sealed (seal.ts).
  */
 import { Injectable } from '@nestjs/common';
 import {

@@ -36,9 +36,6 @@ async function derive(password: Buffer, foreign: Exclude<ForeignHash, { algorith
   if (foreign.algorithm !== 'argon2id')
     return pbkdf2Sync(password, salt, iterations, digest.length, foreign.algorithm.replace('pbkdf2-', ''));
   const { memoryKib: memorySize, parallelism } = foreign;
-  return argon2id({
-    ...{ password, salt, iterations, memorySize, parallelism },
-    hashLength: digest.length,
-    outputType: 'binary',
-  });
+  const parameters = { password, salt, iterations, memorySize, parallelism };
+  return argon2id({ ...parameters, hashLength: digest.length, outputType: 'binary' });
 }

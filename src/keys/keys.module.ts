@@ -8,7 +8,6 @@ import { LeaseAnnouncement } from './cache/lease-announcement.js';
 import { Propagation } from './cache/propagation.js';
 import { RevocationFeed } from './cache/revocation-feed.js';
 import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
-
 import { Freshness } from './freshness.js';
 
 const MS_PER_SECOND = 1_000;

@@ -6,7 +6,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;
 /** Of the whole conversation: a server that sends one byte a second is never idle. */
 const TOTAL_TIMEOUT_MS = 60_000;
-/** The commands whose refusal is about the mail: the recipient, or the content. Others are about the server or its settings. */
+/** The commands whose refusal is about the mail: recipient and content. Others are about the server or its settings. */
 const REFUSES_MAIL = /^(RCPT TO|DATA)/;
 
 export interface Mail {

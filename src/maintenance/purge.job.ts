@@ -58,7 +58,7 @@ export class PurgeJob {
       await this.oneTimeTokens.purge(now, LOCKS.purge);
       await this.outbox.purge(LOCKS.purge);
     } catch (error) {
-      // Stop when another replica holds the lock. If both continued with the next step, each could skip what the other locks.
+      // Stop when another replica holds the lock: if both went on with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
     }
     if (count > 0) this.log.info('purged', { count });

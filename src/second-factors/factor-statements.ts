@@ -1,5 +1,6 @@
 import { withAuditEvent } from '../audit/audit-columns.js';
 import type { Statement } from '../database/database.js';
+import { buildHasSecondFactor } from '../users/password-verifier.js';
 
 /** Everything that a login with a second factor, or a change of the factors, needs to know about a user. */
 export const READ_FACTORS: Statement = {
@@ -64,8 +65,7 @@ export const LOCK_USER = `${TOUCH} RETURNING id`;
 export const LOCK_OWNER = `${TOUCH} AND is_active
   AND password_changed_at IS NOT DISTINCT FROM $3::timestamptz RETURNING id`;
 export const READ_OWNER = `SELECT
-    EXISTS (SELECT FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL)
-      OR EXISTS (SELECT FROM passkeys WHERE user_id = $1) AS "hasFactor",
+    ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
 export const REMOVE_ALL = `WITH totp AS (DELETE FROM totp_factors WHERE user_id = $1 RETURNING user_id),
     keys AS (DELETE FROM passkeys WHERE user_id = $1 RETURNING user_id)

@@ -15,7 +15,10 @@ const CALLS = {
 
 export type ThrottledCall = keyof typeof CALLS;
 
-/** Counts calls by network: registrations, refreshes, second factors, requests for mails, presented links, and wrong admin keys. None is refunded. */
+/**
+ * Counts calls by network: registrations, refreshes, second factors, requests for mails, presented links, and wrong admin
+ * keys. None is refunded.
+ */
 @Injectable()
 export class AddressThrottle {
   constructor(

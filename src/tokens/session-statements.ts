@@ -22,7 +22,8 @@ export const START_SESSION = withAuditEvent({
 /**
  * Evicts the sessions of a user beyond the session limit: expired ones first, then the oldest logins. A statement of its
  * own, after the INSERT: only a snapshot taken after the INSERT shows the sessions of parallel logins, and the last login
- * sees all. The new session stays, also when the clock of its replica is behind and its id is the oldest. Rows are locked in the order of their ids, as in END_ALL_SESSIONS, against deadlocks.
+ * sees all. The new session stays, also when the clock of its replica is behind and its id is the oldest. Rows are locked
+ * in the order of their ids, as in END_ALL_SESSIONS, against deadlocks.
  */
 export const END_SURPLUS_SESSIONS = withAuditEvent({
   name: 'sessions_end_surplus',
@@ -38,7 +39,8 @@ export const END_SURPLUS_SESSIONS = withAuditEvent({
 /**
  * One conditional statement decides the race: of concurrent presentations of a token, one rotates it. The others wait for
  * the row lock until the rotation is visible. `was_current` is read from the snapshot of the statement, taken before that
- * wait: true for a token that did not rotate means that the rotation became visible while this statement ran. Always one row.
+ * wait: true for a token that did not rotate means that the rotation became visible while this statement ran. Always one
+ * row.
  */
 export const ROTATE = {
   name: 'sessions_rotate',

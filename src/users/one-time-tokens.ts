@@ -36,7 +36,7 @@ const MINT = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, expi
   ON CONFLICT (user_id, purpose) DO UPDATE
   SET digest = excluded.digest, email = excluded.email, expires_at = excluded.expires_at
   RETURNING expires_at AS "expiresAt"`;
-/** The account is disabled, or has another address by now. The token of a change was sent to the address that the account gets. */
+/** The account is disabled, or has another address by now; the token of a change was sent to the new one. */
 const IS_VOID = `(NOT users.is_active OR (tokens.purpose <> 'email_change' AND tokens.email <> users.email))`;
 const FIND = {
   name: 'one_time_tokens_find',

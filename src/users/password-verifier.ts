@@ -7,11 +7,18 @@ import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { User } from './user.entity.js';
 
+/**
+ * Whether logins ask for a second factor: a login reads it together with the user.
+ * @param userId an expression of SQL
+ */
+export const buildHasSecondFactor = (userId: 'users.id' | '$1'): string =>
+  `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
+    OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
+
 const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
   password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt",
   factors_changed_at AS "factorsChangedAt",
-  EXISTS (SELECT FROM totp_factors WHERE user_id = users.id AND confirmed_at IS NOT NULL)
-    OR EXISTS (SELECT FROM passkeys WHERE user_id = users.id) AS "hasSecondFactor" FROM users`;
+  ${buildHasSecondFactor('users.id')} AS "hasSecondFactor" FROM users`;
 const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
 const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
 

@@ -38,7 +38,11 @@ const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.s
 
 const accountLine = z.strictObject({
   id: z.string().refine(isId).optional(),
-  email: z.string().refine((text) => parseEmail(text) !== undefined),
+  email: z.string().transform((text, context) => {
+    const email = parseEmail(text);
+    if (email === undefined) context.addIssue('not an address');
+    return email ?? z.NEVER;
+  }),
   password_hash: z.union([z.string().max(MAX_HASH_LENGTH), keycloakCredential]),
   made_by: z.literal(MADE_HERE).optional(),
   is_active: z.boolean().optional(),
@@ -68,8 +72,7 @@ export function parseAccountLine(text: string, now: Date): PortableAccount {
     throw new RefusedLineError('created_at must be between 1970 and now', 'created_at_invalid');
   return {
     id: line.id?.toLowerCase() ?? createId(),
-    // It was validated.
-    email: parseEmail(line.email) ?? '',
+    email: line.email,
     passwordHash: parseHash(line),
     isActive: line.is_active ?? true,
     isEmailVerified: line.email_verified ?? false,

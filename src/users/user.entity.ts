@@ -14,7 +14,7 @@ export class User {
   @Column({ name: 'password_hash', type: 'text' })
   passwordHash!: PasswordHash;
 
-  /** When the password was set or changed, not when it was rehashed. Strictly increasing; null for old and imported accounts. */
+  /** When the password was set, not when it was rehashed. Strictly increasing; null for old and imported accounts. */
   @Column({ name: 'password_changed_at', type: 'timestamptz', precision: 3, nullable: true })
   passwordChangedAt!: Date | null;
 

@@ -1,6 +1,7 @@
 /**
  * Users: e-mail address, password hash, active or disabled. Sessions are in tokens/.
- * E-mail addresses are canonical (common/email.ts) before they arrive here. Each change commits together with its audit event.
+ * E-mail addresses are canonical (common/email.ts) before they arrive here. Each change commits together with its audit
+ * event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';

@@ -2,7 +2,7 @@ import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
-import { RequireAnyOf } from '../access/require.js';
+import { RequireApp } from '../access/require.js';
 import { ChangesBody, ChangesResponse } from './changes.dto.js';
 import { parseChangesRequest } from './changes.request.js';
 import { ChangesService } from './changes.service.js';
@@ -14,7 +14,7 @@ export class ChangesController {
 
   @Post('changes')
   @HttpCode(200)
-  @RequireAnyOf('app')
+  @RequireApp()
   @ApiOperation({
     summary: 'Poll for changes, for verifiers',
     description:

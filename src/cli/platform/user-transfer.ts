@@ -47,7 +47,13 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   const progress = new Progress(size > 0 ? size : undefined);
   return withTransfer(async (transfer) => {
     const report: ImportReport = {
-      ...{ dry_run: isDryRun, lines: 0, imported: 0, existing: 0, refused: 0, interrupted: false, refused_lines: [] },
+      dry_run: isDryRun,
+      lines: 0,
+      imported: 0,
+      existing: 0,
+      refused: 0,
+      interrupted: false,
+      refused_lines: [],
     };
     const chunks = createReadStream(file, { fd: descriptor }) as AsyncIterable<Buffer>;
     const now = new Clock().now();

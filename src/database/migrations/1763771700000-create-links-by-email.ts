@@ -60,7 +60,8 @@ export class CreateLinksByEmail1763771700000 implements MigrationInterface {
         RETURN NULL;
       END $$;
       CREATE TRIGGER users_void_one_time_tokens AFTER UPDATE ON users FOR EACH ROW
-        WHEN (OLD.password_hash IS DISTINCT FROM NEW.password_hash OR (OLD.is_active AND NOT NEW.is_active)) EXECUTE FUNCTION void_one_time_tokens();
+        WHEN (OLD.password_hash IS DISTINCT FROM NEW.password_hash OR (OLD.is_active AND NOT NEW.is_active))
+        EXECUTE FUNCTION void_one_time_tokens();
     `);
   }
 
