@@ -151,7 +151,9 @@ describe('the files of services that embed a verifier', () => {
 async function forward(service: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { method = 'GET', url = '', headers } = request;
   const body = method === 'GET' ? null : await text(request);
-  const names = ['content-type', 'x-platform-app-id', 'x-platform-app-key', 'x-admin-key'].filter((name) => name in headers);
+  const names = ['content-type', 'x-platform-app-id', 'x-platform-app-key', 'x-admin-key'].filter(
+    (name) => name in headers,
+  );
   const kept = Object.fromEntries(names.map((name) => [name, String(headers[name])]));
   const answer = await fetch(service + url, { method, headers: kept, body });
   response.writeHead(answer.status, { 'Content-Type': 'application/json' }).end(await answer.text());
