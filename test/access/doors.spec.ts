@@ -150,7 +150,7 @@ describe('every route', () => {
       const routes = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
       const doors =
         text.match(
-          /^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|Admin|AdminOr|AnyOf|With)|Authorize)\(/gm,
+          /^ {2}@(Public|Require(User|ForwardedUser|PresentedApp|Node|App|Admin|AdminOr|With)|Authorize)\(/gm,
         ) ?? [];
       expect({ file, routes: routes.length }).toEqual({ file, routes: doors.length });
       expect(routes.length).toBeGreaterThan(0);

@@ -1,12 +1,7 @@
-import { eventually } from '../../tools/eventually.js';
+import { pollChanges, type Changes } from '../support/poll-changes.js';
 import type { Service } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { Owner } from './owner.js';
-
-interface Changes {
-  readonly cursor: string;
-  readonly changes: { kind: string; id: string }[];
-}
 
 describe('verifiers that poll after an owner ended sessions', () => {
   const app = useApp();
@@ -17,22 +12,12 @@ describe('verifiers that poll after an owner ended sessions', () => {
     service = await app.service('recipes', 'auth');
   });
 
-  /** Asks again on 503: on a slow machine a lease may have ended. */
-  const poll = async (cursor?: string, on = app): Promise<Changes> => {
-    let changes: Changes | undefined;
-    await eventually('the replica holds a lease', async () => {
-      const { status, body } = await on.post('/internal/changes', { cursor }).set(service.headers);
-      if (status === 200) changes = body as Changes;
-      return status === 200;
-    });
-    return changes!;
-  };
-
   /** What each replica names as soon as the act has answered. */
   const changesOf = async (act: () => PromiseLike<unknown>): Promise<Changes['changes'][]> => {
-    const { cursor } = await poll();
+    const { cursor } = await pollChanges(app, service);
     await act();
-    return [(await poll(cursor)).changes, (await poll(cursor, replica)).changes];
+    const answers = [await pollChanges(app, service, cursor), await pollChanges(replica, service, cursor)];
+    return answers.map(({ changes }) => changes);
   };
 
   it('hear of every session that a change of the password ended, and not of the one that goes on', async () => {

@@ -28,6 +28,17 @@ describe('an account with a hash that another system made', () => {
     return rows[0]!.hash;
   };
 
+  /** What the worker threads did for a login that is refused. */
+  const tasksOfRefusedLogin = async (email: string, password: string): Promise<string[]> => {
+    const run = jest.spyOn(Piscina.prototype, 'run');
+    try {
+      expectProblem(await app.login(email, password), problems.invalidCredentials);
+      return run.mock.calls.map(([, options]) => (options as { name: string }).name);
+    } finally {
+      run.mockRestore();
+    }
+  };
+
   it.each(
     VECTORS.map((vector): [string, ForeignVector] => [`${vector.madeBy}: ${vector.password.slice(0, 21)}`, vector]),
   )('logs in with its password and no other, and then has a hash of ours (%s)', async (_name, { password, hash }) => {
@@ -63,14 +74,7 @@ describe('an account with a hash that another system made', () => {
   });
 
   it('is verified in a worker thread, and a wrong password costs one verification', async () => {
-    const email = await importHash(VECTORS[0]!.hash);
-    const run = jest.spyOn(Piscina.prototype, 'run');
-    try {
-      expectProblem(await app.login(email, 'wrong'), problems.invalidCredentials);
-      expect(run.mock.calls.map(([, options]) => (options as { name: string }).name)).toEqual(['verifyForeign']);
-    } finally {
-      run.mockRestore();
-    }
+    expect(await tasksOfRefusedLogin(await importHash(VECTORS[0]!.hash), 'wrong')).toEqual(['verifyForeign']);
   });
 
   it('is logged in by concurrent logins, all of which succeed', async () => {
@@ -93,13 +97,7 @@ describe('an account with a hash that another system made', () => {
     async (_why, hash) => {
       const email = await importHash(VECTORS[0]!.hash);
       await app.database.query('UPDATE users SET password_hash = $2 WHERE email = $1', [email, hash]);
-      const run = jest.spyOn(Piscina.prototype, 'run');
-      try {
-        expectProblem(await app.login(email, 'correct horse battery'), problems.invalidCredentials);
-        expect(run.mock.calls.map(([, options]) => (options as { name: string }).name)).toEqual(['verify']);
-      } finally {
-        run.mockRestore();
-      }
+      expect(await tasksOfRefusedLogin(email, VECTORS[0]!.password)).toEqual(['verify']);
     },
   );
 

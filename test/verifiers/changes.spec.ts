@@ -1,17 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
+import { pollChanges, type Changes } from '../support/poll-changes.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Service } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
-
-interface Changes {
-  readonly cursor: string;
-  readonly reset: boolean;
-  readonly lease_ms: number;
-  readonly fresh_for_ms: number;
-  readonly changes: { kind: string; id: string }[];
-}
 
 describe('POST /internal/changes', () => {
   const app = useApp();
@@ -22,17 +15,7 @@ describe('POST /internal/changes', () => {
     service = await app.service('recipes', 'auth');
   });
 
-  /** Asks again on 503: on a slow machine a lease may have ended. */
-  const poll = async (cursor?: unknown, on = app): Promise<Changes> => {
-    let answer: Changes | undefined;
-    await eventually('the replica holds a lease', async () => {
-      const { status, body } = await on.post('/internal/changes', { cursor }).set(service.headers);
-      expect([200, 503]).toContain(status);
-      if (status === 200) answer = body as Changes;
-      return status === 200;
-    });
-    return answer!;
-  };
+  const poll = (cursor?: unknown, on = app): Promise<Changes> => pollChanges(on, service, cursor);
   /** Follows the feed until it names a change of this id. */
   const changesUntil = async (cursor: string, id: string, on = app): Promise<Changes['changes']> => {
     const seen: Changes['changes'] = [];
