@@ -53,7 +53,9 @@ export class Database {
    */
   async runAlone<Result>(lock: number, work: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
     return this.dataSource.transaction(async (transaction) => {
-      const tried = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
+      const tried = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
+        lock,
+      ]);
       if (!tried[0]?.mine) throw new LockNotAcquiredError();
       return work(transaction);
     });
