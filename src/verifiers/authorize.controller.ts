@@ -7,6 +7,15 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { AMR_PATTERN, createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
 
+type HeaderObject = NonNullable<ApiResponseOptions['headers']>[string];
+
+const AMR_HEADER: HeaderObject = {
+  description:
+    'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
+    'factor. Absent when the session states none.',
+  schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
+};
+
 /** Any method, and any path below: `guardHead` cuts off what the gateway's client asked for. */
 const Authorize = (
   door: GatewayDoor,
@@ -29,15 +38,6 @@ const Authorize = (
       },
     }),
   );
-
-type HeaderObject = NonNullable<Exclude<ApiResponseOptions['headers'], undefined>>[string];
-
-const AMR_HEADER: HeaderObject = {
-  description:
-    'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
-    'factor. Absent when the session states none.',
-  schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
-};
 
 @ApiTags('internal')
 @Controller('internal/authorize')

@@ -7,8 +7,6 @@ type Answers = Parameters<StandIn['answerWith']>;
 export interface FailureCase {
   readonly name: string;
   readonly answers: Answers;
-  /** nginx takes each 2xx for a verdict. */
-  readonly isBeyond?: readonly string[];
 }
 
 const challenge =
@@ -25,7 +23,7 @@ export const FAILURE_CASES: readonly FailureCase[] = [
   { name: 'forbids', answers: [standIn.problem(403, 'forbidden')] },
   { name: 'asks to wait', answers: [standIn.problem(429, 'too_many_requests')] },
   { name: 'redirects', answers: [standIn.redirect] },
-  { name: 'is another server that answers 200', answers: [standIn.page(200)], isBeyond: ['nginx'] },
+  { name: 'is another server that answers 200', answers: [standIn.page(200)] },
   { name: 'is another server that answers 400', answers: [standIn.page(400)] },
   { name: 'is another server that answers 401', answers: [standIn.page(401)] },
   { name: 'is another server that demands a password', answers: [challenge('Basic realm="intranet"')] },
