@@ -4,7 +4,7 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
-import { NEW_PASSWORD, Owner, WRONG } from './owner.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 
 describe('POST /api/v0/users/me/delete', () => {
   const app = useApp();

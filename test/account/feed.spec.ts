@@ -1,7 +1,7 @@
 import { pollChanges, type Changes } from '../support/poll-changes.js';
 import type { Service } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
-import { Owner } from './owner.js';
+import { Owner } from '../support/owner.js';
 
 describe('verifiers that poll after an owner ended sessions', () => {
   const app = useApp();

@@ -6,7 +6,7 @@ import { holdRow } from '../support/row-lock.js';
 import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
-import { NEW_PASSWORD, Owner } from './owner.js';
+import { NEW_PASSWORD, Owner } from '../support/owner.js';
 
 const ROUNDS = 25;
 

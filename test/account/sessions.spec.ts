@@ -3,7 +3,7 @@ import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { useApp, useReplica } from '../support/use-app.js';
-import { Owner, type OwnSession } from './owner.js';
+import { Owner, type OwnSession } from '../support/owner.js';
 
 const HOME = '2001:db8:1:2:3::7';
 const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0';

@@ -11,7 +11,7 @@ import { useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';
 import { eventually } from '../../tools/eventually.js';
 import { receiveToken, useMailServer, workOff } from '../support/mail-server.js';
-import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 import { Owner as FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';

@@ -3,7 +3,7 @@ import type { Test as SupertestRequest } from 'supertest';
 import type { SecurityEvent } from '../../src/common/security-event.js';
 import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
-import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 import { useApp } from '../support/use-app.js';
 
 describe('security events', () => {

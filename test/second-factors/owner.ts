@@ -1,8 +1,9 @@
 import { Secret } from 'otpauth';
 import type { Test as SupertestRequest } from 'supertest';
 import { computeCode } from '../../src/second-factors/totp.js';
+import { Owner as UserInSession } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
-import type { TestApp, Tokens, User } from '../support/test-app.js';
+import type { TestApp, Tokens } from '../support/test-app.js';
 import { Authenticator } from './authenticator.js';
 
 const STEP_SECONDS = 30;
@@ -18,20 +19,9 @@ interface CreationOptions {
 }
 
 /** A user with second factors, and the app that makes the codes. */
-export class Owner {
+export class Owner extends UserInSession {
   secret = '';
   recoveryCodes: string[] = [];
-
-  private constructor(
-    private readonly app: TestApp,
-    readonly user: User,
-    readonly tokens: Tokens,
-  ) {}
-
-  static async of(app: TestApp): Promise<Owner> {
-    const user = await app.user();
-    return new Owner(app, user, await user.logsIn());
-  }
 
   /** A user whose logins ask for a code. The next code is a fresh one. */
   static async withTotp(app: TestApp): Promise<Owner> {
@@ -42,11 +32,11 @@ export class Owner {
   }
 
   post(path: string, body: object = {}, app = this.app): SupertestRequest {
-    return app.post(`/api/v0/users/me${path}`, body).set('Authorization', `Bearer ${this.tokens.access_token}`);
+    return this.as(app.post(`/api/v0/users/me${path}`, body));
   }
 
   get(path: string): SupertestRequest {
-    return this.app.get(`/api/v0/users/me${path}`).set('Authorization', `Bearer ${this.tokens.access_token}`);
+    return this.as(this.app.get(`/api/v0/users/me${path}`));
   }
 
   async enrols(): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Test as SupertestRequest } from 'supertest';
-import { PASSWORD } from '../support/settings.js';
-import type { TestApp, Tokens, User } from '../support/test-app.js';
+import { PASSWORD } from './settings.js';
+import type { TestApp, Tokens, User } from './test-app.js';
 
 export const NEW_PASSWORD = 'quite another passphrase';
 export const WRONG = 'not her passphrase';
@@ -15,16 +15,19 @@ export interface OwnSession {
   readonly last_used_from: string | null;
 }
 
+type OwnerClass<Kind> = new (...parameters: ConstructorParameters<typeof Owner>) => Kind;
+
 /** A user in one of their sessions. */
 export class Owner {
-  private constructor(
+  constructor(
     readonly app: TestApp,
     readonly user: User,
     readonly tokens: Tokens,
   ) {}
 
-  static async of(app: TestApp): Promise<Owner> {
-    return Owner.in(app, await app.user());
+  static async of<Kind extends Owner>(this: OwnerClass<Kind>, app: TestApp): Promise<Kind> {
+    const user = await app.user();
+    return new this(app, user, await user.logsIn());
   }
 
   /** A further session of a user. */

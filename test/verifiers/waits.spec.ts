@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 import { Propagation } from '../../src/keys/cache/propagation.js';
-import { NEW_PASSWORD, Owner, WRONG } from '../account/owner.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 import { useApp } from '../support/use-app.js';
 
 /** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
