@@ -3,7 +3,7 @@ import { createRandomId } from './ids.js';
 
 const SAFE = /^[A-Za-z0-9._-]{1,128}$/;
 /** Our own prefixes, and text as long as keys and tokens: the caller may have put a secret into the wrong header. */
-const LOOKS_SECRET = /pa_(rt|node|app)_|[A-Za-z0-9_]{40}/;
+const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
 const REQUEST_ID = Symbol('request id');
 
 /** @returns the id of a request, always generated here: a caller cannot choose what the audit log contains */
