@@ -47,6 +47,7 @@ class Run {
       appKey: names.own_app_key!,
       serviceName: 'recipes',
       secretKey: verifier.secret_key === undefined ? names.secret_key : (verifier.secret_key ?? undefined),
+      secretKeyPrevious: verifier.secret_key_previous,
       jwksUrl: verifier.jwks_url ?? undefined,
       outageGraceSeconds: verifier.outage_grace_seconds,
       maxQuestions: verifier.max_questions,

@@ -64,6 +64,7 @@ export interface Scenario {
   readonly name: string;
   readonly verifier?: {
     readonly secret_key?: string | null;
+    readonly secret_key_previous?: string;
     readonly jwks_url?: string | null;
     readonly outage_grace_seconds?: number;
     readonly max_questions?: number;
