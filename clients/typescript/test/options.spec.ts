@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 import { VerifierConfigurationError } from '../src/errors.js';
-import { readEnvironment, toSettings, type VerifierOptions } from '../src/options.js';
+import { readEnvironment, toSettings } from '../src/options.js';
 import { Verifier } from '../src/verifier.js';
 
 const SECRET = 'a-secret-that-must-not-be-shown-in-an-error';
