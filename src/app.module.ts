@@ -32,7 +32,7 @@ export class AppModule {
         LoggingModule,
         DatabaseModule,
         MetricsModule,
-        // Express compares the path of a request with the routes in this order: those that are called most come first.
+        // Express compares the path of a request with the routes in this order: the most called come first.
         NodesModule,
         AppCredentialsModule,
         TokensModule,

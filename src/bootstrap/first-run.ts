@@ -28,7 +28,7 @@ export async function startEmbeddedDatabase(): Promise<EmbeddedPostgres> {
   return EmbeddedPostgres.start({
     folder: DATA_FOLDER,
     makePassword: () => generateSecret(),
-    onCreate: () => console.log('Creating a PostgreSQL database in .data/ (only the first time) …'),
+    onCreate: () => console.log('Creating a PostgreSQL database (only the first time) …'),
   });
 }
 

@@ -2,6 +2,7 @@ import { chmodSync, rmSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { OwnPlatform } from './own-platform.js';
@@ -14,6 +15,7 @@ describe('platform-auth doctor', () => {
   beforeEach(async () => {
     platform = await OwnPlatform.create({ isEmpty: false });
     await platform.init();
+    set('auth', 'ADMIN_API_KEY', ADMIN_KEY);
     app = await TestApp.start({ database: platform.database, clock: platform.clock });
     url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
   });
@@ -64,6 +66,31 @@ describe('platform-auth doctor', () => {
       'another SECRET_KEY where it must be equal',
       () => set('mcp', 'SECRET_KEY', 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u'),
       [{ severity: 'broken', where: 'mcp.env', what: 'SECRET_KEY is not that of auth.env.' }],
+    ],
+    [
+      'another ADMIN_API_KEY than that of the running service',
+      () => set('auth', 'ADMIN_API_KEY', 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u'),
+      [{ severity: 'broken', where: 'auth.env: ADMIN_API_KEY', what: expect.stringMatching(/service refuses this/) }],
+    ],
+    [
+      'a SECRET_KEY_PREVIOUS that was left behind',
+      () => platform.edit('mcp', (text) => `${text}SECRET_KEY_PREVIOUS=another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u\n`),
+      [
+        {
+          severity: 'warning',
+          where: 'mcp.env',
+          what: expect.stringMatching(/SECRET_KEY_PREVIOUS that auth\.env does/),
+        },
+      ],
+    ],
+    [
+      'a SECRET_KEY_PREVIOUS that only auth has',
+      () => platform.edit('auth', (text) => `${text}SECRET_KEY_PREVIOUS=another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u\n`),
+      ['command-orchestration', 'recipes', 'settings', 'mcp'].map((name) => ({
+        severity: 'broken',
+        where: `${name}.env`,
+        what: 'Not set: SECRET_KEY_PREVIOUS.',
+      })),
     ],
     [
       'another name for this service than its keys have',

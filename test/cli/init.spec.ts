@@ -30,7 +30,7 @@ describe('platform-auth init', () => {
     it('gives each service the variables that it needs and no others', async () => {
       await platform.init();
       const names = (service: string): string[] => Object.keys(platform.variables(service)).sort();
-      expect(names('auth')).toEqual(['ADMIN_API_KEY', 'DATABASE_URL', 'SECRET_KEY']);
+      expect(names('auth')).toEqual(['ADMIN_API_KEY', 'AUDIT_SEAL_KEY', 'DATABASE_URL', 'SECRET_KEY']);
       const ofVerifier = ['AUTH_APP_ID', 'AUTH_APP_KEY', 'AUTH_URL', 'SERVICE_NAME'];
       expect(names('ocr')).toEqual(ofVerifier);
       const ofOcr = ['OCR_APP_ID', 'OCR_APP_KEY', 'OCR_URL'];
@@ -74,7 +74,7 @@ describe('platform-auth init', () => {
       );
       const after = readFileSync(platform.path('auth'), 'utf8');
       expect(after.slice(0, before.length)).toBe(before);
-      expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
+      expect(after.slice(before.length)).toMatch(/^SECRET_KEY=\S+\nAUDIT_SEAL_KEY=\S+\nADMIN_API_KEY=\S+\n$/);
     });
   });
 
@@ -142,6 +142,25 @@ describe('platform-auth init', () => {
       ]);
       expect(platform.variables('recipes').SECRET_KEY).toBe(secretKey);
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
+    });
+
+    it('gives the previous SECRET_KEY of a rotation to all verifiers', async () => {
+      await platform.init();
+      const { SECRET_KEY } = platform.variables('auth');
+      const replaced = `SECRET_KEY=another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u\nSECRET_KEY_PREVIOUS=${SECRET_KEY}`;
+      platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, replaced));
+      const seal = platform.variables('auth').AUDIT_SEAL_KEY;
+      await platform.init();
+      expect(platform.variables('recipes').SECRET_KEY_PREVIOUS).toBe(SECRET_KEY);
+      expect(platform.variables('ocr')).not.toHaveProperty('SECRET_KEY_PREVIOUS');
+      expect(platform.variables('auth').AUDIT_SEAL_KEY).toBe(seal);
+    });
+
+    it('makes no AUDIT_SEAL_KEY where the SECRET_KEY seals already', async () => {
+      await platform.init();
+      platform.edit('auth', (text) => text.replace(/^AUDIT_SEAL_KEY=.*\n/m, ''));
+      await platform.init();
+      expect(platform.variables('auth')).not.toHaveProperty('AUDIT_SEAL_KEY');
     });
 
     it('makes a file readable by its owner only, without changing its content', async () => {

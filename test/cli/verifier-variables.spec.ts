@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { Verifier } from '../../clients/typescript/src/verifier.js';
+import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { OwnPlatform } from './own-platform.js';
 
@@ -86,6 +87,7 @@ describe('the files of services that embed a verifier', () => {
   describe('under doctor', () => {
     let app: TestApp;
     const start = async (variables = {}): Promise<string> => {
+      platform.edit('auth', (text) => text.replace(/^ADMIN_API_KEY=.*/m, `ADMIN_API_KEY=${ADMIN_KEY}`));
       app = await TestApp.start({ database: platform.database, clock: platform.clock, variables });
       return `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
     };
@@ -149,7 +151,9 @@ describe('the files of services that embed a verifier', () => {
 async function forward(service: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { method = 'GET', url = '', headers } = request;
   const body = method === 'GET' ? null : await text(request);
-  const names = ['content-type', 'x-platform-app-id', 'x-platform-app-key'].filter((name) => name in headers);
+  const names = ['content-type', 'x-platform-app-id', 'x-platform-app-key', 'x-admin-key'].filter(
+    (name) => name in headers,
+  );
   const kept = Object.fromEntries(names.map((name) => [name, String(headers[name])]));
   const answer = await fetch(service + url, { method, headers: kept, body });
   response.writeHead(answer.status, { 'Content-Type': 'application/json' }).end(await answer.text());

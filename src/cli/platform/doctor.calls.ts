@@ -5,7 +5,7 @@ import { isLongUnused, isOverlapOpen } from './doctor.database.js';
 import { holdsKey, findLive } from './init.plan.js';
 import { OWN_NAME } from './platform-map.js';
 import { JWKS_PATH } from './verifier-variables.js';
-import { readErrorCode, sendRequest } from '../service-call.js';
+import { HEADER_VALUE, readErrorCode, sendRequest } from '../service-call.js';
 import { describeCause } from '../system-errors.js';
 
 const SERVICE_TIMEOUT_MS = 5_000;
@@ -122,6 +122,26 @@ async function poll(url: string, headers: AppHeaders): Promise<string> {
   } catch (error) {
     return `does not answer: ${describeError(error)}`;
   }
+}
+
+/** Refused, it was started with other secrets than those in its file: also with another SECRET_KEY, most likely. */
+export async function checkAdminKey({ files, url }: Checkup): Promise<Finding[]> {
+  const adminKey = files.get(OWN_NAME)?.get('ADMIN_API_KEY');
+  if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];
+  try {
+    const request = { headers: { 'X-Admin-Key': adminKey }, timeoutMs: SERVICE_TIMEOUT_MS };
+    const response = await sendRequest(`${url}/api/v0/admin/app-credentials?limit=1`, request);
+    await response.body?.cancel();
+    if (response.status !== 401) return [];
+  } catch {
+    // That the service does not answer is a finding of checkCredentials.
+    return [];
+  }
+  const what = 'The running service refuses this ADMIN_API_KEY: it was started with other secrets.';
+  const remedy =
+    `Restart ${OWN_NAME} with this file, or write the SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, ` +
+    'and run init.';
+  return [{ severity: 'broken', where: `${OWN_NAME}.env: ADMIN_API_KEY`, what, do: remedy }];
 }
 
 /** Under ES256 verifiers read the public keys: none is published when the running service still signs with SECRET_KEY. */

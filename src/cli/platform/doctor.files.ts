@@ -77,6 +77,19 @@ export function checkServiceName({ files }: Checkup): Finding[] {
   return [{ severity: 'broken', where: `${OWN_NAME}.env`, what, do: remedy }];
 }
 
+/** Init removes nothing from a file: at the end of a rotation the previous key is left in the files of the others. */
+export function checkPreviousKeys(checkup: Checkup): Finding[] {
+  const own = checkup.files.get(OWN_NAME)?.get('SECRET_KEY_PREVIOUS');
+  return listServicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
+    const held = file.get('SECRET_KEY_PREVIOUS');
+    if (held === undefined && own !== undefined && needsSecretKey(service, checkup.rules))
+      return [{ severity: 'broken', where, what: 'Not set: SECRET_KEY_PREVIOUS.', do: RUN_INIT }];
+    if (held === undefined || (own !== undefined && isSameSecret(held, own))) return [];
+    const what = `It holds a SECRET_KEY_PREVIOUS that ${OWN_NAME}.env does not.`;
+    return [{ severity: 'warning', where, what, do: 'Remove the line, and restart the service.' }];
+  });
+}
+
 /** A service that verifies access tokens with another key refuses all of them. */
 export function checkSecretKeys(checkup: Checkup): Finding[] {
   const { rules } = checkup;

@@ -1,7 +1,7 @@
 import { Clock } from '../../common/clock.js';
 import { InvalidEnvironmentError } from '../../config/environment.js';
 import type { EnvFile } from '../../config/env-file.js';
-import { checkLoggingService, checkCredentials, checkPublishedKeys } from './doctor.calls.js';
+import { checkAdminKey, checkLoggingService, checkCredentials, checkPublishedKeys } from './doctor.calls.js';
 import type { Check, Checkup, Finding } from './doctor.checkup.js';
 import {
   checkClock,
@@ -17,6 +17,7 @@ import {
   checkFileModes,
   checkLeftoverCredentials,
   checkMissingVariables,
+  checkPreviousKeys,
   checkAddresses,
   checkServiceName,
   checkVerifierSettings,
@@ -33,6 +34,7 @@ const CHECKS: readonly Check[] = [
   checkMissingVariables,
   checkWeakSecrets,
   checkSecretKeys,
+  checkPreviousKeys,
   checkServiceName,
   checkAddresses,
   checkVerifierSettings,
@@ -40,6 +42,7 @@ const CHECKS: readonly Check[] = [
   checkSchema,
   checkClock,
   checkCredentials,
+  checkAdminKey,
   checkPublishedKeys,
   checkOverlaps,
   checkStrayPairs,

@@ -4,7 +4,7 @@ import { generateSecret } from '../../crypto/secret.js';
 import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 import type { PairAction, PlannedPair, PlannedService } from './init.plan.js';
-import { needsAdminKey, needsSecretKey } from './platform-files.js';
+import { isSetIn, needsAdminKey, needsSecretKey } from './platform-files.js';
 import { credentialVariables, OWN_NAME } from './platform-map.js';
 import { listVerifierSettings, type TokenRules } from './verifier-variables.js';
 
@@ -28,6 +28,8 @@ export interface DeliveredPair {
 export interface SharedSettings {
   readonly rules: TokenRules;
   readonly secretKey: string;
+  /** During a rotation of the SECRET_KEY. */
+  readonly previousSecretKey: string | undefined;
 }
 
 /** Issues the keys of one caller and writes its file. When the file cannot be written, the minted keys are revoked. */
@@ -69,8 +71,15 @@ export async function deliver(
   }
 }
 
-function setSecrets({ service, file }: PlannedService, { rules, secretKey }: SharedSettings): void {
-  if (needsSecretKey(service, rules)) file.set('SECRET_KEY', secretKey);
+function setSecrets({ service, file }: PlannedService, { rules, secretKey, previousSecretKey }: SharedSettings): void {
+  // Without it the seals of the audit log have a key that services with the SECRET_KEY could derive. Where the SECRET_KEY
+  // is in use, a new key would not verify the seals made so far.
+  const isNew = service.name === OWN_NAME && file.get('SECRET_KEY') === undefined;
+  if (needsSecretKey(service, rules)) {
+    file.set('SECRET_KEY', secretKey);
+    if (previousSecretKey !== undefined) file.set('SECRET_KEY_PREVIOUS', previousSecretKey);
+  }
+  if (isNew && !isSetIn(file, 'AUDIT_SEAL_KEY')) file.set('AUDIT_SEAL_KEY', generateSecret());
   if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', generateSecret());
 }
 

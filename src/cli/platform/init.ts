@@ -9,7 +9,14 @@ import { withClient } from '../../database/connection-check.js';
 import { LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
-import { createIssuer, deliver, DRY_RUN_ISSUER, type DeliveredPair, type Issuer } from './init.delivery.js';
+import {
+  createIssuer,
+  deliver,
+  DRY_RUN_ISSUER,
+  type DeliveredPair,
+  type Issuer,
+  type SharedSettings,
+} from './init.delivery.js';
 import { listDestruction, makePlan, type Plan } from './init.plan.js';
 import { databaseVariables, isSetIn, readEnvFile, readEnvFiles } from './platform-files.js';
 import { OWN_NAME, type PlatformMap } from './platform-map.js';
@@ -94,7 +101,7 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
   if (live === 0 || own.exists) return;
   throw new CommandFailedError(
     `${own.path} does not exist, but the database has ${live} live app credentials. Is --env-dir right? Nothing was changed.\n` +
-      `If the file is lost, write DATABASE_URL and SECRET_KEY of the running service into ${own.path} (mode 0600), and run init again.`,
+      `If the file is lost, write DATABASE_URL, SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY of the running service into ${own.path} (mode 0600), and run init again.`,
     'strange_env_dir',
   );
 }
@@ -114,7 +121,7 @@ async function applyPlan(
   const { dryRun, prune, rules, databaseUrl } = request;
   const report: InitReport = { dry_run: dryRun, migrations, files: [], pairs: [], strays: [] };
   if (!dryRun) await confirmDestruction(plan, request);
-  const shared = { rules, secretKey: settleSecretKey(plan, databaseUrl) };
+  const shared = { rules, ...settleSecretKeys(plan, databaseUrl) };
   for (const planned of plan.services) {
     const { file, service } = planned;
     report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, shared, issuer, dryRun))));
@@ -127,8 +134,8 @@ async function applyPlan(
   return report;
 }
 
-/** @returns the key that signs access tokens: the one in the own file, or a new one */
-function settleSecretKey(plan: Plan, databaseUrl: string): string {
+/** @returns the keys of access tokens in the own file; where it has none, a new one */
+function settleSecretKeys(plan: Plan, databaseUrl: string): Pick<SharedSettings, 'secretKey' | 'previousSecretKey'> {
   const own = plan.services.find(({ service }) => service.name === OWN_NAME)?.file;
   const secretKey = own?.get('SECRET_KEY') ?? generateSecret();
   const checked = secret.safeParse(secretKey);
@@ -138,5 +145,5 @@ function settleSecretKey(plan: Plan, databaseUrl: string): string {
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
   if (own && !isSetIn(own, 'DATABASE_URL')) own.set('DATABASE_URL', databaseUrl);
-  return secretKey;
+  return { secretKey, previousSecretKey: own?.get('SECRET_KEY_PREVIOUS') };
 }

@@ -11,7 +11,7 @@ import { CommandFailedError } from '../terminal.js';
 
 const FILE_OF_DATABASE_URL = toFileVariable('DATABASE_URL');
 /** Secrets of this service that other services share, or that this program makes. */
-const WRITTEN_BY_INIT = ['SECRET_KEY', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
+const WRITTEN_BY_INIT = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 /** Variables in which commands and service must agree: how long a revoked key is accepted, and database timeouts. */
 const SHARED_WITH_SERVICE = [
   'KEY_OVERLAP_HOURS',
