@@ -12,7 +12,7 @@ export function getRequestId(request: Request & { [REQUEST_ID]?: string | undefi
 }
 
 /** @returns the id that the caller sent in `X-Request-Id`, when it is safe to log */
-export function getCallerRequestId({ headers }: Request): string | undefined {
+export function getCallerRequestId({ headers }: Pick<Request, 'headers'>): string | undefined {
   const sent = headers['x-request-id'];
   return typeof sent === 'string' && SAFE.test(sent) && !LOOKS_SECRET.test(sent) ? sent : undefined;
 }

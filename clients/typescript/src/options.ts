@@ -83,8 +83,8 @@ function findMistakes(settings: Settings): string[] {
       secretKeyPrevious === undefined || (secretKey !== undefined && isSecret(secretKeyPrevious)),
       'must have at least 32 bytes, and needs SECRET_KEY',
     ],
-    ['issuer (JWT_ISSUER)', isText(settings.issuer), 'must be a text'],
-    ['audience (JWT_AUDIENCE)', audience === undefined || isText(audience), 'must be a text'],
+    ['issuer (JWT_ISSUER)', isText(settings.issuer), 'must be a string that is not empty'],
+    ['audience (JWT_AUDIENCE)', audience === undefined || isText(audience), 'must be a string that is not empty'],
     [
       'outageGraceSeconds',
       typeof outageGraceSeconds === 'number' &&

@@ -38,8 +38,8 @@ _DEMANDS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
         lambda s: s.secret_key_previous is None or (s.secret_key is not None and _is_secret(s.secret_key_previous)),
         "must have at least 32 bytes, and needs SECRET_KEY",
     ),
-    ("issuer (JWT_ISSUER)", lambda s: _is_text(s.issuer), "must be a text"),
-    ("audience (JWT_AUDIENCE)", lambda s: s.audience is None or _is_text(s.audience), "must be a text"),
+    ("issuer (JWT_ISSUER)", lambda s: _is_text(s.issuer), "must be a string that is not empty"),
+    ("audience (JWT_AUDIENCE)", lambda s: s.audience is None or _is_text(s.audience), "must be a string that is not empty"),
     (
         "outage_grace_seconds",
         lambda s: _is_number(s.outage_grace_seconds) and 0 <= s.outage_grace_seconds <= _MAX_OUTAGE_GRACE_SECONDS,
