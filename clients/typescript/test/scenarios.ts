@@ -58,6 +58,7 @@ export interface Step {
   };
   readonly reported?: { readonly kind: string; readonly id: string; readonly times: number };
   readonly logged?: Readonly<Record<string, number>>;
+  readonly causes?: readonly string[];
 }
 
 export interface Scenario {
