@@ -17,6 +17,7 @@ import { Database, type Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { describeAdmin, type Actor } from '../access/actor.js';
+import { ActMetrics } from './act-metrics.js';
 import { INSERT_AUDIT_EVENT, toAuditValues } from './audit-columns.js';
 import type { AuditEvent, StoredAuditEvent } from './audit-event.js';
 import { buildAuditQuery, encodeCursor, type AuditFilter } from './audit-query.js';
@@ -38,6 +39,7 @@ export class AuditLog implements EntitySubscriberInterface {
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly serviceLog: Log,
+    private readonly metrics: ActMetrics,
   ) {
     dataSource.subscribers.push(this);
   }
@@ -52,7 +54,7 @@ export class AuditLog implements EntitySubscriberInterface {
 
   /** Called by TypeORM. */
   afterTransactionCommit({ queryRunner }: TransactionCommitEvent): void {
-    for (const event of this.pending.get(queryRunner) ?? []) this.writeLine(event);
+    for (const event of this.pending.get(queryRunner) ?? []) this.report(event);
     this.pending.delete(queryRunner);
   }
 
@@ -63,7 +65,7 @@ export class AuditLog implements EntitySubscriberInterface {
    */
   async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
     const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event)]);
-    if (rows.length > 0) this.writeLine(event);
+    if (rows.length > 0) this.report(event);
     return rows;
   }
 
@@ -101,7 +103,8 @@ export class AuditLog implements EntitySubscriberInterface {
     return found.actor_door === 'admin' ? describeAdmin(found.operator) : found.actor_door;
   }
 
-  private writeLine({ event, actor, logFields }: AuditEvent): void {
+  private report({ event, actor, logFields }: AuditEvent): void {
+    this.metrics.count(event);
     if (logFields) this.logOnly(event, actor, logFields);
   }
 }

@@ -4,14 +4,14 @@
 
 import { Module } from '@nestjs/common';
 import { CryptoModule } from '../crypto/crypto.module.js';
-import { MetricsRegistry } from './metrics-registry.js';
+import { MetricsRegistryModule } from './metrics-registry.module.js';
 import { MetricsServer } from './metrics-server.js';
 import { RequestMetrics } from './request-metrics.js';
 import { ServiceGauges } from './service-gauges.js';
 
 @Module({
-  imports: [CryptoModule],
-  providers: [MetricsRegistry, RequestMetrics, ServiceGauges, MetricsServer],
-  exports: [MetricsRegistry, RequestMetrics],
+  imports: [CryptoModule, MetricsRegistryModule],
+  providers: [RequestMetrics, ServiceGauges, MetricsServer],
+  exports: [MetricsRegistryModule, RequestMetrics],
 })
 export class MetricsModule {}

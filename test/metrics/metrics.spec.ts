@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { jest } from '@jest/globals';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
+import { PASSWORD } from '../support/settings.js';
 import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
@@ -51,6 +53,19 @@ describe('/metrics', () => {
     const seen = await once(app, (now) => now.value('http_requests_total', unknown) === 2);
     expect(seen.value('http_requests_total', labels)).toBe(1);
     expect(seen.text).not.toMatch(new RegExp(`canary|${user.id}|${user.email}`));
+  });
+
+  it('counts each act by its audit event, and no act that was refused', async () => {
+    const count = async (event: string) => (await scrape(app)).value('acts_total', { event });
+    expect(await count('admin.operator.added')).toBe(0);
+    await app.operator();
+    expect(await count('admin.operator.added')).toBe(1);
+    const before = await count('user.registered');
+    const body = { email: `${randomUUID()}@example.org`, password: PASSWORD };
+    await app.post('/api/v0/auth/register', body).expect(201);
+    await app.post('/api/v0/auth/register', body).expect(409);
+    expect(await count('user.registered')).toBe(before! + 1);
+    expect(await count('user.login.failed')).toBeUndefined();
   });
 
   it('counts the paths without /api/v0 with the listed ones', async () => {

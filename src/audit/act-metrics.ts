@@ -1,0 +1,28 @@
+import { Injectable } from '@nestjs/common';
+import { Counter } from 'prom-client';
+import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
+import { AUDIT_EVENT_NAMES, type AuditEventName } from './audit-event.js';
+
+/** Refusals have metrics of their own, and the first use of a key is written in batches: neither is counted here. */
+const IS_NO_ACT = /(login|second_factor)\.failed$|\.(refused|first_used)$/;
+
+/** Counts the acts in the audit log, once they are committed. */
+@Injectable()
+export class ActMetrics {
+  private readonly acts;
+
+  constructor({ registry }: MetricsRegistry) {
+    this.acts = new Counter({
+      name: `${PREFIX}acts_total`,
+      help: 'Committed acts, by the name of their audit event.',
+      labelNames: ['event'],
+      registers: [registry],
+    });
+    // A series that is born as 1 has no increase: alerts would miss the first act of its kind.
+    for (const event of AUDIT_EVENT_NAMES) if (!IS_NO_ACT.test(event)) this.acts.inc({ event }, 0);
+  }
+
+  count(event: AuditEventName): void {
+    this.acts.inc({ event });
+  }
+}
