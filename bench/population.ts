@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import type { ApiClient, AppCredential, NodeCredential, Person } from '../tools/api-client.js';
+import { readClaims } from '../tools/read-claims.js';
 import { CONNECTIONS } from './measure.js';
 import type { Bearer } from './work-messages.js';
 
@@ -38,10 +39,5 @@ export async function populate(client: ApiClient): Promise<Known> {
 async function logInAsNew(client: ApiClient, person: Person): Promise<Bearer> {
   const { id: userId } = await client.register(person);
   const { access_token: token } = await client.logIn(person);
-  return { userId, sessionId: sessionIdIn(token), token };
-}
-
-function sessionIdIn(accessToken: string): string {
-  const [, payload = ''] = accessToken.split('.');
-  return sessionClaims.parse(JSON.parse(Buffer.from(payload, 'base64url').toString())).sid;
+  return { userId, sessionId: sessionClaims.parse(readClaims(token)).sid, token };
 }

@@ -10,16 +10,23 @@ local IDENTITY = {
     user = { "x-auth-door", "x-auth-user-id", "x-auth-session-id" },
 }
 
+-- Only when the answer has them.
+local OPTIONAL = { node = {}, app = {}, user = { "x-auth-amr" } }
+
 local FORWARDED = {
     node = { "x-api-key" },
     app = { "x-platform-app-id", "x-platform-app-key", "x-platform-target" },
     user = { "authorization" },
 }
 
-local TRACING = { "x-request-id", "traceparent" }
+-- X-Forwarded-For is the address that the configuration has set.
+local CONTEXT = { "x-request-id", "traceparent", "x-forwarded-for" }
 
--- 400 and 431: the credential cannot be read.
-local REFUSALS = { [400] = true, [401] = true, [431] = true }
+local CHALLENGES = {
+    node = 'NodeKey realm="platform-auth"',
+    app = 'PlatformApp realm="platform-auth"',
+    user = 'Bearer realm="platform-auth"',
+}
 
 -- A repeated header stays repeated, because the service refuses a doubled credential.
 local function copy_headers(from, names, into)
@@ -39,11 +46,25 @@ local function first(headers, name)
     return values and (values[0] or values[1])
 end
 
+local function starts_with(text, start)
+    return text ~= nil and text:sub(1, #start) == start
+end
+
+-- A 401 without the door's own challenge is of another server, and not a verdict. 400 and 431: the credential cannot be
+-- read.
+local function is_refusal(answer, door)
+    if answer.status == 401 then
+        return starts_with(first(answer.headers, "www-authenticate"), CHALLENGES[door])
+    end
+    return (answer.status == 400 or answer.status == 431)
+        and starts_with(first(answer.headers, "content-type"), "application/problem+json")
+end
+
 local function authorize(txn, door)
     local headers = { host = { "platform-auth" } }
     local presented = txn.http:req_get_headers()
     copy_headers(presented, FORWARDED[door], headers)
-    copy_headers(presented, TRACING, headers)
+    copy_headers(presented, CONTEXT, headers)
     return core.httpclient():get({ url = "http://" .. ADDRESS .. "/internal/authorize/" .. door, headers = headers })
 end
 
@@ -58,8 +79,14 @@ core.register_action("platform_auth", { "http-req" }, function(txn)
             end
             txn.http:req_set_header(name, value)
         end
+        for _, name in ipairs(OPTIONAL[door]) do
+            local value = first(answer.headers, name)
+            if value then
+                txn.http:req_set_header(name, value)
+            end
+        end
         txn:set_var("txn.is_authorized", true)
-    elseif REFUSALS[answer.status] then
+    elseif is_refusal(answer, door) then
         local reply = txn:reply({ status = answer.status, body = answer.body })
         for _, name in ipairs({ "content-type", "www-authenticate", "x-request-id", "cache-control" }) do
             local value = first(answer.headers, name)

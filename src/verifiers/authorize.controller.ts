@@ -1,14 +1,27 @@
 import { applyDecorators, Controller, Get } from '@nestjs/common';
-import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
+import { AMR_PATTERN, createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
+
+type HeaderObject = NonNullable<ApiResponseOptions['headers']>[string];
+
+const AMR_HEADER: HeaderObject = {
+  description:
+    'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
+    'factor. Absent when the session states none.',
+  schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
+};
 
 /** Any method, and any path below: `guardHead` cuts off what the gateway's client asked for. */
-const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
+const Authorize = (
+  door: GatewayDoor,
+  names: readonly string[],
+  optional: Readonly<Record<string, HeaderObject>> = {},
+) =>
   applyDecorators(
     RequireWith(createGatewayGuard(door), door),
     ApiOperation({
@@ -19,7 +32,10 @@ const Authorize = (door: GatewayDoor, headers: readonly string[]) =>
     }),
     ApiOkResponse({
       description: 'The credential is valid',
-      headers: Object.fromEntries(['X-Auth-Door', ...headers].map((name) => [name, { schema: { type: 'string' } }])),
+      headers: {
+        ...Object.fromEntries(['X-Auth-Door', ...names].map((name) => [name, { schema: { type: 'string' } }])),
+        ...optional,
+      },
     }),
   );
 
@@ -51,7 +67,7 @@ export class AuthorizeController {
   }
 
   @Get('user')
-  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'])
+  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'], { 'X-Auth-Amr': AMR_HEADER })
   authorizeUser(): void {
     // The guard has answered.
   }

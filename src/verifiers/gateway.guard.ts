@@ -11,6 +11,10 @@ import type { ResponseLocals } from '../problems/response-locals.js';
 
 export type GatewayDoor = Exclude<Door, 'admin'>;
 
+/** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
+export const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';
+const amrPattern = new RegExp(AMR_PATTERN);
+
 /**
  * Creates the guard of a route that gateways ask about a request of their own client: its verdict is a status alone. What
  * is neither 200 nor 401 becomes a 503, because a gateway takes any other status for an answer to its client.
@@ -69,8 +73,19 @@ function toHeaders(principal: Principal): Record<string, string> {
     case 'app':
       return { 'X-Auth-Door': 'app', 'X-Auth-App-Id': principal.appId, 'X-Auth-Caller': principal.caller };
     case 'user':
-      return { 'X-Auth-Door': 'user', 'X-Auth-User-Id': principal.userId, 'X-Auth-Session-Id': principal.sessionId };
+      return {
+        'X-Auth-Door': 'user',
+        'X-Auth-User-Id': principal.userId,
+        'X-Auth-Session-Id': principal.sessionId,
+        ...toAmrHeader(principal.amr),
+      };
     case 'admin':
       throw new Error('Gateways do not ask about operators');
   }
+}
+
+/** Absent when there is nothing to state: a route that demands a word then refuses. */
+function toAmrHeader(amr: readonly string[]): Record<string, string> {
+  const words = amr.join(' ');
+  return amrPattern.test(words) ? { 'X-Auth-Amr': words } : {};
 }

@@ -1,5 +1,7 @@
-// Credentials of each door, and the forms in which a client may present them.
+// Credentials of each door.
+import { z } from 'zod';
 import { ApiClient } from '../../tools/api-client.js';
+import { readClaims } from '../../tools/read-claims.js';
 
 export const DOORS = ['node', 'app', 'user'] as const;
 export type Door = (typeof DOORS)[number];
@@ -22,8 +24,7 @@ export interface Credential {
 
 export type Credentials = Readonly<Record<Door, Credential>>;
 
-const decodeClaims = (token: string): { readonly sub: string; readonly sid: string } =>
-  JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sub: string; sid: string };
+const sessionClaims = z.object({ sub: z.string(), sid: z.string() });
 
 export async function makeCredentials(url: string, adminKey: string): Promise<Credentials> {
   const client = new ApiClient(url, adminKey);
@@ -32,8 +33,8 @@ export async function makeCredentials(url: string, adminKey: string): Promise<Cr
   const foreign = await client.mintAppCredential({ caller: 'ocr', target: 'speech' });
   await client.register(PERSON);
   const [{ access_token }, ended] = [await client.logIn(PERSON), await client.logIn(PERSON)];
-  await logOut(url, ended.refresh_token);
-  const { sub, sid } = decodeClaims(access_token);
+  await client.logOut(ended);
+  const { sub, sid } = sessionClaims.parse(readClaims(access_token));
   return {
     node: {
       good: [['X-API-Key', `${node.node_id}:${node.api_key}`]],
@@ -54,21 +55,11 @@ export async function makeCredentials(url: string, adminKey: string): Promise<Cr
       good: [['Authorization', `Bearer ${access_token}`]],
       // Of a session that has ended: the signature alone does not tell.
       bad: [['Authorization', `Bearer ${ended.access_token}`]],
-      identity: { 'x-auth-door': 'user', 'x-auth-session-id': sid, 'x-auth-user-id': sub },
+      identity: { 'x-auth-amr': 'pwd', 'x-auth-door': 'user', 'x-auth-session-id': sid, 'x-auth-user-id': sub },
       code: 'invalid_access_token',
       challenge: 'Bearer ',
     },
   };
-}
-
-async function logOut(url: string, refresh_token: string): Promise<void> {
-  const headers = { 'Content-Type': 'application/json' };
-  const { status } = await fetch(`${url}/api/v0/auth/logout`, {
-    method: 'POST',
-    headers,
-    body: JSON.stringify({ refresh_token }),
-  });
-  if (status !== 204) throw new Error(`The logout answered ${status}`);
 }
 
 function toAppHeaders({ app_id, app_key }: { readonly app_id: string; readonly app_key: string }): Headers {
@@ -76,47 +67,4 @@ function toAppHeaders({ app_id, app_key }: { readonly app_id: string; readonly a
     ['X-Platform-App-Id', app_id],
     ['X-Platform-App-Key', app_key],
   ];
-}
-
-/** Every identity header, in all spellings that some framework takes for it. */
-export function forgeIdentity(): Headers {
-  const names = ['Door', 'Node-Id', 'Household-Id', 'App-Id', 'Caller', 'User-Id', 'Session-Id', 'Other'];
-  return names.flatMap((end): Headers => {
-    const name = `X-Auth-${end}`;
-    // nginx and others cannot name a header that no one sends: only known ones are removed.
-    const known = [name, name.toLowerCase(), name.toUpperCase(), name];
-    const confusable = [name.replaceAll('-', '_'), name.replace('-', '_'), `X-Auth_${end}`, `x_auth-${end}`];
-    return [...(end === 'Other' ? [] : known), ...confusable].map((spelling) => [spelling, 'forged']);
-  });
-}
-
-/** Lines of a header that is written unusually. `[name, value]` is a good credential. */
-export function writeUnusually([name, value]: readonly [string, string]): Readonly<Record<string, readonly string[]>> {
-  return {
-    'no space': [`${name}:${value}`],
-    'spaces and tabs around it': [`${name}: \t ${value} \t `],
-    'small letters': [`${name.toLowerCase()}: ${value}`],
-    'capital letters': [`${name.toUpperCase()}: ${value}`],
-    underscores: [`${name.replaceAll('-', '_')}: ${value}`],
-    'a space before the colon': [`${name} : ${value}`],
-    'a folded line': [`${name}: ${value}`, ' x'],
-    'a folded empty line': [`${name}:`, ` ${value}`],
-    'joined with a comma': [`${name}: ${value}, ${value}`],
-    'a comma at the end': [`${name}: ${value},`],
-    'an empty value': [`${name}:`],
-    'an empty second one': [`${name}: ${value}`, `${name}:`],
-    'an empty first one': [`${name}:`, `${name}: ${value}`],
-    doubled: [`${name}: ${value}`, `${name}: ${value}`],
-    'doubled in another case': [`${name}: ${value}`, `${name.toUpperCase()}: ${value}`],
-    'another one first': [`${name}: x`, `${name}: ${value}`],
-    'a null byte': [`${name}: ${value}\0`],
-    'a control character': [`${name}: \x01${value}`],
-    'a delete character': [`${name}: ${value}\x7f`],
-    'a carriage return': [`${name}: ${value}\rX-Other: y`],
-    'bytes that are not ASCII': [`${name}: ${value}\xe9\xff`],
-    'quotation marks': [`${name}: "${value}"`],
-    '7,000 characters': [`${name}: ${'x'.repeat(7_000)}`],
-    '12,000 characters': [`${name}: ${'x'.repeat(12_000)}`],
-    '40,000 characters': [`${name}: ${'x'.repeat(40_000)}`],
-  };
 }

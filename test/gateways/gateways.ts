@@ -75,8 +75,12 @@ export async function startNginx(setting: Setting): Promise<Gateway> {
 
 export async function startCaddy(setting: Setting): Promise<Gateway> {
   const port = await freePort();
-  const site = read('Caddyfile', [...addresses(setting), [':8080 {', `:${port} {\n\tbind 127.0.0.1`]]);
-  const file = write(setting, 'Caddyfile', `{\n\tadmin off\n}\n${site}`);
+  const changes: readonly Change[] = [
+    ...addresses(setting),
+    [':8080 {', `:${port} {\n\tbind 127.0.0.1`],
+    ['\tservers {', '\tadmin off\n\tservers {'],
+  ];
+  const file = write(setting, 'Caddyfile', read('Caddyfile', changes));
   const home = join(setting.folder, 'caddy');
   mkdirSync(home, { recursive: true });
   const variables = [`HOME=${home}`, `XDG_CONFIG_HOME=${home}`, `XDG_DATA_HOME=${home}`];

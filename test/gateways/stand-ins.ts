@@ -2,12 +2,17 @@
 import * as standIn from '../guards/stand-in.js';
 import type { StandIn } from '../guards/stand-in.js';
 
+type Answers = Parameters<StandIn['answerWith']>;
+
 export interface FailureCase {
   readonly name: string;
-  readonly answers: Parameters<StandIn['answerWith']>;
-  /** nginx takes each 2xx and each 401 for a verdict. */
-  readonly isBeyond?: readonly string[];
+  readonly answers: Answers;
 }
+
+const challenge =
+  (value: string): Answers[number] =>
+  (response) =>
+    void response.writeHead(401, { 'WWW-Authenticate': value, 'Content-Type': 'text/html' }).end('<h1>Sign in</h1>');
 
 export const FAILURE_CASES: readonly FailureCase[] = [
   { name: 'is unavailable', answers: [standIn.problem(503, 'unavailable')] },
@@ -18,5 +23,13 @@ export const FAILURE_CASES: readonly FailureCase[] = [
   { name: 'forbids', answers: [standIn.problem(403, 'forbidden')] },
   { name: 'asks to wait', answers: [standIn.problem(429, 'too_many_requests')] },
   { name: 'redirects', answers: [standIn.redirect] },
-  { name: 'is another server that answers 200', answers: [standIn.page(200)], isBeyond: ['nginx'] },
+  { name: 'is another server that answers 200', answers: [standIn.page(200)] },
+  { name: 'is another server that answers 400', answers: [standIn.page(400)] },
+  { name: 'is another server that answers 401', answers: [standIn.page(401)] },
+  { name: 'is another server that demands a password', answers: [challenge('Basic realm="intranet"')] },
+  {
+    name: 'is another server that demands a token',
+    answers: [challenge('Bearer realm="intranet", error="invalid_token"')],
+  },
+  { name: 'is another server that answers 431', answers: [standIn.page(431)] },
 ];

@@ -1,5 +1,6 @@
 import { createHmac, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
+import { readClaims } from '../../tools/read-claims.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
 import type { Tokens, User } from '../support/test-app.js';
@@ -13,9 +14,6 @@ function forge(header: object, claims: unknown, { hash = 'sha256', key = SECRET_
   return `${input}.${createHmac(hash, key).update(input).digest('base64url')}`;
 }
 
-const claimsOf = (token: string): Record<string, unknown> =>
-  JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as Record<string, unknown>;
-
 describe('an access token', () => {
   const app = useApp();
   const { clock } = app;
@@ -26,7 +24,7 @@ describe('an access token', () => {
   beforeAll(async () => {
     alice = await app.user();
     tokens = await alice.logsIn();
-    claims = claimsOf(tokens.access_token);
+    claims = readClaims(tokens.access_token);
   });
 
   it('is an HS256 JWT with exactly the promised claims', () => {
@@ -60,7 +58,7 @@ describe('an access token', () => {
 
   it('cannot log out when its lifetime is longer than configured', async () => {
     const { access_token } = await alice.logsIn();
-    const bearer = `Bearer ${forge(HS256, { ...claimsOf(access_token), exp: secondsFromNow(86_400) })}`;
+    const bearer = `Bearer ${forge(HS256, { ...readClaims(access_token), exp: secondsFromNow(86_400) })}`;
     const answer = await app.post('/api/v0/auth/logout').set('Authorization', bearer);
     expectProblem(answer, problems.invalidAccessToken);
     await app.me(access_token).expect(200);
@@ -149,7 +147,7 @@ describe('an access token', () => {
   it('has an audience only when one is configured, which is then required', async () => {
     const strict = await app.startReplica({ variables: { JWT_AUDIENCE: 'platform' } });
     const mine = await alice.logsIn(strict);
-    expect(claimsOf(mine.access_token)).toMatchObject({ aud: 'platform' });
+    expect(readClaims(mine.access_token)).toMatchObject({ aud: 'platform' });
     await strict.me(mine.access_token).expect(200);
     expectProblem(await strict.me((await alice.logsIn()).access_token), problems.invalidAccessToken);
     await strict.stop();

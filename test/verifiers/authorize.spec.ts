@@ -44,7 +44,23 @@ describe('/internal/authorize', () => {
       'x-auth-door': 'user',
       'x-auth-user-id': user.id,
       'x-auth-session-id': expect.any(String) as string,
+      'x-auth-amr': 'pwd',
     });
+  });
+
+  it.each([
+    ['names all factors of the session', ['pwd', 'hwk', 'user', 'mfa'], 'pwd hwk user mfa'],
+    ['names no factors when the session states none', [], undefined],
+    ['names no factors when a word is not one of RFC 8176', ['pwd', 'MFA\r\nX-Auth-User-Id: x'], undefined],
+    ['names no factors when they would make a large header', Array.from({ length: 200 }, () => 'mfa'), undefined],
+  ])('%s', async (_name, amr, header) => {
+    const { access_token } = await user.logsIn();
+    await app.database.query('UPDATE sessions SET amr = $1 WHERE user_id = $2', [amr, user.id]);
+    const { headers } = await app
+      .get('/internal/authorize/user')
+      .set('Authorization', `Bearer ${access_token}`)
+      .expect(200);
+    expect((headers as Record<string, string>)['x-auth-amr']).toBe(header);
   });
 
   it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'HEAD'])(

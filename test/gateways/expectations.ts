@@ -1,0 +1,36 @@
+import { isDeepStrictEqual } from 'node:util';
+import { parseReceived, type Answer, type Received } from './http.js';
+
+export function expectEqual(found: unknown, expected: unknown): void {
+  if (!isDeepStrictEqual(found, expected))
+    throw new Error(`found ${JSON.stringify(found)} instead of ${JSON.stringify(expected)}`);
+}
+
+/** What the upstream takes for the identity: frameworks read underscores as hyphens. */
+function identityOf({ headers }: Received): Record<string, string> {
+  const found = headers.filter(([name]) => /^x[-_]auth[-_]/.test(name));
+  const identity = Object.fromEntries(found.sort(([a], [b]) => a.localeCompare(b)));
+  if (Object.keys(identity).length !== found.length) throw new Error(`repeated: ${JSON.stringify(found)}`);
+  return identity;
+}
+
+export function expectIdentity(answer: Answer, expected: Readonly<Record<string, string>>): Received {
+  if (answer.status !== 200) throw new Error(`${answer.status} ${answer.body}`);
+  const received = parseReceived(answer);
+  expectEqual(identityOf(received), expected);
+  return received;
+}
+
+export function expectRefusal({ status, headers, body }: Answer, code: string, challenge: string): void {
+  const problem = JSON.parse(body) as { code?: string; status?: number; type?: string };
+  const type = `/problems/${code.replaceAll('_', '-')}`;
+  expectEqual({ status, code: problem.code, type: problem.type }, { status: 401, code, type });
+  if (!headers['www-authenticate']?.includes(challenge)) throw new Error('no challenge');
+  if (!headers['content-type']?.includes('application/problem+json')) throw new Error('not a problem document');
+}
+
+export function expectUnavailable({ status, headers, body }: Answer): void {
+  if (status !== 503) throw new Error(`${status} ${body}`);
+  if (headers['retry-after'] === undefined) throw new Error('no Retry-After');
+  if (!headers['content-type']?.includes('application/problem+json')) throw new Error('not a problem document');
+}

@@ -1,0 +1,67 @@
+// What a hostile client sends in the place of, or beside, a good credential.
+import type { Headers } from './credentials.js';
+
+/** By which services learn where a request came from, or which path was asked for. */
+export const ORIGIN_NAMES: readonly string[] = [
+  'forwarded',
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-prefix',
+  'x-forwarded-server',
+  'x-real-ip',
+  'x-original-url',
+  'x-rewrite-url',
+];
+
+/** Every header of an origin, in all spellings that some framework takes for it, and repeated. */
+export function forgeOrigin(): Headers {
+  return ORIGIN_NAMES.flatMap((name): Headers => {
+    const spellings = [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '_')];
+    return spellings.map((spelling) => [spelling, '192.0.2.66']);
+  });
+}
+
+/** Every identity header, in all spellings that some framework takes for it. */
+export function forgeIdentity(): Headers {
+  const names = ['Door', 'Node-Id', 'Household-Id', 'App-Id', 'Caller', 'User-Id', 'Session-Id', 'Amr', 'Other'];
+  return names.flatMap((end): Headers => {
+    const name = `X-Auth-${end}`;
+    // nginx and others cannot name a header that no one sends: only known ones are removed.
+    const known = [name, name.toLowerCase(), name.toUpperCase(), name];
+    const confusable = [name.replaceAll('-', '_'), name.replace('-', '_'), `X-Auth_${end}`, `x_auth-${end}`];
+    return [...(end === 'Other' ? [] : known), ...confusable].map((spelling) => [spelling, 'forged']);
+  });
+}
+
+/** Lines of a header that is written unusually. `[name, value]` is a good credential. */
+export function writeUnusually([name, value]: readonly [string, string]): Readonly<Record<string, readonly string[]>> {
+  return {
+    'no space': [`${name}:${value}`],
+    'spaces and tabs around it': [`${name}: \t ${value} \t `],
+    'small letters': [`${name.toLowerCase()}: ${value}`],
+    'capital letters': [`${name.toUpperCase()}: ${value}`],
+    underscores: [`${name.replaceAll('-', '_')}: ${value}`],
+    'a space before the colon': [`${name} : ${value}`],
+    'a folded line': [`${name}: ${value}`, ' x'],
+    'a folded empty line': [`${name}:`, ` ${value}`],
+    'joined with a comma': [`${name}: ${value}, ${value}`],
+    'a comma at the end': [`${name}: ${value},`],
+    'an empty value': [`${name}:`],
+    'an empty second one': [`${name}: ${value}`, `${name}:`],
+    'an empty first one': [`${name}:`, `${name}: ${value}`],
+    doubled: [`${name}: ${value}`, `${name}: ${value}`],
+    'doubled in another case': [`${name}: ${value}`, `${name.toUpperCase()}: ${value}`],
+    'another one first': [`${name}: x`, `${name}: ${value}`],
+    'a null byte': [`${name}: ${value}\0`],
+    'a control character': [`${name}: \x01${value}`],
+    'a delete character': [`${name}: ${value}\x7f`],
+    'a carriage return': [`${name}: ${value}\rX-Other: y`],
+    'bytes that are not ASCII': [`${name}: ${value}\xe9\xff`],
+    'quotation marks': [`${name}: "${value}"`],
+    '7,000 characters': [`${name}: ${'x'.repeat(7_000)}`],
+    '12,000 characters': [`${name}: ${'x'.repeat(12_000)}`],
+    '40,000 characters': [`${name}: ${'x'.repeat(40_000)}`],
+  };
+}
