@@ -1,11 +1,12 @@
-// Verifiers in Python, where there is a Python with what they need; PYTHON names another interpreter.
-import { spawn, spawnSync } from 'node:child_process';
+// Verifiers in Python, in the virtual environment of clients/python.
+import { spawn } from 'node:child_process';
 import { once as onceEvent } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../src/embedded-postgres/free-port.js';
 import { eventually } from '../tools/eventually.js';
 import { answers } from '../tools/server-process.js';
+import { findVerifierPython } from '../tools/verifier-python.js';
 import type { Maker, Setting } from './contestants.js';
 import type { Load } from './measure.js';
 import { NAMES } from './names.js';
@@ -13,42 +14,39 @@ import type { Target } from './testbed.js';
 import { mintAskingKey, mintOwnKey, once, routeOf, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
-const PYTHON = process.env.PYTHON ?? 'python3';
 /** Sources are not compiled: they are beside dist/. */
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const SOURCES = `${ROOT}clients/python/src`;
-const PROGRAMS = `${ROOT}bench/python`;
-const MODULES = 'fastapi, httpx, jwt, uvicorn, platform_auth.verifier';
+const PROGRAMS = fileURLToPath(new URL('../../bench/python', import.meta.url));
 
 const environment = (own?: OwnKey): NodeJS.ProcessEnv => ({
   PATH: process.env.PATH,
-  PYTHONPATH: `${SOURCES}:${PROGRAMS}`,
+  PYTHONPATH: PROGRAMS,
   PYTHONDONTWRITEBYTECODE: '1',
   ...(own && toVariables(own)),
 });
 
 /** @returns why verifiers in Python cannot be measured here; undefined when they can */
 export function findPythonObstacle(): string | undefined {
-  const { status, error, stderr } = spawnSync(PYTHON, ['-c', `import ${MODULES}`], { env: environment() });
-  if (error) return error.message;
-  return status === 0 ? undefined : stderr.toString().trim().split('\n').at(-1);
+  const found = findVerifierPython();
+  return 'obstacle' in found ? found.obstacle : undefined;
 }
 
 /** Of one process, on one core. */
 export function pythonVerifiers(setting: Setting): [string, Maker][] {
+  const found = findVerifierPython();
+  if ('obstacle' in found) return [];
+  const { python } = found;
   const { known } = setting;
   const nodes = toKeys(known);
   const tokens = known.bearers.map(({ token }) => token);
   const alone =
     <Kind extends WorkKind>(kind: Kind, makeTask: () => Promise<WorkTask<Kind>>): Maker =>
-    async (name) => ({ name, load: await startWork(setting, kind, await makeTask()) });
+    async (name) => ({ name, load: await startWork(python, setting, kind, await makeTask()) });
   const own = once(() => mintOwnKey(setting));
-  const app = once(async () => startFastApi(setting, await own()));
+  const app = once(async () => startFastApi(python, setting, await own()));
   const route =
     (path: string): Maker =>
     async (name) =>
       routeOf(name, await app(), known, path);
-  if (findPythonObstacle() !== undefined) return [];
   return [
     [NAMES.pythonBareKey, alone('bareKey', () => Promise.resolve({ nodes }))],
     [NAMES.pythonKey, alone('rememberedKey', async () => ({ own: await own(), nodes }))],
@@ -61,8 +59,13 @@ export function pythonVerifiers(setting: Setting): [string, Maker][] {
   ];
 }
 
-async function startWork<Kind extends WorkKind>({ testbed }: Setting, kind: Kind, task: WorkTask<Kind>): Promise<Load> {
-  const child = spawn(PYTHON, [`${PROGRAMS}/work.py`, kind], {
+async function startWork<Kind extends WorkKind>(
+  python: string,
+  { testbed }: Setting,
+  kind: Kind,
+  task: WorkTask<Kind>,
+): Promise<Load> {
+  const child = spawn(python, [`${PROGRAMS}/work.py`, kind], {
     env: environment(),
     stdio: ['pipe', 'pipe', 'inherit'],
   });
@@ -78,11 +81,11 @@ async function startWork<Kind extends WorkKind>({ testbed }: Setting, kind: Kind
   return async (seconds) => workSample.parse(await ask({ seconds }));
 }
 
-async function startFastApi({ testbed }: Setting, own: OwnKey): Promise<Target> {
+async function startFastApi(python: string, { testbed }: Setting, own: OwnKey): Promise<Target> {
   const port = await freePort();
   const flags = ['--host', '127.0.0.1', '--port', String(port), '--log-level', 'warning', '--no-access-log'];
   const words = ['-m', 'uvicorn', 'recipes:app', ...flags];
-  const child = spawn(PYTHON, words, { env: environment(own), stdio: ['ignore', 'inherit', 'inherit'] });
+  const child = spawn(python, words, { env: environment(own), stdio: ['ignore', 'inherit', 'inherit'] });
   testbed.defer(() => child.kill('SIGKILL'));
   const url = `http://127.0.0.1:${port}`;
   await eventually('the FastAPI service listens', () => answers(url));

@@ -7,11 +7,14 @@ import { explain, printHeading, printResult } from './report.js';
 import { scenarios } from './scenarios.js';
 import { selfTest } from './self-test.js';
 import { runScenario, type Result, type Scenario } from './stage.js';
+import { findVerifierPrograms } from './verifiers/programs.js';
 
 const options = readOptions(scenarios.map(({ name }) => name));
 const { seconds, only, selfTestOnly } = options;
 
 await Cleanup.around(async (cleanup) => {
+  // Before the load, which an installation would stop.
+  findVerifierPrograms();
   const count = { passed: 0, failed: 0 };
   const problems: string[] = [];
   const chosen = selfTestOnly ? [] : scenarios.filter(({ name }) => only.length === 0 || only.includes(name));

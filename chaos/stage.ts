@@ -6,7 +6,7 @@ import { brokenBounds, type Bounds } from './bounds.js';
 import type { Load, LoadOptions } from './load.js';
 import type { Options } from './options.js';
 import type { LoadRecord } from './record.js';
-import { LEFT_OUT } from './verifiers/programs.js';
+import { explainMissingVerifier } from './verifiers/programs.js';
 import { World } from './world.js';
 
 export interface Scenario {
@@ -110,6 +110,6 @@ export async function runScenario(scenario: Scenario, { cleanup, seconds, patien
   const complaints = stage.load.verifiers.flatMap(({ name, complaints: texts }) =>
     texts.map((text) => `the ${name} verifier: ${text}`),
   );
-  const leftOut = stage.load.verifiers.length > 0 ? LEFT_OUT : undefined;
+  const leftOut = stage.load.verifiers.length > 0 ? explainMissingVerifier() : undefined;
   return { scenario, record, leftOut, broken: [...stage.broken, ...judged, ...complaints] };
 }

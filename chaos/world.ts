@@ -9,7 +9,7 @@ import { send } from './client.js';
 import { Ledger } from './ledger.js';
 import { Load, type LoadOptions } from './load.js';
 import { Replica } from './replica.js';
-import { verifierPrograms } from './verifiers/programs.js';
+import { findVerifierPrograms } from './verifiers/programs.js';
 import { VerifierProcess } from './verifiers/verifier-process.js';
 
 const REPLICAS = 3;
@@ -86,7 +86,7 @@ export class World {
       ...(ACCESS_TOKEN_ALGORITHM !== 'ES256' && { SECRET_KEY: this.secrets.SECRET_KEY }),
     };
     this.verifiers = await Promise.all(
-      verifierPrograms.map((program) => VerifierProcess.start(this.cleanup, program, { upstream, variables })),
+      findVerifierPrograms().map((program) => VerifierProcess.start(this.cleanup, program, { upstream, variables })),
     );
   }
 

@@ -1,5 +1,5 @@
-import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { findVerifierPython } from '../../tools/verifier-python.js';
 
 /** A program that embeds a verifier and speaks the protocol of protocol.ts. */
 export interface VerifierProgram {
@@ -11,10 +11,6 @@ export interface VerifierProgram {
 }
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
-const PYTHON_VARIABLES = { PYTHONPATH: `${ROOT}clients/python/src`, PYTHONDONTWRITEBYTECODE: '1' };
-const PYTHON_NEEDS = 'import sys; assert sys.version_info >= (3, 11); import platform_auth';
-/** The interpreter of the system has the packages of the distribution, also when another one comes first on the PATH. */
-const PYTHON = [process.env.PYTHON, 'python3', '/usr/bin/python3'].find((command) => command && isUsable(command));
 
 const typescript: VerifierProgram = {
   name: 'typescript',
@@ -23,24 +19,17 @@ const typescript: VerifierProgram = {
   variables: {},
 };
 
-export const verifierPrograms: readonly VerifierProgram[] = [
-  typescript,
-  ...(PYTHON === undefined
-    ? []
-    : [
-        {
-          name: 'python' as const,
-          command: PYTHON,
-          words: [`${ROOT}chaos/verifiers/python.py`],
-          variables: PYTHON_VARIABLES,
-        },
-      ]),
-];
+/** The first call installs the packages of the Python verifier, which takes a while. */
+export function findVerifierPrograms(): readonly VerifierProgram[] {
+  const found = findVerifierPython();
+  if ('obstacle' in found) return [typescript];
+  const words = [`${ROOT}chaos/verifiers/python.py`];
+  const variables = { PYTHONDONTWRITEBYTECODE: '1' };
+  return [typescript, { name: 'python', command: found.python, words, variables }];
+}
 
 /** Why a verifier is missing; undefined when both run. */
-export const LEFT_OUT =
-  PYTHON === undefined ? 'without the Python verifier: needs Python 3.11, httpx, PyJWT and cryptography' : undefined;
-
-function isUsable(command: string): boolean {
-  return spawnSync(command, ['-c', PYTHON_NEEDS], { env: { ...process.env, ...PYTHON_VARIABLES } }).status === 0;
+export function explainMissingVerifier(): string | undefined {
+  const found = findVerifierPython();
+  return 'obstacle' in found ? `without the Python verifier: ${found.obstacle}` : undefined;
 }

@@ -1,5 +1,5 @@
-// Tests the Python verifier: makes a virtual environment in a temporary folder, starts a PostgreSQL for the end-to-end tests,
-// and runs pytest. The last line counts. `npm run test:python` builds the service before.
+// Tests the Python verifier: makes its virtual environment unless it is there, starts a PostgreSQL for the end-to-end tests, and
+// runs pytest. The last line counts. `npm run test:python` builds the service before.
 //   PYTHON=python3.13 npm run test:python -- -k conformance      what follows -- is for pytest
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -7,8 +7,8 @@ import { join, resolve } from 'node:path';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { makeTemporaryFolder, startPostgres } from '../../tools/postgres.js';
+import { prepareVerifierPython } from '../../tools/verifier-python.js';
 
-const { PYTHON = 'python3' } = process.env;
 /** Started from the root of the project. */
 const PROJECT = resolve('clients/python');
 const checks = new Checks();
@@ -30,9 +30,7 @@ function readCounts(file: string): { passed: number; failed: number } {
 
 async function runPytest(cleanup: Cleanup): Promise<void> {
   const folder = makeTemporaryFolder(cleanup, 'python');
-  const python = join(folder, 'venv/bin/python');
-  run(PYTHON, ['-m', 'venv', join(folder, 'venv')]);
-  run(python, ['-m', 'pip', 'install', '--quiet', '--editable', '.[test]']);
+  const python = prepareVerifierPython();
   const server = await startPostgres({ cleanup, purpose: 'python-database', settings: { fsync: 'off' } });
   const report = join(folder, 'report.xml');
   const flags = ['--basetemp', join(folder, 'pytest'), '--junitxml', report, ...process.argv.slice(2)];

@@ -1,7 +1,8 @@
-/* global PublicKeyCredential, document, location, prompt */
+/* global PublicKeyCredential, document, prompt */
 // Registers a passkey, and logs in with it: after the password, or alone. Everything that a page of your own needs is in
 // `addPasskey`, `logIn` and `logInWithPasskey`.
-const service = new URLSearchParams(location.search).get('service') ?? 'http://localhost:7701';
+import { service } from './service.js';
+
 let accessToken;
 
 /** @returns the body of the answer, with its status; a problem (RFC 9457) for an error */

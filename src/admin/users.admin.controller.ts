@@ -135,10 +135,6 @@ export class UsersAdminController {
   })
   @ApiNoContentResponse()
   async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.propagation.propagateAfter(() =>
-      this.secondFactors.removeAll(id, toActor(request), (transaction, userId) =>
-        this.sessions.endAll(transaction, userId, 'admin'),
-      ),
-    );
+    await this.secondFactors.removeAll(id, toActor(request));
   }
 }

@@ -61,7 +61,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
-    return this.auth.logIn(email, password, toActor(request));
+    return TokenPairResponse.from(await this.auth.logIn(email, password, toActor(request)));
   }
 
   @Post('refresh')
@@ -77,7 +77,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
-    return this.auth.refresh(body.refresh_token, toActor(request));
+    return TokenPairResponse.from(await this.auth.refresh(body.refresh_token, toActor(request)));
   }
 
   @Post('logout')

@@ -1,5 +1,6 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { CharactersBetween, IfSent } from '../common/fields.js';
+import type { TokenPair } from '../tokens/access-tokens.js';
 
 const REFRESH_TOKEN = {
   minLength: 1,
@@ -37,4 +38,8 @@ export class TokenPairResponse {
 
   @ApiProperty({ type: 'integer', description: 'seconds until the access token expires', example: 900 })
   expires_in!: number;
+
+  static from({ accessToken, refreshToken, ttlSeconds }: TokenPair): TokenPairResponse {
+    return { access_token: accessToken, refresh_token: refreshToken, token_type: 'Bearer', expires_in: ttlSeconds };
+  }
 }

@@ -16,14 +16,12 @@ import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
-import { AccessTokens } from '../tokens/access-tokens.js';
-import type { Grant } from '../tokens/grant.js';
+import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
 import { PasswordVerifier } from '../users/password-verifier.js';
 import { UsersService } from '../users/users.service.js';
-import type { TokenPairResponse } from './auth.dto.js';
 import { SecondFactorLogin } from './second-factor-login.js';
 
 interface RefusedLogin {
@@ -65,7 +63,7 @@ export class AuthService {
    * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified and
    * second_factor_required after the right password; too_many_requests; hashing_busy
    */
-  async logIn(email: string, password: string, actor: Actor): Promise<TokenPairResponse> {
+  async logIn(email: string, password: string, actor: Actor): Promise<TokenPair> {
     const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
       this.passwords.verify(email, password, turn),
     );
@@ -76,17 +74,17 @@ export class AuthService {
     if (verdict.user.hasSecondFactor) return this.secondFactors.demand(verdict.user);
     const grant = await this.sessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
     if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
-    return this.toTokenPair(grant);
+    return this.accessTokens.signPair(grant);
   }
 
   /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
-  async refresh(refreshToken: string, actor: Actor): Promise<TokenPairResponse> {
+  async refresh(refreshToken: string, actor: Actor): Promise<TokenPair> {
     const result = await this.rotation.refresh(refreshToken, actor);
     if ('grant' in result) {
       const { userId, sessionId } = result.grant;
       const logFields = { user_id: userId, session_id: sessionId, reason: result.outcome };
       this.audit.logOnly('session.refreshed', actor, logFields);
-      return this.toTokenPair(result.grant);
+      return this.accessTokens.signPair(result.grant);
     }
     const event: RefusalEvent =
       result.outcome === 'reused'
@@ -112,15 +110,6 @@ export class AuthService {
     if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
     if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
     await this.propagation.awaitPropagation();
-  }
-
-  async toTokenPair(grant: Grant): Promise<TokenPairResponse> {
-    return {
-      access_token: await this.accessTokens.sign(grant),
-      refresh_token: grant.refreshToken,
-      token_type: 'Bearer',
-      expires_in: this.accessTokens.ttlSeconds,
-    };
   }
 
   private async refuseLogin(

@@ -8,15 +8,25 @@ import { problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/code-verifier.js';
 import { FactorRefusals } from '../second-factors/factor-refusals.js';
-import { PasskeyVerifier, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
+import { PasskeyVerifier, type PasskeyOwner, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
 import { RelyingParty } from '../second-factors/relying-party.js';
-import { SecondFactors, type Factors } from '../second-factors/second-factors.service.js';
+import { SecondFactors, type UserWithFactors } from '../second-factors/second-factors.service.js';
 import type { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { parseAuthentication, readChallenge } from '../second-factors/webauthn-json.js';
-import type { Amr, Grant } from '../tokens/grant.js';
+import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
+import type { Amr } from '../tokens/grant.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import type { VerifiedUser } from '../users/password-verifier.js';
 import type { SecondFactorRequest } from './second-factor.dto.js';
+
+/** A login whose proofs are verified. */
+interface VerifiedLogin {
+  /** As it was when the proofs were verified. */
+  readonly owner: PasskeyOwner;
+  readonly challenge: PresentedChallenge;
+  readonly amr: Amr;
+  readonly refusal: Problem;
+}
 
 /** Logins that need more than a password, or another thing than a password. */
 @Injectable()
@@ -29,6 +39,7 @@ export class SecondFactorLogin {
     private readonly relyingParty: RelyingParty,
     private readonly refusals: FactorRefusals,
     private readonly sessions: SessionsService,
+    private readonly accessTokens: AccessTokens,
     private readonly clock: DatabaseClock,
     private readonly environment: Environment,
   ) {}
@@ -49,11 +60,13 @@ export class SecondFactorLogin {
     });
   }
 
-  /** @throws {ProblemException} invalid_second_factor; email_not_verified; too_many_requests; unavailable */
-  async answer(request: SecondFactorRequest, actor: Actor): Promise<Grant> {
+  /**
+   * @throws {ProblemException} invalid_second_factor; email_not_verified; too_many_requests; hashing_busy; unavailable
+   */
+  async answer(request: SecondFactorRequest, actor: Actor): Promise<TokenPair> {
     const { challenge, user } = await this.open(request.challenge, actor);
     const amr = await this.verify(user, request, actor);
-    return this.begin(user, challenge, amr, problems.invalidSecondFactor, actor);
+    return this.begin({ owner: user, challenge, amr, refusal: problems.invalidSecondFactor }, actor);
   }
 
   /**
@@ -66,7 +79,7 @@ export class SecondFactorLogin {
   }
 
   /** @throws {ProblemException} invalid_passkey; email_not_verified; not_found without WEBAUTHN_RP_ID */
-  async logInWithPasskey(answer: object, actor: Actor): Promise<Grant> {
+  async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
     const refusal = problems.invalidPasskey;
     const response = parseAuthentication(answer);
     if (!response) return this.refusals.refuse(refusal, 'wrong_passkey', actor);
@@ -76,13 +89,12 @@ export class SecondFactorLogin {
       return this.refusals.refuse(refusal, 'challenge', actor);
     const verdict = await this.passkeys.verify(response, text);
     if (!verdict.valid) return this.refusePasskey(refusal, verdict, actor);
-    const user = await this.factors.read(verdict.userId);
-    if (!user) return this.refusals.refuse(refusal, 'unknown_passkey', actor);
-    return this.begin(user, challenge, [verdict.proof, 'user', 'mfa'], refusal, actor);
+    const { owner, proof } = verdict;
+    return this.begin({ owner, challenge, amr: [proof, 'user', 'mfa'], refusal }, actor);
   }
 
   /** Without a valid challenge nothing is known of the client, and the refusal is counted by its network. */
-  private async open(text: string, actor: Actor): Promise<{ challenge: PresentedChallenge; user: Factors }> {
+  private async open(text: string, actor: Actor): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
     const challenge = this.challenges.read('login', text);
     if (!challenge) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
     // The same work for an id that is unknown: a forged challenge tells nothing about accounts.
@@ -93,13 +105,14 @@ export class SecondFactorLogin {
     return { challenge, user };
   }
 
-  private async verify(user: Factors, request: SecondFactorRequest, actor: Actor): Promise<Amr> {
+  private async verify(user: UserWithFactors, request: SecondFactorRequest, actor: Actor): Promise<Amr> {
     const { method, code = '', passkey = {} } = request;
-    if (method === 'totp') await this.codes.acceptTotp(user, code, actor);
-    if (method === 'recovery_code') await this.codes.acceptRecoveryCode(user, code, actor);
+    const presented = { user, code, actor, refusal: problems.invalidSecondFactor };
+    if (method === 'totp') await this.codes.acceptTotp(presented);
+    if (method === 'recovery_code') await this.codes.acceptRecoveryCode(presented);
     if (method !== 'passkey') return ['pwd', 'otp', 'mfa'];
     const response = parseAuthentication(passkey);
-    const isAnswer = response && this.isMethod(user) && readChallenge(response) === request.challenge;
+    const isAnswer = response && this.canUsePasskey(user) && readChallenge(response) === request.challenge;
     const verdict = isAnswer
       ? await this.passkeys.verify(response, request.challenge, user.id)
       : ({ valid: false, reason: 'wrong_passkey' } as const);
@@ -107,7 +120,7 @@ export class SecondFactorLogin {
     return ['pwd', verdict.proof, 'user', 'mfa'];
   }
 
-  private isMethod(user: Factors): boolean {
+  private canUsePasskey(user: UserWithFactors): boolean {
     return this.factors.listMethods(user).includes('passkey');
   }
 
@@ -120,17 +133,12 @@ export class SecondFactorLogin {
   }
 
   /** Uses the challenge up: of concurrent answers to one, one begins a session. */
-  private async begin(
-    user: Factors,
-    challenge: PresentedChallenge,
-    amr: Amr,
-    problem: Problem,
-    actor: Actor,
-  ): Promise<Grant> {
-    if (this.environment.requireVerifiedEmail && user.emailVerifiedAt === null)
-      return this.refusals.refuse(problems.emailNotVerified, 'email_not_verified', actor, user.id);
-    if (!(await this.challenges.use(challenge))) return this.refusals.refuse(problem, 'challenge', actor, user.id);
-    const grant = await this.sessions.start(user, toUserActor(actor, user.id), amr);
-    return grant ?? this.refusals.refuse(problem, 'disabled', actor, user.id);
+  private async begin({ owner, challenge, amr, refusal }: VerifiedLogin, actor: Actor): Promise<TokenPair> {
+    const { id } = owner;
+    if (this.environment.requireVerifiedEmail && owner.emailVerifiedAt === null)
+      return this.refusals.refuse(problems.emailNotVerified, 'email_not_verified', actor, id);
+    if (!(await this.challenges.use(challenge))) return this.refusals.refuse(refusal, 'challenge', actor, id);
+    const grant = await this.sessions.start(owner, toUserActor(actor, id), amr);
+    return grant ? this.accessTokens.signPair(grant) : this.refusals.refuse(refusal, 'changed_meanwhile', actor, id);
   }
 }

@@ -8,17 +8,13 @@ import { problems } from '../problems/problems.js';
 import { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { Throttled } from '../throttling/throttled.js';
 import { TokenPairResponse } from './auth.dto.js';
-import { AuthService } from './auth.service.js';
 import { SecondFactorLogin } from './second-factor-login.js';
 import { PasskeyLoginRequest, SecondFactorRequest } from './second-factor.dto.js';
 
 @ApiTags('auth')
 @Controller('api/v0/auth/login')
 export class SecondFactorController {
-  constructor(
-    private readonly auth: AuthService,
-    private readonly logins: SecondFactorLogin,
-  ) {}
+  constructor(private readonly logins: SecondFactorLogin) {}
 
   @Post('second-factor')
   @HttpCode(200)
@@ -34,7 +30,7 @@ export class SecondFactorController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
-    return this.auth.toTokenPair(await this.logins.answer(body, toActor(request)));
+    return TokenPairResponse.from(await this.logins.answer(body, toActor(request)));
   }
 
   @Post('passkey/options')
@@ -62,6 +58,6 @@ export class SecondFactorController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
-    return this.auth.toTokenPair(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
+    return TokenPairResponse.from(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
   }
 }

@@ -40,6 +40,8 @@ export const REFUSAL_REASONS = {
     'counter_not_increased',
     'challenge',
     'disabled',
+    // Disabled, deleted, or given another password or other factors while the proof was verified.
+    'changed_meanwhile',
     'email_not_verified',
   ],
   'session.refresh.refused': ['malformed', 'unknown', 'forged'],

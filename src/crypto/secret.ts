@@ -15,9 +15,9 @@ export type SecretDigest = Buffer & { readonly __brand: 'SecretDigest' };
 const SECRET_BYTES = 32;
 const MAX_RANDOM = 2 ** 32;
 
-/** @returns 256 random bits from the operating system's generator */
-export function generateSecretBytes(): Buffer {
-  return randomBytes(SECRET_BYTES);
+/** @returns random bytes from the operating system's generator, 256 bits unless told otherwise */
+export function generateSecretBytes(count = SECRET_BYTES): Buffer {
+  return randomBytes(count);
 }
 
 /** @returns a new secret as URL-safe text, with a prefix that secret scanners can find */

@@ -6,6 +6,14 @@ export const factorProblems = {
     title: 'A second factor is required',
     detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
   },
+  wrongSecondFactor: {
+    status: 403,
+    code: 'wrong_second_factor',
+    title: 'The code is wrong',
+    detail:
+      'The code is wrong or was used before, or the enrolment is missing or void: a change of the password ends one ' +
+      'that was not confirmed. Nothing was changed, and the access token stays valid.',
+  },
   totpEnrolled: {
     status: 409,
     code: 'totp_enrolled',

@@ -55,7 +55,8 @@ export const problems = {
     code: 'email_not_verified',
     title: 'The e-mail address is not verified',
     detail:
-      'The password is right. Open the link that was sent to the e-mail address, or ask for a new one, and log in again.',
+      'The login is right, and the account must prove its e-mail address first. Open the link that was sent to it, or ' +
+      'ask for a new one, and log in again.',
   },
   missingScope: {
     status: 403,

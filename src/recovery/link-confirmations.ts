@@ -37,8 +37,8 @@ export class LinkConfirmations {
   ) {}
 
   /**
-   * Ends all sessions of the user, and removes the second factors if the address was not proven before. When it has returned, no verifier accepts a token of theirs. A refused password does
-   * not use the token.
+   * Ends all sessions of the user, and by mail removes the second factors that were made before the first proof of the
+   * address. When it has returned, no verifier accepts a token of theirs. A refused password does not use the token.
    * @throws {ProblemException} validation_failed; invalid_link; hashing_busy
    */
   async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
@@ -63,10 +63,10 @@ export class LinkConfirmations {
     const isByMail = found.email !== null;
     if (!(await this.account.setPassword(transaction, user, passwordHash)))
       throw new Error('The password of a locked row was set by another transaction');
-    const isFirstProof = isByMail && user.emailVerifiedAt === null;
-    // Until now any client could have registered the address, and left factors behind that log in.
-    const removed = isFirstProof ? await this.factors.deleteAll(transaction, user.id) : undefined;
-    if (isFirstProof) await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
+    const provenAt = user.emailVerifiedAt ?? undefined;
+    // Before the first proof any client could have registered the address, and left factors behind that log in.
+    const removed = isByMail ? await this.factors.remove(transaction, user.id, provenAt) : undefined;
+    if (isByMail && !provenAt) await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
     const count = await this.sessions.endAll(transaction, user.id, 'password_reset');
     await this.audit.record(transaction, {
       event: 'user.password.reset',
@@ -93,11 +93,12 @@ export class LinkConfirmations {
     if (email === null) throw new Error('A token about an address has no address');
     try {
       await this.dataSource.transaction(async (transaction) => {
-        const { id: userId } = await this.tokens.use(transaction, found);
+        const { id: userId, emailVerifiedAt } = await this.tokens.use(transaction, found);
         const time = this.clock.now();
         const isChange = purpose === 'email_change';
         const changes = isChange ? { email, updatedAt: time } : {};
-        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt: time });
+        // The first proof stays: the factors that were made since are the owner's, also under another address.
+        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt: emailVerifiedAt ?? time });
         if (isChange) await this.tokens.voidAll(transaction, userId);
         await this.audit.record(transaction, {
           event: isChange ? 'user.email.changed' : 'user.email.verified',

@@ -5,10 +5,8 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Outbox } from '../mail/outbox.js';
 import { MailThrottle } from '../throttling/mail-throttle.js';
-import { createWrongPassword, PasswordProof } from '../users/password-proof.js';
-
-const LOCK_UNCHANGED = `SELECT id FROM users
-  WHERE id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz FOR SHARE`;
+import { OwnAccount } from '../users/own-account.js';
+import { PasswordProof } from '../users/password-proof.js';
 
 /** Takes requests for links. An anonymous one is the same work for every address: no account is looked up. */
 @Injectable()
@@ -18,6 +16,7 @@ export class LinkRequests {
     private readonly outbox: Outbox,
     private readonly throttle: MailThrottle,
     private readonly proof: PasswordProof,
+    private readonly account: OwnAccount,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
@@ -44,13 +43,13 @@ export class LinkRequests {
     newEmail: string,
     actor: Actor,
   ): Promise<void> {
-    const { id: userId, email, passwordChangedAt } = await this.proof.demand(owner, password, actor);
+    const verified = await this.proof.demand(owner, password, actor);
+    const { id: userId, email } = verified;
     await this.throttle.spend([email, newEmail], actor.address);
     const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A password that was changed meanwhile has stopped the changes that were asked for with the old one.
-      const unchanged = await transaction.query<unknown[]>(LOCK_UNCHANGED, [userId, passwordChangedAt]);
-      if (unchanged.length === 0) throw createWrongPassword(userId, 'changed_meanwhile');
+      await this.account.lockUnchanged(transaction, verified);
       await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
       await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
       await this.audit.record(transaction, {

@@ -24,7 +24,8 @@ export class PasswordResetController {
     summary: 'Set a new password with the token of a link',
     description:
       'Ends all sessions of the user. The token is valid once, for 30 minutes, and void after any change of the ' +
-      'password or of the address. A password that is refused does not use the token.',
+      'password or of the address. A password that is refused does not use the token. A link by e-mail also removes the ' +
+      'second factors that were made before the first proof of the address.',
   })
   @ApiNoContentResponse({ description: 'The password is set, and every session of the user has ended' })
   async confirmPasswordReset(@Req() request: Request, @Body() body: ConfirmPasswordResetRequest): Promise<void> {

@@ -8,7 +8,7 @@ import { Database, type Statement } from '../database/database.js';
 
 const PURPOSE = 'platform-auth challenges v1';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
-const LIFE_SECONDS = 300;
+export const CHALLENGE_LIFE_SECONDS = 300;
 /** A transaction that waited: PostgreSQL's clock is read on another connection. */
 const TOLERANCE_SECONDS = 5;
 const KIND_BYTES = 1;
@@ -67,7 +67,7 @@ export class Challenges {
     body.writeUInt8(KINDS[kind]);
     body.writeUIntBE(now.getTime(), KIND_BYTES, TIME_BYTES);
     body.set(parse(userId), KIND_BYTES + TIME_BYTES);
-    body.set(generateSecretBytes().subarray(0, NONCE_BYTES), BODY_BYTES - NONCE_BYTES);
+    body.set(generateSecretBytes(NONCE_BYTES), BODY_BYTES - NONCE_BYTES);
     return Buffer.concat([body, computeMac(this.key, Buffer.concat([body, Buffer.from(context)]))]).toString(
       'base64url',
     );
@@ -87,7 +87,8 @@ export class Challenges {
 
   /** @param now by the clock of PostgreSQL */
   isValid({ body, mac, issuedAt }: PresentedChallenge, now: Date, context = ''): boolean {
-    if (now > addSeconds(issuedAt, LIFE_SECONDS) || now < addSeconds(issuedAt, -TOLERANCE_SECONDS)) return false;
+    if (now > addSeconds(issuedAt, CHALLENGE_LIFE_SECONDS) || now < addSeconds(issuedAt, -TOLERANCE_SECONDS))
+      return false;
     const message = Buffer.concat([body, Buffer.from(context)]);
     const keys = this.previousKey ? [this.key, this.previousKey] : [this.key];
     return keys.some((key) => isSameDigest(computeMac(key, message), mac));
@@ -95,7 +96,7 @@ export class Challenges {
 
   /** @returns whether it was not used before. Of concurrent callers one gets true. */
   async use({ digest, issuedAt }: PresentedChallenge): Promise<boolean> {
-    return (await this.database.rows(USE, [digest, addSeconds(issuedAt, LIFE_SECONDS)])).length > 0;
+    return (await this.database.rows(USE, [digest, addSeconds(issuedAt, CHALLENGE_LIFE_SECONDS)])).length > 0;
   }
 
   /** Deletes used challenges that have expired. See {@link Database.purge}. */

@@ -5,17 +5,33 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { DatabaseClock } from '../database/database-clock.js';
 import { Database } from '../database/database.js';
+import type { Problem } from '../problems/problem.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { SecondFactorThrottle } from '../throttling/second-factor-throttle.js';
+import { SecondFactorThrottle, type CodeAttempt } from '../throttling/second-factor-throttle.js';
 import { FactorRefusals, type FactorReason } from './factor-refusals.js';
 import { ACCEPT_TIME_STEP, USE_RECOVERY_CODE } from './factor-statements.js';
 import { toRecoveryDigest } from './recovery-codes.js';
-import type { Factors } from './second-factors.service.js';
+import type { UserWithFactors } from './second-factors.service.js';
 import { TotpVault } from './totp-vault.js';
 import { findTimeStep } from './totp.js';
 
-type Verdict = 'accepted' | FactorReason;
+/** A code that a client has sent, and the answer to a wrong one: 401 at a login, 403 to a user who is logged in. */
+export interface PresentedCode {
+  readonly user: UserWithFactors;
+  readonly code: string;
+  readonly actor: Actor;
+  readonly refusal: Problem;
+}
+
+type OwnCode = Omit<PresentedCode, 'refusal'>;
+
+interface Refused {
+  readonly valid: false;
+  readonly reason: FactorReason;
+}
+
+const ACCEPTED = { valid: true } as const;
 
 /** Verifies codes of authenticator apps and recovery codes. Each works once. Wrong ones are throttled by account. */
 @Injectable()
@@ -30,23 +46,25 @@ export class CodeVerifier {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable */
-  async acceptTotp(user: Factors, code: string, actor: Actor): Promise<void> {
-    await this.counted(user.id, 'totp', actor, async () => {
-      if (!user.confirmedAt) return 'no_factor';
+  /** @throws {ProblemException} the refusal; too_many_requests; hashing_busy; unavailable */
+  async acceptTotp(presented: PresentedCode): Promise<void> {
+    const { user, code } = presented;
+    await this.attempt('totp', presented, async () => {
+      if (!user.confirmedAt) return refuse('no_factor');
       const step = await this.findStep(user, code);
-      if (step === undefined) return 'wrong_code';
+      if (step === undefined) return refuse('wrong_code');
       const accepted = await this.database.rows(ACCEPT_TIME_STEP, [user.id, step]);
-      return accepted.length > 0 ? 'accepted' : 'repeated_code';
+      return accepted.length > 0 ? ACCEPTED : refuse('repeated_code');
     });
   }
 
-  /** @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable */
-  async acceptRecoveryCode(user: Factors, code: string, actor: Actor): Promise<void> {
-    await this.counted(user.id, 'recovery_code', actor, async () => {
+  /** @throws {ProblemException} the refusal; too_many_requests; hashing_busy; unavailable */
+  async acceptRecoveryCode(presented: PresentedCode): Promise<void> {
+    const { user, code, actor } = presented;
+    await this.attempt('recovery_code', presented, async () => {
       const digest = toRecoveryDigest(code);
-      if (!user.confirmedAt) return 'no_factor';
-      if (!digest) return 'wrong_code';
+      if (!user.confirmedAt) return refuse('no_factor');
+      if (!digest) return refuse('wrong_code');
       const used = await this.audit.execute(USE_RECOVERY_CODE, [user.id, digest], {
         event: 'user.recovery_code.used',
         actor: toUserActor(actor, user.id),
@@ -54,32 +72,36 @@ export class CodeVerifier {
         subject: user.id,
         logFields: { user_id: user.id },
       });
-      return used.length > 0 ? 'accepted' : 'wrong_code';
+      return used.length > 0 ? ACCEPTED : refuse('wrong_code');
     });
   }
 
-  /** Where both are accepted: a user who has lost the app has the recovery codes. */
-  async acceptAny(user: Factors, code: string, actor: Actor): Promise<void> {
-    await (toRecoveryDigest(code) ? this.acceptRecoveryCode(user, code, actor) : this.acceptTotp(user, code, actor));
+  /**
+   * Of a user who is logged in, and may have lost the app: takes recovery codes too.
+   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable
+   */
+  async acceptAny(own: OwnCode): Promise<void> {
+    const presented = { ...own, refusal: problems.wrongSecondFactor };
+    await (toRecoveryDigest(own.code) ? this.acceptRecoveryCode(presented) : this.acceptTotp(presented));
   }
 
   /**
    * Verifies the code of an enrolment, without accepting it.
    * @returns its time step
-   * @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable
+   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable
    */
-  async verifyEnrolment(user: Factors, code: string, actor: Actor): Promise<number> {
-    let step: number | undefined;
-    await this.counted(user.id, 'totp', actor, async () => {
-      if (!user.encryptedSecret) return 'no_factor';
-      step = await this.findStep(user, code);
-      return step === undefined ? 'wrong_code' : 'accepted';
+  async verifyEnrolment(own: OwnCode): Promise<number> {
+    const { user, code } = own;
+    const presented = { ...own, refusal: problems.wrongSecondFactor };
+    const { step } = await this.attempt('totp', presented, async () => {
+      if (!user.encryptedSecret || isVoid(user)) return refuse('no_factor');
+      const found = await this.findStep(user, code);
+      return found === undefined ? refuse('wrong_code') : { valid: true, step: found };
     });
-    if (step === undefined) throw new Error('An accepted code has a time step');
     return step;
   }
 
-  private async findStep({ id, encryptedSecret }: Factors, code: string): Promise<number | undefined> {
+  private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number | undefined> {
     const secret = encryptedSecret && this.vault.decrypt(id, encryptedSecret);
     if (!secret) {
       const cause = new Error('Neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts a TOTP secret');
@@ -88,24 +110,21 @@ export class CodeVerifier {
     return findTimeStep(secret, code, await this.databaseClock.now());
   }
 
-  private async counted(
-    userId: string,
-    kind: 'totp' | 'recovery_code',
-    actor: Actor,
-    verify: () => Promise<Verdict>,
-  ): Promise<void> {
-    const attempt = await this.throttle.begin(userId, kind);
-    let verdict: Verdict;
-    try {
-      verdict = await verify();
-    } catch (error) {
-      // If it fails, the reservation expires after a minute.
-      await attempt.settle(false).catch(() => undefined);
-      throw error;
-    }
-    // The code is used up: a counter that cannot be reached must not void it. Its reservation expires after a minute.
-    if (verdict === 'accepted') return attempt.settle(false).catch(() => undefined);
-    await attempt.settle(true);
-    await this.refusals.refuse(problems.invalidSecondFactor, verdict, actor, userId);
+  private async attempt<Accepted extends { readonly valid: true }>(
+    method: CodeAttempt['method'],
+    { user, actor, refusal }: PresentedCode,
+    verify: () => Promise<Accepted | Refused>,
+  ): Promise<Accepted> {
+    const verdict = await this.throttle.attempt({ userId: user.id, method, address: actor.address }, verify);
+    return verdict.valid ? verdict : this.refusals.refuse(refusal, verdict.reason, actor, user.id);
   }
+}
+
+function refuse(reason: FactorReason): Refused {
+  return { valid: false, reason };
+}
+
+/** An enrolment began with the password: another password voids it, as it voids the options of a passkey. */
+function isVoid({ enrolledAt, passwordChangedAt }: UserWithFactors): boolean {
+  return enrolledAt !== null && passwordChangedAt !== null && enrolledAt <= passwordChangedAt;
 }

@@ -1,33 +1,28 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
+import type { AuditEvent } from '../audit/audit-event.js';
+import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { createWrongPassword } from '../users/password-proof.js';
-import { LOCK_OWNER, READ_OWNER } from './factor-statements.js';
-
-/** The user who changes the own factors. */
-export interface FactorOwner {
-  readonly userId: string;
-  /** The session that asks. */
-  readonly sessionId: string;
-  /** As it was when the password, or the challenge bound to it, was verified. */
-  readonly passwordChangedAt: Date | null;
-}
-
-/** @param user as it was read when the right to change the factors was established */
-export function toFactorOwner(
-  { userId, sessionId }: UserPrincipal,
-  { passwordChangedAt }: Pick<FactorOwner, 'passwordChangedAt'>,
-): FactorOwner {
-  return { userId, sessionId, passwordChangedAt };
-}
+import { OwnAccount } from '../users/own-account.js';
+import { PasswordProof } from '../users/password-proof.js';
+import { FactorOwner } from './factor-owner.js';
+import { READ_OWNER, TOUCH_USER } from './factor-statements.js';
 
 interface OwnerState {
   readonly isLive: boolean;
   readonly hasFactor: boolean;
+}
+
+/** What was done in the transaction. */
+export interface FactorChange<Result> {
+  readonly result: Result;
+  /** Undefined: the set of factors is as it was. */
+  readonly event: AuditEvent | undefined;
 }
 
 /** Changes of the own factors. Each locks the row of the user, as a change of the password and the end of all sessions do. */
@@ -35,39 +30,62 @@ interface OwnerState {
 export class FactorChanges {
   constructor(
     private readonly dataSource: DataSource,
+    private readonly passwords: PasswordProof,
+    private readonly account: OwnAccount,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
     private readonly clock: Clock,
   ) {}
 
+  /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
+  async demandPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<FactorOwner> {
+    return FactorOwner.byPassword(principal, await this.passwords.demand(principal, password, actor));
+  }
+
   /**
-   * Runs a change while the session is live and the password is unchanged. With the first factor all other sessions end:
-   * they began without one. When it has returned, no verifier accepts a token of theirs.
-   * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when the session has ended
+   * Runs a change while the session is live and the password is unchanged, and records it. With the first factor all other
+   * sessions end: they began without one. When it has returned, no verifier accepts a token of theirs. Logins that are
+   * being verified are refused: they have read another set of factors.
+   * @param change throws to undo itself
+   * @throws {ProblemException} the refusal of the owner; invalid_access_token when the session has ended
    */
-  async run<Result>(owner: FactorOwner, change: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
+  async run<Result>(
+    owner: FactorOwner,
+    change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
+  ): Promise<Result> {
     const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
       const { hasFactor } = await this.lock(transaction, owner);
       const changed = await change(transaction);
+      if (!changed.event) return { ...changed, isFirst: false };
+      await transaction.query(TOUCH_USER, [owner.userId, this.clock.now()]);
       const isFirstFactor = !hasFactor && (await this.read(transaction, owner)).hasFactor;
-      if (isFirstFactor) await this.sessions.endAll(transaction, owner.userId, 'second_factor_added', owner.sessionId);
-      return { result: changed, isFirst: isFirstFactor };
+      const event = isFirstFactor ? await this.endOthers(transaction, owner, changed.event) : changed.event;
+      await this.audit.record(transaction, event);
+      return { ...changed, isFirst: isFirstFactor };
     });
     if (isFirst) await this.propagation.awaitPropagation();
     return result;
   }
 
+  /** @returns the event with the number of the sessions that ended */
+  private async endOthers(
+    transaction: EntityManager,
+    { userId, sessionId }: FactorOwner,
+    event: AuditEvent,
+  ): Promise<AuditEvent> {
+    const count = await this.sessions.endAll(transaction, userId, 'second_factor_added', sessionId);
+    const { details, logFields } = event;
+    return { ...event, details: { ...details, ended_sessions: count }, logFields: { ...logFields, count } };
+  }
+
   private async lock(transaction: EntityManager, owner: FactorOwner): Promise<OwnerState> {
     const { userId, passwordChangedAt } = owner;
-    const [, locked] = await transaction.query<[unknown, number]>(LOCK_OWNER, [
-      userId,
-      this.clock.now(),
-      passwordChangedAt,
-    ]);
+    const isUnchanged = await this.account.lock(transaction, { id: userId, passwordChangedAt });
     // After the lock: a statement of its own sees what its holder before has committed.
     const state = await this.read(transaction, owner);
     if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
-    if (locked === 0) throw createWrongPassword(userId, 'changed_meanwhile');
+    if (!isUnchanged) throw owner.createRefusal();
     return state;
   }
 

@@ -4,9 +4,17 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/refusal-reasons.js';
 import type { Problem } from '../problems/problem.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 
 const EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof EVENT>;
+
+/** The refusal of a code for an enrolment that another password has voided while the code was verified. */
+export function createVoidEnrolment(userId: string): ProblemException {
+  const refusal = { event: EVENT, reason: 'changed_meanwhile', fields: { user_id: userId } } as const;
+  return new ProblemException(problems.wrongSecondFactor, { refusal });
+}
 
 /** Refuses second factors: counted by user in the audit log as wrong passwords are, or by network without one. */
 @Injectable()

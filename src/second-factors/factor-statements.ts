@@ -8,7 +8,7 @@ export const READ_FACTORS: Statement = {
   text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt",
            email_verified_at AS "emailVerifiedAt",
            factors_changed_at AS "factorsChangedAt", is_active AS "isActive",
-           encrypted_secret AS "encryptedSecret", confirmed_at AS "confirmedAt",
+           encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt", confirmed_at AS "confirmedAt",
            (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
            (SELECT COALESCE(jsonb_agg(jsonb_build_object(
               'id', encode(credential_id, 'base64'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
@@ -18,9 +18,12 @@ export const READ_FACTORS: Statement = {
 
 // The statements of changes run in the transaction that locks the row of the user (factor-changes.ts).
 
-/** Replaces an enrolment that was not confirmed. No row when one is confirmed. */
+/**
+ * Replaces an enrolment that was not confirmed. No row when one is confirmed. It is later than the password that it needed,
+ * whatever the clocks say.
+ */
 export const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
-  VALUES ($1, $2, $3, $4)
+  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond') FROM users WHERE id = $1
   ON CONFLICT (user_id) DO UPDATE
     SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
     WHERE known.confirmed_at IS NULL
@@ -57,18 +60,18 @@ export const REPLACE_SECRETS = `UPDATE totp_factors SET encrypted_secret = given
   FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS given (user_id, encrypted, former)
   WHERE totp_factors.user_id = given.user_id AND encrypted_secret = given.former`;
 
-const TOUCH = `UPDATE users SET factors_changed_at =
-    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1`;
-/** An operator's removal, in the transaction that ends the sessions. Voids logins that are being verified, too. */
-export const LOCK_USER = `${TOUCH} RETURNING id`;
-/** A change by the user, which also voids logins that are being verified: they may have seen no factor. */
-export const LOCK_OWNER = `${TOUCH} AND is_active
-  AND password_changed_at IS NOT DISTINCT FROM $3::timestamptz RETURNING id`;
+/** Locks the user, and voids the logins that are being verified: they have read another set of factors. */
+export const TOUCH_USER = `UPDATE users SET factors_changed_at =
+    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id`;
 export const READ_OWNER = `SELECT
     ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
-export const REMOVE_ALL = `WITH totp AS (DELETE FROM totp_factors WHERE user_id = $1 RETURNING user_id),
-    keys AS (DELETE FROM passkeys WHERE user_id = $1 RETURNING user_id)
+/** `$2`: only the ones made before. Recovery codes are deleted with their app, and are never older. */
+export const REMOVE_FACTORS = `WITH
+    totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
+             RETURNING user_id),
+    keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
+             RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
 
 const PASSKEY = `passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey", counter,
@@ -79,10 +82,12 @@ export const LIST_PASSKEYS: Statement = {
   text: `SELECT ${PASSKEY} FROM passkeys WHERE user_id = $1 ORDER BY id`,
 };
 
+/** With the state of its owner in the same snapshot: a session begins only while that state lasts. */
 export const READ_PASSKEY: Statement = {
   name: 'passkeys_read',
-  text: `SELECT ${PASSKEY}, email, is_active AS "isActive" FROM passkeys JOIN users ON users.id = user_id
-         WHERE credential_id = $1`,
+  text: `SELECT ${PASSKEY}, email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
+           email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
+         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
 };
 
 /** `$10`: passkeys of one user at most. */

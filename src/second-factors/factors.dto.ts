@@ -4,7 +4,7 @@ import { IsObject } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
 import { CharactersBetween, LabelField, MOMENT, PasswordField } from '../common/fields.js';
 import type { Passkey } from './passkeys.service.js';
-import type { Factors } from './second-factors.service.js';
+import type { UserWithFactors } from './second-factors.service.js';
 import type { Enrolment } from './totp.service.js';
 import { drawQrCode } from './totp.js';
 
@@ -95,7 +95,7 @@ export class TotpResponse {
   @ApiProperty({ type: 'integer', description: 'unused recovery codes', example: 10 })
   recovery_codes_left!: number;
 
-  static from({ confirmedAt, recoveryCodes }: Factors): TotpResponse {
+  static from({ confirmedAt, recoveryCodes }: UserWithFactors): TotpResponse {
     return { is_confirmed: confirmedAt !== null, recovery_codes_left: recoveryCodes };
   }
 }
@@ -107,6 +107,10 @@ export class RecoveryCodesResponse {
     example: ['k3vt-q2ma-7xnd-c5re-w6jh-pz4s'],
   })
   recovery_codes!: string[];
+
+  static from(codes: string[]): RecoveryCodesResponse {
+    return { recovery_codes: codes };
+  }
 }
 
 export class PasskeyResponse {
@@ -134,4 +138,8 @@ export class PasskeyResponse {
 export class PasskeysResponse {
   @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' })
   items!: PasskeyResponse[];
+
+  static from(passkeys: Passkey[]): PasskeysResponse {
+    return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
+  }
 }

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
 import { Database } from '../database/database.js';
+import type { SessionOwner } from '../tokens/grant.js';
 import type { FactorReason } from './factor-refusals.js';
 import { ADVANCE_COUNTER, READ_PASSKEY } from './factor-statements.js';
 import type { Passkey } from './passkeys.service.js';
@@ -10,13 +11,17 @@ import type { AuthenticationJson } from './webauthn-json.js';
 /** What the passkey has proven (RFC 8176): a key of one device, or one that is synchronised; without attestation. */
 export type PasskeyProof = 'hwk' | 'swk';
 
-interface PasskeyRow extends Passkey {
-  readonly email: string;
+/** The user of a passkey, as it was when the passkey was read. */
+export interface PasskeyOwner extends SessionOwner {
+  readonly emailVerifiedAt: Date | null;
+}
+
+interface PasskeyRow extends Passkey, Omit<PasskeyOwner, 'id'> {
   readonly isActive: boolean;
 }
 
 export type PasskeyVerdict =
-  | { readonly valid: true; readonly userId: string; readonly proof: PasskeyProof }
+  | { readonly valid: true; readonly owner: PasskeyOwner; readonly proof: PasskeyProof }
   | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
 
 @Injectable()
@@ -29,21 +34,23 @@ export class PasskeyVerifier {
 
   /**
    * Verifies an answer to a challenge that is valid. An accepted one has advanced the counter.
-   * @param owner the user who has presented the password; undefined: the passkey alone, which then needs the user's
+   * @param ownerId the user who has presented the password; undefined: the passkey alone, which then needs the user's
    * verification by the authenticator, and tells who the user is
    */
-  async verify(response: AuthenticationJson, challenge: string, owner?: string): Promise<PasskeyVerdict> {
+  async verify(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<PasskeyVerdict> {
     const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!row || (owner !== undefined && row.userId !== owner)) return { valid: false, reason: 'unknown_passkey' };
+    if (!row || (ownerId !== undefined && row.userId !== ownerId)) return { valid: false, reason: 'unknown_passkey' };
     const { id, userId, isActive, isSynced } = row;
-    const verified = hasHandleOf(response, userId, owner !== undefined)
-      ? await this.relyingParty.verifyAuthentication(response, challenge, row, owner === undefined)
+    const verified = hasHandleOf(response, userId, ownerId !== undefined)
+      ? await this.relyingParty.verifyAuthentication(response, challenge, row, ownerId === undefined)
       : undefined;
     if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
     if (!isActive) return { valid: false, reason: 'disabled', userId };
     const advanced = await this.database.rows(ADVANCE_COUNTER, [id, verified.counter, this.clock.now()]);
     if (advanced.length === 0) return { valid: false, reason: 'counter_not_increased', userId };
-    return { valid: true, userId, proof: isSynced ? 'swk' : 'hwk' };
+    const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
+    const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
+    return { valid: true, owner, proof: isSynced ? 'swk' : 'hwk' };
   }
 }
 

@@ -13,7 +13,7 @@ import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { PASSWORD_PROOF_PROBLEMS, PasswordProof } from '../users/password-proof.js';
+import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import {
   PasskeyResponse,
   PasskeysResponse,
@@ -21,7 +21,6 @@ import {
   RegisterPasskeyRequest,
   RenamePasskeyRequest,
 } from './factors.dto.js';
-import { toFactorOwner } from './factor-changes.js';
 import { PasskeysService } from './passkeys.service.js';
 import { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 
@@ -30,10 +29,7 @@ const ID = { name: 'id', format: 'uuid' };
 @ApiTags('users')
 @Controller('api/v0/users/me/passkeys')
 export class PasskeysController {
-  constructor(
-    private readonly passkeys: PasskeysService,
-    private readonly passwords: PasswordProof,
-  ) {}
+  constructor(private readonly passkeys: PasskeysService) {}
 
   @Post('options')
   @HttpCode(200)
@@ -48,8 +44,7 @@ export class PasskeysController {
     @Req() request: Request,
     @Body() { password }: ProofRequest,
   ): Promise<PasskeyCreationOptionsResponse> {
-    const { id } = await this.passwords.demand(getPrincipal(request, 'user'), password, toActor(request));
-    return this.passkeys.createOptions(id);
+    return this.passkeys.createOptions(getPrincipal(request, 'user'), password, toActor(request));
   }
 
   @Post()
@@ -77,8 +72,7 @@ export class PasskeysController {
   @ApiOperation({ summary: 'List the own passkeys' })
   @ApiOkResponse({ type: PasskeysResponse })
   async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
-    const passkeys = await this.passkeys.list(getPrincipal(request, 'user').userId);
-    return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
+    return PasskeysResponse.from(await this.passkeys.list(getPrincipal(request, 'user').userId));
   }
 
   @Patch(':id')
@@ -108,8 +102,6 @@ export class PasskeysController {
     @Param('id') id: string,
     @Body() { password }: ProofRequest,
   ): Promise<void> {
-    const principal = getPrincipal(request, 'user');
-    const verified = await this.passwords.demand(principal, password, toActor(request));
-    await this.passkeys.remove(toFactorOwner(principal, verified), id, toActor(request));
+    await this.passkeys.remove(getPrincipal(request, 'user'), id, password, toActor(request));
   }
 }

@@ -11,10 +11,11 @@ import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, toFactorOwner, type FactorOwner } from './factor-changes.js';
+import { FactorChanges } from './factor-changes.js';
+import { FactorOwner } from './factor-owner.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
-import { SecondFactors, type Factors } from './second-factors.service.js';
+import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 import { parseRegistration, readChallenge, type RegistrationJson } from './webauthn-json.js';
 
@@ -49,9 +50,15 @@ export class PasskeysService {
 
   /**
    * @returns the options of navigator.credentials.create()
-   * @throws {ProblemException} not_found; too_many_passkeys
+   * @throws {ProblemException} wrong_password; not_found; too_many_passkeys; too_many_requests; hashing_busy;
+   * invalid_access_token
    */
-  async createOptions(userId: string): Promise<PasskeyCreationOptionsResponse> {
+  async createOptions(
+    principal: UserPrincipal,
+    password: string,
+    actor: Actor,
+  ): Promise<PasskeyCreationOptionsResponse> {
+    const { userId } = await this.changes.demandPassword(principal, password, actor);
     const user = await this.factors.read(userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
@@ -62,14 +69,14 @@ export class PasskeysService {
 
   /**
    * @param answer of the browser to options of this user, which are used once
-   * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys
+   * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys; invalid_access_token
    */
   async register(principal: UserPrincipal, name: string, answer: object, actor: Actor): Promise<Passkey> {
     const { userId } = principal;
     const user = await this.factors.read(userId);
     const response = parseRegistration(answer);
     const verified = user && response && (await this.verify(user, response));
-    if (!response || !verified) return refusePasskey();
+    if (!response || !verified) throw createInvalidPasskey();
     const { credential, credentialDeviceType } = verified;
     const passkey: Passkey = {
       id: createId(),
@@ -82,7 +89,12 @@ export class PasskeysService {
       createdAt: this.clock.now(),
       lastUsedAt: null,
     };
-    await this.insert(toFactorOwner(principal, user), passkey, credential.counter, actor);
+    await this.insert(
+      FactorOwner.byEarlierStep(principal, user, createInvalidPasskey),
+      passkey,
+      credential.counter,
+      actor,
+    );
     return passkey;
   }
 
@@ -99,17 +111,21 @@ export class PasskeysService {
     return renamed;
   }
 
-  /** @throws {ProblemException} not_found, also for a passkey of another user */
-  async remove(owner: FactorOwner, id: string, actor: Actor): Promise<void> {
+  /**
+   * @throws {ProblemException} wrong_password; not_found, also for a passkey of another user; too_many_requests;
+   * hashing_busy; invalid_access_token
+   */
+  async remove(principal: UserPrincipal, id: string, password: string, actor: Actor): Promise<void> {
+    const owner = await this.changes.demandPassword(principal, password, actor);
     if (!isId(id)) throw new ProblemException(problems.notFound);
     await this.changes.run(owner, async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(sql.REMOVE_PASSKEY, [id, owner.userId]);
       if (count === 0) throw new ProblemException(problems.notFound);
-      await this.audit.record(transaction, this.toEvent('user.passkey.removed', owner.userId, id, actor));
+      return { result: undefined, event: this.toEvent('user.passkey.removed', owner.userId, id, actor) };
     });
   }
 
-  private async verify(user: Factors, response: RegistrationJson) {
+  private async verify(user: UserWithFactors, response: RegistrationJson) {
     const text = readChallenge(response);
     const challenge = this.challenges.read('registration', text);
     if (challenge?.userId !== user.id) return undefined;
@@ -127,7 +143,7 @@ export class PasskeysService {
       await this.changes.run(owner, async (transaction) => {
         const inserted = await transaction.query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS]);
         if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
-        await this.audit.record(transaction, this.toEvent('user.passkey.added', userId, id, actor));
+        return { result: undefined, event: this.toEvent('user.passkey.added', userId, id, actor) };
       });
     } catch (error) {
       if (getViolatedConstraint(error) === 'passkeys_credential_id_key')
@@ -142,8 +158,8 @@ export class PasskeysService {
   }
 }
 
-function refusePasskey(): never {
+function createInvalidPasskey(): ProblemException {
   const detail =
     'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
-  throw new ProblemException(problems.validationFailed, { errors: [{ pointer: '/passkey', detail }] });
+  return new ProblemException(problems.validationFailed, { errors: [{ pointer: '/passkey', detail }] });
 }

@@ -10,7 +10,7 @@ const GROUP = /.{4}(?!$)/g;
 /** @returns ten codes, each as six groups of four letters and digits */
 export function generateRecoveryCodes(): string[] {
   return Array.from({ length: COUNT }, () => {
-    const bytes = Uint8Array.from(generateSecretBytes().subarray(0, CODE_BYTES));
+    const bytes = Uint8Array.from(generateSecretBytes(CODE_BYTES));
     return new Secret({ buffer: bytes.buffer }).base32.toLowerCase().replace(GROUP, '$&-');
   });
 }

@@ -10,12 +10,12 @@ import { parse } from 'uuid';
 import { Environment } from '../config/environment.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import type { Factors } from './second-factors.service.js';
+import { CHALLENGE_LIFE_SECONDS } from './challenges.js';
+import type { UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse, PasskeyRequestOptionsResponse } from './webauthn-options.dto.js';
 import type { AuthenticationJson, RegistrationJson } from './webauthn-json.js';
 
-/** As long as a challenge lives. */
-const TIMEOUT_MS = 300_000;
+const TIMEOUT_MS = CHALLENGE_LIFE_SECONDS * 1_000;
 /** RSA with 4,096 bits has 550: a larger one makes each verification slow. */
 const MAX_PUBLIC_KEY_BYTES = 800;
 const ATTESTATION_FORMATS = ['none', 'packed'];
@@ -34,7 +34,7 @@ export class RelyingParty {
 
   /** @throws {ProblemException} not_found without WEBAUTHN_RP_ID */
   async createRegistrationOptions(
-    { id, email, passkeys }: Factors,
+    { id, email, passkeys }: UserWithFactors,
     challenge: string,
   ): Promise<PasskeyCreationOptionsResponse> {
     const { rpId } = this.settings;
@@ -57,7 +57,10 @@ export class RelyingParty {
    * @param passkeys of the user who has presented the password; undefined: the client asks the user for one
    * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
    */
-  createAuthenticationOptions(challenge: string, passkeys?: Factors['passkeys']): PasskeyRequestOptionsResponse {
+  createAuthenticationOptions(
+    challenge: string,
+    passkeys?: UserWithFactors['passkeys'],
+  ): PasskeyRequestOptionsResponse {
     const { rpId } = this.settings;
     const userVerification = passkeys ? 'preferred' : 'required';
     const allowCredentials = passkeys?.map(toDescriptor);
@@ -70,11 +73,7 @@ export class RelyingParty {
     try {
       if (!hasPlainAttestation(response)) return undefined;
       const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
-      const result = await verifyRegistrationResponse({
-        response: response,
-        ...expected,
-        requireUserVerification: false,
-      });
+      const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification: false });
       if (!result.verified) return undefined;
       return result.registrationInfo.credential.publicKey.length > MAX_PUBLIC_KEY_BYTES
         ? undefined
@@ -118,7 +117,7 @@ export class RelyingParty {
 }
 
 /** WebAuthn §5.8.3. */
-function toDescriptor({ id, transports }: Factors['passkeys'][number]): object {
+function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): object {
   return { id, transports, type: 'public-key' };
 }
 

@@ -12,9 +12,11 @@ import { isId } from '../common/ids.js';
 import type { SecondFactorMethod } from '../common/second-factor-methods.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
+import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { LOCK_USER, READ_FACTORS, REMOVE_ALL } from './factor-statements.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { READ_FACTORS, REMOVE_FACTORS, TOUCH_USER } from './factor-statements.js';
 
 interface KnownPasskey {
   /** base64url */
@@ -23,7 +25,7 @@ interface KnownPasskey {
 }
 
 /** A user, and what the user can answer a challenge with. */
-export interface Factors {
+export interface UserWithFactors {
   readonly id: string;
   readonly email: string;
   readonly passwordChangedAt: Date | null;
@@ -32,6 +34,8 @@ export interface Factors {
   readonly factorsChangedAt: Date | null;
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
+  /** When the enrolment began. Null: not enrolled. */
+  readonly enrolledAt: Date | null;
   /** Null: enrolled and not confirmed, or not enrolled. */
   readonly confirmedAt: Date | null;
   /** Unused ones. */
@@ -45,19 +49,21 @@ export class SecondFactors {
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly audit: AuditLog,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {}
 
   /** @returns undefined when the user does not exist */
-  async read(userId: string): Promise<Factors | undefined> {
-    const row = await this.database.row<Factors>(READ_FACTORS, [userId]);
+  async read(userId: string): Promise<UserWithFactors | undefined> {
+    const row = await this.database.row<UserWithFactors>(READ_FACTORS, [userId]);
     const toUrlSafe = (id: string): string => Buffer.from(id, 'base64').toString('base64url');
     return row && { ...row, passkeys: row.passkeys.map((passkey) => ({ ...passkey, id: toUrlSafe(passkey.id) })) };
   }
 
   /** Without WEBAUTHN_RP_ID a user whose only factors are passkeys has no method: fails closed. */
-  listMethods({ confirmedAt, recoveryCodes, passkeys }: Factors): SecondFactorMethod[] {
+  listMethods({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
     const hasPasskey = passkeys.length > 0 && this.environment.webauthnRpId !== undefined;
     return [
       ...(confirmedAt ? (['totp'] as const) : []),
@@ -67,22 +73,22 @@ export class SecondFactors {
   }
 
   /**
-   * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent.
-   * @param endSessions ends the sessions of the user, and returns their number
+   * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. When it has
+   * returned, no verifier accepts a token of theirs.
    * @throws {ProblemException} not_found
    */
-  async removeAll(
-    userId: string,
-    actor: Actor,
-    endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
-  ): Promise<void> {
+  async removeAll(userId: string, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(() => this.commitRemoval(userId, actor));
+  }
+
+  private async commitRemoval(userId: string, actor: Actor): Promise<void> {
     if (!isId(userId)) throw new ProblemException(problems.notFound);
     await this.dataSource.transaction(async (transaction) => {
-      const [users] = await transaction.query<[{ id: string }[], number]>(LOCK_USER, [userId, this.clock.now()]);
+      const [users] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [userId, this.clock.now()]);
       const [user] = users;
       if (!user) throw new ProblemException(problems.notFound);
-      const removed = await this.deleteAll(transaction, user.id);
-      const count = await endSessions(transaction, user.id);
+      const removed = await this.remove(transaction, user.id);
+      const count = await this.sessions.endAll(transaction, user.id, 'admin');
       const event = 'admin.user.factors_removed';
       const logFields = { user_id: user.id, count };
       if (removed.totp + removed.passkeys + count === 0) {
@@ -102,10 +108,16 @@ export class SecondFactors {
 
   /**
    * @param transaction holds the lock of the user's row
+   * @param madeBefore undefined: all of them
    * @returns how many there were
    */
-  async deleteAll(transaction: EntityManager, userId: string): Promise<{ totp: number; passkeys: number }> {
-    const [removed] = await transaction.query<{ totp: number; passkeys: number }[]>(REMOVE_ALL, [userId]);
+  async remove(
+    transaction: EntityManager,
+    userId: string,
+    madeBefore?: Date,
+  ): Promise<{ totp: number; passkeys: number }> {
+    const values = [userId, madeBefore ?? null];
+    const [removed] = await transaction.query<{ totp: number; passkeys: number }[]>(REMOVE_FACTORS, values);
     return removed ?? { totp: 0, passkeys: 0 };
   }
 }

@@ -6,7 +6,7 @@ import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { PASSWORD_PROOF_PROBLEMS, PasswordProof } from '../users/password-proof.js';
+import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import {
   ConfirmTotpRequest,
   EnrolmentResponse,
@@ -15,18 +15,14 @@ import {
   RecoveryCodesResponse,
   TotpResponse,
 } from './factors.dto.js';
-import { toFactorOwner, type FactorOwner } from './factor-changes.js';
 import { TotpService } from './totp.service.js';
 
-const CODE_PROBLEMS = [problems.invalidSecondFactor, problems.tooManyRequests, problems.hashingBusy];
+const CODE_PROBLEMS = [problems.wrongSecondFactor, problems.tooManyRequests, problems.hashingBusy];
 
 @ApiTags('users')
 @Controller('api/v0/users/me')
 export class TotpController {
-  constructor(
-    private readonly totp: TotpService,
-    private readonly passwords: PasswordProof,
-  ) {}
+  constructor(private readonly totp: TotpService) {}
 
   @Get('totp')
   @RequireUser()
@@ -44,7 +40,7 @@ export class TotpController {
     summary: 'Enrol an authenticator app (TOTP)',
     description:
       'Returns the secret as text, as the URI that apps read, and as a QR code. Logins ask for a code once the ' +
-      'enrolment is confirmed. A new enrolment voids one that was not confirmed.',
+      'enrolment is confirmed. A new enrolment, or a change of the password, voids one that was not confirmed.',
   })
   @ApiCreatedResponse({ type: EnrolmentResponse })
   async enrolTotp(
@@ -52,8 +48,7 @@ export class TotpController {
     @Res({ passthrough: true }) response: Response,
     @Body() { password }: ProofRequest,
   ): Promise<EnrolmentResponse> {
-    const owner = await this.demandPassword(request, password);
-    const enrolment = await this.totp.enrol(owner, getPrincipal(request, 'user').email);
+    const enrolment = await this.totp.enrol(getPrincipal(request, 'user'), password, toActor(request));
     response.location('/api/v0/users/me/totp');
     return EnrolmentResponse.from(enrolment);
   }
@@ -70,7 +65,8 @@ export class TotpController {
   })
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async confirmTotp(@Req() request: Request, @Body() { code }: ConfirmTotpRequest): Promise<RecoveryCodesResponse> {
-    return { recovery_codes: await this.totp.confirm(getPrincipal(request, 'user'), code, toActor(request)) };
+    const codes = await this.totp.confirm(getPrincipal(request, 'user'), code, toActor(request));
+    return RecoveryCodesResponse.from(codes);
   }
 
   @Post('totp/remove')
@@ -79,8 +75,8 @@ export class TotpController {
   @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
-  async removeTotp(@Req() request: Request, @Body() { password, code }: ProofWithCodeRequest): Promise<void> {
-    await this.totp.remove(await this.demandPassword(request, password), code, toActor(request));
+  async removeTotp(@Req() request: Request, @Body() body: ProofWithCodeRequest): Promise<void> {
+    await this.totp.remove(getPrincipal(request, 'user'), body, toActor(request));
   }
 
   @Post('recovery-codes')
@@ -91,14 +87,9 @@ export class TotpController {
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async replaceRecoveryCodes(
     @Req() request: Request,
-    @Body() { password, code }: ProofWithCodeRequest,
+    @Body() body: ProofWithCodeRequest,
   ): Promise<RecoveryCodesResponse> {
-    const owner = await this.demandPassword(request, password);
-    return { recovery_codes: await this.totp.replaceRecoveryCodes(owner, code, toActor(request)) };
-  }
-
-  private async demandPassword(request: Request, password: string): Promise<FactorOwner> {
-    const principal = getPrincipal(request, 'user');
-    return toFactorOwner(principal, await this.passwords.demand(principal, password, toActor(request)));
+    const codes = await this.totp.replaceRecoveryCodes(getPrincipal(request, 'user'), body, toActor(request));
+    return RecoveryCodesResponse.from(codes);
   }
 }

@@ -3,16 +3,17 @@ import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import type { UserPrincipal } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-event.js';
-import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { CodeVerifier } from './code-verifier.js';
-import { FactorChanges, toFactorOwner, type FactorOwner } from './factor-changes.js';
+import { FactorChanges } from './factor-changes.js';
+import { FactorOwner } from './factor-owner.js';
+import { createVoidEnrolment } from './factor-refusals.js';
 import * as sql from './factor-statements.js';
 import { generateRecoveryCodes, toRecoveryDigest } from './recovery-codes.js';
-import { SecondFactors, type Factors } from './second-factors.service.js';
+import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
 import { TotpVault } from './totp-vault.js';
 import { generateTotpSecret, toBase32, toOtpauthUrl } from './totp.js';
 
@@ -20,6 +21,12 @@ import { generateTotpSecret, toBase32, toOtpauthUrl } from './totp.js';
 export interface Enrolment {
   readonly secret: string;
   readonly otpauthUrl: string;
+}
+
+export interface PasswordAndCode {
+  readonly password: string;
+  /** Of the app, or a recovery code. */
+  readonly code: string;
 }
 
 /** The authenticator app of a user, and the recovery codes beside it. */
@@ -30,13 +37,12 @@ export class TotpService {
     private readonly factors: SecondFactors,
     private readonly codes: CodeVerifier,
     private readonly vault: TotpVault,
-    private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {}
 
   /** @throws {ProblemException} not_found without an enrolment */
-  async find(userId: string): Promise<Factors> {
+  async find(userId: string): Promise<UserWithFactors> {
     const user = await this.read(userId);
     if (!user.encryptedSecret) throw new ProblemException(problems.notFound);
     return user;
@@ -44,16 +50,18 @@ export class TotpService {
 
   /**
    * Begins an enrolment, in the place of one that was not confirmed. Logins ask for codes once it is confirmed.
-   * @throws {ProblemException} totp_enrolled
+   * @throws {ProblemException} wrong_password; totp_enrolled; too_many_requests; hashing_busy; invalid_access_token
    */
-  async enrol(owner: FactorOwner, email: string): Promise<Enrolment> {
+  async enrol(principal: UserPrincipal, password: string, actor: Actor): Promise<Enrolment> {
+    const owner = await this.changes.demandPassword(principal, password, actor);
     const secret = generateTotpSecret();
-    const { userId } = owner;
+    const { userId, email } = principal;
     const values = [userId, this.vault.encrypt(userId, secret), this.vault.keyMark, this.clock.now()];
-    const enrolled = await this.changes.run(owner, (transaction) =>
-      transaction.query<unknown[]>(sql.ENROL_TOTP, values),
-    );
-    if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
+    await this.changes.run(owner, async (transaction) => {
+      const enrolled = await transaction.query<unknown[]>(sql.ENROL_TOTP, values);
+      if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
+      return { result: undefined, event: undefined };
+    });
     const issuer = this.environment.webauthnRpId ?? this.environment.serviceName;
     return { secret: toBase32(secret), otpauthUrl: toOtpauthUrl(secret, issuer, email) };
   }
@@ -61,60 +69,71 @@ export class TotpService {
   /**
    * Ends the other sessions, if it is the first factor.
    * @returns recovery codes
-   * @throws {ProblemException} totp_enrolled; invalid_second_factor; too_many_requests; unavailable
+   * @throws {ProblemException} not_found; totp_enrolled; wrong_second_factor; too_many_requests; hashing_busy;
+   * unavailable; invalid_access_token
    */
   async confirm(principal: UserPrincipal, code: string, actor: Actor): Promise<string[]> {
     const { userId } = principal;
     const user = await this.read(userId);
     if (user.confirmedAt) throw new ProblemException(problems.totpEnrolled);
-    const step = await this.codes.verifyEnrolment(user, code, actor);
-    return this.changes.run(toFactorOwner(principal, user), async (transaction) => {
+    const step = await this.codes.verifyEnrolment({ user, code, actor });
+    const owner = FactorOwner.byEarlierStep(principal, user, () => createVoidEnrolment(userId));
+    return this.changes.run(owner, async (transaction) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(sql.CONFIRM_TOTP, values);
       // A parallel call has confirmed it.
       if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
-      return this.replaceCodes(transaction, this.toEvent('user.totp.enrolled', userId, actor));
+      const result = await this.replaceCodes(transaction, userId);
+      return { result, event: this.toEvent('user.totp.enrolled', userId, actor) };
     });
   }
 
   /**
    * Removes the app and the recovery codes.
-   * @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable
+   * @throws {ProblemException} wrong_password; wrong_second_factor; too_many_requests; hashing_busy; unavailable;
+   * invalid_access_token
    */
-  async remove(owner: FactorOwner, code: string, actor: Actor): Promise<void> {
-    const { userId } = owner;
-    await this.codes.acceptAny(await this.read(userId), code, actor);
+  async remove(principal: UserPrincipal, { password, code }: PasswordAndCode, actor: Actor): Promise<void> {
+    const { userId } = principal;
+    const owner = await this.changes.demandPassword(principal, password, actor);
+    await this.codes.acceptAny({ user: await this.read(userId), code, actor });
     await this.changes.run(owner, async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(sql.REMOVE_TOTP, [userId]);
       // Otherwise a parallel call has removed it.
-      if (count > 0) await this.audit.record(transaction, this.toEvent('user.totp.removed', userId, actor));
+      return { result: undefined, event: count > 0 ? this.toEvent('user.totp.removed', userId, actor) : undefined };
     });
   }
 
   /**
    * @returns new recovery codes; the former ones are void
-   * @throws {ProblemException} invalid_second_factor; too_many_requests; unavailable
+   * @throws {ProblemException} wrong_password; wrong_second_factor; not_found; too_many_requests; hashing_busy;
+   * unavailable; invalid_access_token
    */
-  async replaceRecoveryCodes(owner: FactorOwner, code: string, actor: Actor): Promise<string[]> {
-    const { userId } = owner;
-    await this.codes.acceptAny(await this.read(userId), code, actor);
+  async replaceRecoveryCodes(
+    principal: UserPrincipal,
+    { password, code }: PasswordAndCode,
+    actor: Actor,
+  ): Promise<string[]> {
+    const { userId } = principal;
+    const owner = await this.changes.demandPassword(principal, password, actor);
+    await this.codes.acceptAny({ user: await this.read(userId), code, actor });
     return this.changes.run(owner, async (transaction) => {
       const found = await transaction.query<unknown[]>(sql.HAS_TOTP, [userId]);
       // A parallel call has removed it.
       if (found.length === 0) throw new ProblemException(problems.notFound);
-      return this.replaceCodes(transaction, this.toEvent('user.recovery_codes.replaced', userId, actor));
+      const result = await this.replaceCodes(transaction, userId);
+      return { result, event: this.toEvent('user.recovery_codes.replaced', userId, actor) };
     });
   }
 
-  private async replaceCodes(transaction: EntityManager, event: AuditEvent): Promise<string[]> {
+  private async replaceCodes(transaction: EntityManager, userId: string): Promise<string[]> {
     const codes = generateRecoveryCodes();
-    await transaction.query(sql.DELETE_RECOVERY_CODES, [event.subject]);
-    await transaction.query(sql.INSERT_RECOVERY_CODES, [event.subject, codes.map(toRecoveryDigest)]);
-    await this.audit.record(transaction, event);
+    await transaction.query(sql.DELETE_RECOVERY_CODES, [userId]);
+    await transaction.query(sql.INSERT_RECOVERY_CODES, [userId, codes.map(toRecoveryDigest)]);
     return codes;
   }
 
-  private async read(userId: string): Promise<Factors> {
+  private async read(userId: string): Promise<UserWithFactors> {
     const user = await this.factors.read(userId);
     if (!user) throw new ProblemException(problems.notFound);
     return user;

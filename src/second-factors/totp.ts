@@ -13,7 +13,7 @@ const WINDOW = [0, -1, 1];
 const QR_MARGIN = 4;
 
 export function generateTotpSecret(): Buffer {
-  return generateSecretBytes().subarray(0, SECRET_BYTES);
+  return generateSecretBytes(SECRET_BYTES);
 }
 
 /** @returns the time step that the code belongs to; undefined for a wrong code */

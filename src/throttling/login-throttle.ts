@@ -1,8 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { BusyThrottle } from './busy-throttle.js';
 import { ThrottleKeys } from './throttle-keys.js';
@@ -79,26 +77,20 @@ export class LoginThrottle {
     ];
     const [{ key: knownKey }] = keys.toBudgets('known-address', { points: 1, seconds: 0 }, networks, account);
     const turn = { networks, isKnown: false };
-    const deadline = performance.now() + MAX_WAIT_MS;
-    for (;;) {
+    const timed = { event: EVENT, request: { budgets, knownKey }, turn, maxWaitMs: MAX_WAIT_MS } as const;
+    const { isKnown, points } = await windows.reserveInTime(timed, async () => {
       await keys.refuseExhausted(EVENT, budgets.slice(0, 1));
       // Without a reservation, so that a flood that is over its limits writes no row.
       if (keys.isExhausted(budgets) && !(await windows.reserve({ budgets: [], knownKey }, turn)).isKnown)
         await keys.refuseExhausted(EVENT, budgets);
-      const { isKnown, points, lacking } = await windows.reserve({ budgets, knownKey }, turn);
-      await keys.refuseExhausted(EVENT, lacking);
-      if (!lacking[0]) {
-        return {
-          turn: { networks, isKnown },
-          settle: (isValid) => windows.settle({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
-          refund: async (cause) => {
-            this.busy.count(cause, address);
-            await windows.settle({ points, isLost: false }).catch(() => undefined);
-          },
-        };
-      }
-      if (performance.now() > deadline) throw new ProblemException(problems.hashingBusy);
-      await windows.awaitFreed(lacking[0]);
-    }
+    });
+    return {
+      turn: { networks, isKnown },
+      settle: (isValid) => windows.settle({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
+      refund: async (cause) => {
+        this.busy.count(cause, address);
+        await windows.settle({ points, isLost: false }).catch(() => undefined);
+      },
+    };
   }
 }

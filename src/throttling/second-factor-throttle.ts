@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { ThrottleKeys } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
@@ -8,14 +7,15 @@ import { ThrottleWindows } from './throttle-windows.js';
 const EVENT = 'user.second_factor.throttled';
 /** Of six digits three codes are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases. */
 const WEEKLY_LIMIT = { points: 50, seconds: 7 * 86_400 };
-const TURN = { networks: [], isKnown: false };
 /** How long a code waits for points in flight, which may be refunded. Then it is 503. */
 const MAX_WAIT_MS = 5_000;
 
-/** A reserved try of a code, to be settled. */
+/** The account that a code is for. */
 export interface CodeAttempt {
-  /** Commits a wrong code. Refunds a right one, or one that was not verified. */
-  settle(isWrong: boolean): Promise<void>;
+  readonly userId: string;
+  readonly method: 'totp' | 'recovery_code';
+  /** Of the client. Null: unknown. */
+  readonly address: string | null;
 }
 
 /**
@@ -30,20 +30,29 @@ export class SecondFactorThrottle {
     private readonly environment: Environment,
   ) {}
 
-  /** @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait */
-  async begin(userId: string, kind: 'totp' | 'recovery_code'): Promise<CodeAttempt> {
+  /**
+   * Reserves a try, verifies the code and settles the try by the verdict. One that could not be verified is refunded.
+   * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
+   */
+  async attempt<Verdict extends { readonly valid: boolean }>(
+    { userId, method, address }: CodeAttempt,
+    verify: () => Promise<Verdict>,
+  ): Promise<Verdict> {
     const limit = this.environment.secondFactorLimitPerAccount;
     // Recovery codes cannot be guessed, and stay usable when the six digits are locked.
-    const weekly = kind === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
+    const weekly = method === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
     const budgets = [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
-    const deadline = performance.now() + MAX_WAIT_MS;
-    for (;;) {
-      await this.keys.refuseExhausted(EVENT, budgets);
-      const { points, lacking } = await this.windows.reserve({ budgets }, TURN);
-      await this.keys.refuseExhausted(EVENT, lacking);
-      if (!lacking[0]) return { settle: (isWrong) => this.windows.settle({ points, isLost: isWrong }) };
-      if (performance.now() > deadline) throw new ProblemException(problems.hashingBusy);
-      await this.windows.awaitFreed(lacking[0]);
-    }
+    const turn = { networks: toNetworks(address ?? undefined), isKnown: false };
+    const timed = { event: EVENT, request: { budgets }, turn, maxWaitMs: MAX_WAIT_MS } as const;
+    const { points } = await this.windows.reserveInTime(timed, () => this.keys.refuseExhausted(EVENT, budgets));
+    // If it fails, the reservation expires after a minute.
+    const refund = () => this.windows.settle({ points, isLost: false }).catch(() => undefined);
+    const verdict = await verify().catch(async (error: unknown) => {
+      await refund();
+      throw error;
+    });
+    // An accepted code is used up: counters that cannot be reached must not void it.
+    await (verdict.valid ? refund() : this.windows.settle({ points, isLost: true }));
+    return verdict;
   }
 }

@@ -9,6 +9,8 @@ import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
 import { PURGE, RESERVE, SETTLE, type Row } from './statements.js';
 import { ThrottleKeys, type Budget, type ThrottleEvent } from './throttle-keys.js';
@@ -23,6 +25,14 @@ interface ReserveRequest {
   readonly knownKey?: string;
   /** The points are lost at once, without a settlement. */
   readonly spends?: boolean;
+}
+
+interface TimedRequest {
+  readonly event: ThrottleEvent;
+  readonly request: ReserveRequest;
+  readonly turn: Turn;
+  /** How long to wait for points in flight. */
+  readonly maxWaitMs: number;
 }
 
 interface Reservation {
@@ -58,6 +68,27 @@ export class ThrottleWindows {
   }
 
   /**
+   * Takes a point of each budget, and waits while points in flight may be refunded.
+   * @param refuseExhausted before each try, so that a budget that is known to be exhausted costs no statement
+   * @throws {ProblemException} too_many_requests; unavailable; hashing_busy after a long wait, or when the queue is full
+   */
+  async reserveInTime(
+    { event, request, turn, maxWaitMs }: TimedRequest,
+    refuseExhausted: () => Promise<void>,
+  ): Promise<Reservation> {
+    const deadline = performance.now() + maxWaitMs;
+    for (;;) {
+      await refuseExhausted();
+      const reservation = await this.reserve(request, turn);
+      const [lacking] = reservation.lacking;
+      if (!lacking) return reservation;
+      await this.keys.refuseExhausted(event, reservation.lacking);
+      if (performance.now() > deadline) throw new ProblemException(problems.hashingBusy);
+      await this.awaitFreed(lacking);
+    }
+  }
+
+  /**
    * Takes a point of each budget for good.
    * @returns the rows of the budgets, in their order
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
@@ -75,7 +106,7 @@ export class ThrottleWindows {
   }
 
   /** Resolves when points of the budget may be free: at once after a settlement here, soon after one elsewhere. */
-  async awaitFreed({ key }: Budget): Promise<void> {
+  private async awaitFreed({ key }: Budget): Promise<void> {
     await once(this.freedKeys, key, { signal: AbortSignal.timeout(RETRY_INTERVAL_MS) }).catch(() => undefined);
   }
 

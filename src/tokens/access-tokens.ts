@@ -48,10 +48,17 @@ function isIdClaim(claim: unknown): boolean {
   return typeof claim === 'string' && isId(claim);
 }
 
+/** A grant in the form that its client gets. */
+export interface TokenPair {
+  readonly accessToken: string;
+  readonly refreshToken: string;
+  readonly ttlSeconds: number;
+}
+
 /** Signs access tokens, and verifies them for the logout. The user door verifies in user.strategy.ts. */
 @Injectable()
 export class AccessTokens {
-  readonly ttlSeconds: number;
+  private readonly ttlSeconds: number;
 
   constructor(
     private readonly jwt: JwtService,
@@ -60,6 +67,11 @@ export class AccessTokens {
     private readonly clock: Clock,
   ) {
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
+  }
+
+  /** @throws {ProblemException} unavailable */
+  async signPair(grant: Grant): Promise<TokenPair> {
+    return { accessToken: await this.sign(grant), refreshToken: grant.refreshToken, ttlSeconds: this.ttlSeconds };
   }
 
   /** @throws {ProblemException} unavailable */

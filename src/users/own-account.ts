@@ -1,6 +1,7 @@
 /**
- * What owners do to their accounts after a PasswordProof: set another password, delete the account. Each act is one
- * statement, conditional on the password that was verified: of two acts that race, the second finds it changed.
+ * What owners do to their accounts after a PasswordProof: set another password, delete the account. Each act begins with
+ * one statement that is conditional on the account being active with the password that was verified, and that locks its
+ * row: of two acts that race, the second finds it changed.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -19,13 +20,16 @@ import { User } from './user.entity.js';
 /** The account, and the password that it had when the right to act was established. */
 export type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
 
+const IS_UNCHANGED = `id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+
 /** Strictly later than before: two passwords of an account never have the same moment, whatever the clocks say. */
 const SET_PASSWORD = `UPDATE users
   SET password_hash = $3, updated_at = $4,
       password_changed_at = GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
-  WHERE id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+  WHERE ${IS_UNCHANGED}`;
 
-const DELETE = `DELETE FROM users WHERE id = $1 AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
+const DELETE = `DELETE FROM users WHERE ${IS_UNCHANGED}`;
+const LOCK = `SELECT id FROM users WHERE ${IS_UNCHANGED} FOR NO KEY UPDATE`;
 
 @Injectable()
 export class OwnAccount {
@@ -76,8 +80,26 @@ export class OwnAccount {
   }
 
   /**
+   * Locks the row of the account, for an act that was established by its password.
+   * @returns false when the account is gone or disabled, or its password was set since
+   */
+  async lock(transaction: EntityManager, { id, passwordChangedAt }: PasswordState): Promise<boolean> {
+    return (await transaction.query<unknown[]>(LOCK, [id, passwordChangedAt])).length > 0;
+  }
+
+  /**
+   * As {@link lock}, or refuses.
+   * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when the account is gone
+   * or disabled
+   */
+  async lockUnchanged(transaction: EntityManager, user: PasswordState): Promise<void> {
+    if (!(await this.lock(transaction, user))) throw await explainMiss(transaction, user.id);
+  }
+
+  /**
    * Deletes the account; all that belongs to it is deleted by the foreign keys. The audit log keeps the act.
-   * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when it is gone
+   * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when it is gone or
+   * disabled
    */
   async delete({ id: userId, passwordChangedAt }: VerifiedUser, actor: Actor): Promise<void> {
     await this.users.manager.transaction(async (transaction) => {

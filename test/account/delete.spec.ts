@@ -1,5 +1,7 @@
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
+import { PasswordProof } from '../../src/users/password-proof.js';
+import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
@@ -55,6 +57,14 @@ describe('POST /api/v0/users/me/delete', () => {
     expect(countByStatus(answers)).toEqual({ 204: 1, 401: 49 });
     for (const answer of answers) if (answer.status === 401) expectProblem(answer, problems.invalidAccessToken);
     expect(await recorded(app, { subject: alice.user.id, event: 'user.deleted' })).toHaveLength(1);
+  });
+
+  it('is refused when an operator disabled the account after the password was verified', async () => {
+    const alice = await Owner.of(app);
+    const disable = () => app.admin.patch(`/users/${alice.user.id}`, { is_active: false }).expect(200);
+    afterNext(app.nest.get(PasswordProof), 'demand', disable);
+    expectProblem(await alice.deleteAccount(), problems.invalidAccessToken);
+    await app.admin.get(`/users/${alice.user.id}`).expect(200);
   });
 
   it('races with a change of the password: an account whose password was changed is not deleted by the old one', async () => {

@@ -1,3 +1,5 @@
+import { jest } from '@jest/globals';
+import { Propagation } from '../../src/keys/cache/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -129,6 +131,18 @@ describe('POST /api/v0/users/me/password', () => {
     expect(await recorded(app, { subject, event: 'user.password.changed' })).toMatchObject([
       { actor: { door: 'user', id: subject }, count: 1, details: { ended_sessions: 1 } },
     ]);
+  });
+
+  it('awaits propagation before a 403, which may follow a change whose answer was lost, and not before a 429', async () => {
+    const strict = await app.startReplica({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/900' } });
+    const wait = jest.spyOn(strict.nest.get(Propagation), 'awaitPropagation');
+    const alice = await Owner.of(app);
+    for (let i = 0; i < 2; i += 1) await alice.changePassword(WRONG, NEW_PASSWORD, strict).expect(403);
+    expect(wait).toHaveBeenCalledTimes(2);
+    await alice.changePassword(PASSWORD, NEW_PASSWORD, strict).expect(429);
+    await alice.deleteAccount(PASSWORD, strict).expect(429);
+    expect(wait).toHaveBeenCalledTimes(2);
+    await strict.stop();
   });
 
   it('answers 503 when a wrong password cannot be counted', async () => {

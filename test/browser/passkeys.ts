@@ -1,5 +1,6 @@
 // The page of examples/passkeys in a real browser, with the virtual authenticator that its debugger offers (WebAuthn §11).
 import { randomUUID } from 'node:crypto';
+import { request } from 'node:http';
 import { join } from 'node:path';
 import type { CDPSession, Page } from 'playwright-core';
 import { z } from 'zod';
@@ -10,7 +11,9 @@ import { checks, launchBrowser } from './browser.js';
 import { startFirstRun } from './service.js';
 
 const TIMEOUT_MS = 15_000;
-const PAGE_SCRIPT = join(import.meta.dirname, '../../../examples/passkeys/serve.js');
+/** Nothing listens there. */
+const OTHER_SERVICE = 'http://127.0.0.1:1';
+const PAGE_SCRIPT = join(import.meta.dirname, '../../examples/passkeys/serve.js');
 /** A phone or a laptop: it asks for a fingerprint, and shows the passkey without being told whose. */
 const AUTHENTICATOR = {
   protocol: 'ctap2',
@@ -76,11 +79,19 @@ async function visit(page: Page, session: CDPSession, authenticatorId: string): 
   await expectResult('also after the password', page, 'log-in', challenged);
 }
 
+/** As it is: `fetch` would change it. @returns the status */
+async function askFor(port: number, path: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const asked = request({ port, path, host: '127.0.0.1' }, (response) => resolve(response.resume().statusCode));
+    asked.on('error', reject).end();
+  });
+}
+
 export async function checkPasskeys(cleanup: Cleanup): Promise<void> {
   const port = await freePort();
   const origin = `http://localhost:${port}`;
   const service = await startFirstRun(cleanup, { WEBAUTHN_ORIGINS: origin, CORS_ORIGINS: origin });
-  const words = [String(port)];
+  const words = ['--port', String(port), '--service', service.server.url];
   await new ServerProcess(port, {
     cleanup,
     script: PAGE_SCRIPT,
@@ -94,8 +105,11 @@ export async function checkPasskeys(cleanup: Cleanup): Promise<void> {
   const session = await page.context().newCDPSession(page);
   await session.send('WebAuthn.enable');
   const { authenticatorId } = await session.send('WebAuthn.addVirtualAuthenticator', { options: AUTHENTICATOR });
-  await page.goto(`${origin}/?service=${service.server.url}`);
+  // The address of the page does not choose where the password goes: the next checks need the service of the command line.
+  await page.goto(`${origin}/?service=${OTHER_SERVICE}`);
   await visit(page, session, authenticatorId);
+  checks.note('an odd path is not found', (await askFor(port, '//')) === 404);
+  checks.note('and the server goes on', (await askFor(port, '/')) === 200);
   await browser.close();
   await service.server.stop();
 }

@@ -1,5 +1,5 @@
-// Runs the guard for FastAPI against the built service, and against a stand-in that answers in every other way. Needs
-// Debian's python3-fastapi, python3-uvicorn and python3-httpx; PYTHON names another interpreter. The last line counts.
+// Runs the guard for FastAPI against the built service, and against a stand-in that answers in every other way, in the virtual
+// environment of clients/python. The last line counts.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { delimiter, resolve } from 'node:path';
@@ -9,17 +9,17 @@ import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { answers } from '../../tools/server-process.js';
+import { prepareVerifierPython } from '../../tools/verifier-python.js';
 import { startFirstRun } from '../browser/service.js';
 import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
 import { StandIn } from './stand-in.js';
 
-const PYTHON = process.env.PYTHON ?? '/usr/bin/python3';
 const START_TIMEOUT_MS = 30_000;
 const POLL_INTERVAL_MS = 100;
 const checks = new Checks();
 
 /** The service of guarded.py, which asks the platform-auth at this address. @returns its own address */
-async function startGuarded(cleanup: Cleanup, authUrl: string): Promise<string> {
+async function startGuarded(cleanup: Cleanup, python: string, authUrl: string): Promise<string> {
   const port = await freePort();
   const words = [
     '-m',
@@ -34,7 +34,7 @@ async function startGuarded(cleanup: Cleanup, authUrl: string): Promise<string> 
   ];
   const PYTHONPATH = ['test/guards', 'examples/guards'].map((folder) => resolve(folder)).join(delimiter);
   const env = { PATH: process.env.PATH, PYTHONPATH, PYTHONDONTWRITEBYTECODE: '1', AUTH_URL: authUrl };
-  const child = spawn(PYTHON, words, { env, stdio: ['ignore', 'inherit', 'inherit'] });
+  const child = spawn(python, words, { env, stdio: ['ignore', 'inherit', 'inherit'] });
   cleanup.defer(async () => {
     if (child.exitCode !== null) return;
     child.kill('SIGKILL');
@@ -73,19 +73,19 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
   };
 }
 
-async function checkVerdicts(cleanup: Cleanup): Promise<void> {
+async function checkVerdicts(cleanup: Cleanup, python: string): Promise<void> {
   const { server, adminKey } = await startFirstRun(cleanup);
   const credentials = await makeCredentials(server.url, adminKey);
-  const url = await startGuarded(cleanup, server.url);
+  const url = await startGuarded(cleanup, python, server.url);
   for (const { name, path, headers, expected } of VERDICT_CASES) {
     await checks.run(name, () => expectAnswer(url + path, headers(credentials), expected));
   }
 }
 
-async function checkAnswers(cleanup: Cleanup): Promise<void> {
+async function checkAnswers(cleanup: Cleanup, python: string): Promise<void> {
   const standIn = await StandIn.start();
   cleanup.defer(() => standIn.stop());
-  const url = `${await startGuarded(cleanup, standIn.url)}/node`;
+  const url = `${await startGuarded(cleanup, python, standIn.url)}/node`;
   for (const { name, answers: told, requests, expected } of ANSWER_CASES) {
     await checks.run(name, async () => {
       standIn.answerWith(...told);
@@ -100,6 +100,7 @@ async function checkAnswers(cleanup: Cleanup): Promise<void> {
 }
 
 await checks.around(async (cleanup) => {
-  await checkVerdicts(cleanup);
-  await checkAnswers(cleanup);
+  const python = prepareVerifierPython();
+  await checkVerdicts(cleanup, python);
+  await checkAnswers(cleanup, python);
 });

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
+import { PasswordProof } from '../../src/users/password-proof.js';
+import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { PASSWORD } from '../support/settings.js';
@@ -114,6 +116,20 @@ describe('a change of the own e-mail address', () => {
     expectThrottled(await attempt());
     expectThrottled(await throttled.login(heidi.email));
     expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = $1', [heidi.id])).toEqual([]);
+  });
+
+  it('answers 401 when the account was disabled, and 403 when it got another password, after the proof', async () => {
+    const [judy, kim] = [await app.user(), await app.user()];
+    const tokens = [(await judy.logsIn()).access_token, (await kim.logsIn()).access_token] as const;
+    const proof = app.nest.get(PasswordProof);
+    afterNext(proof, 'demand', () => app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200));
+    expectProblem(await change(tokens[0], newAddress()), problems.invalidAccessToken);
+    const sql = 'UPDATE users SET password_changed_at = now() WHERE id = $1';
+    afterNext(proof, 'demand', () => app.database.query(sql, [kim.id]));
+    expectProblem(await change(tokens[1], newAddress()), problems.wrongPassword);
+    expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = ANY ($1)', [[judy.id, kim.id]])).toEqual(
+      [],
+    );
   });
 
   it('refuses an address with a line break, before any mail is made of it', async () => {

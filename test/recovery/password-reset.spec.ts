@@ -2,7 +2,10 @@ import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receiveToken, useMailServer, workOff, receive } from '../support/mail-server.js';
 import { PASSWORD } from '../support/settings.js';
-import { Owner } from '../second-factors/owner.js';
+import { recorded } from '../audit/record.js';
+import { Authenticator } from '../second-factors/authenticator.js';
+import { logInWithPasskey, Owner, passkeyOptions, type CreationOptions } from '../second-factors/owner.js';
+import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import type { Response } from 'supertest';
 
@@ -46,6 +49,41 @@ describe('a password reset by e-mail', () => {
     await owner.registers();
     await confirm(await tokenFor(owner.user.email)).expect(204);
     expectProblem(await app.login(owner.user.email, NEW_PASSWORD), problems.secondFactorRequired);
+  });
+
+  it('removes factors from before the proof of the address also when a link of the verification proved it', async () => {
+    const stranger = await Owner.of(app);
+    const theirs = await stranger.registers();
+    await stranger.enrols();
+    const { email, id } = stranger.user;
+    await app.post('/api/v0/auth/email-verification', { email }).expect(202);
+    const token = await receiveToken(app, server, email);
+    await app.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+    const kept = await stranger.registers();
+    await confirm(await tokenFor(email)).expect(204);
+    expectProblem(await logInWithPasskey(app, theirs.get(await passkeyOptions(app))), problems.invalidPasskey);
+    expect(await stranger.isChallenged(app, NEW_PASSWORD)).toMatchObject({ methods: ['passkey'] });
+    await logInWithPasskey(app, kept.get(await passkeyOptions(app))).expect(200);
+    const [reset] = await recorded(app, { event: 'user.password.reset', subject: id });
+    expect(reset!.details).toMatchObject({ removed_factors: { totp: 1, passkeys: 1 } });
+    expect(await app.database.query('SELECT FROM recovery_codes WHERE user_id = $1', [id])).toEqual([]);
+  });
+
+  it('keeps factors from between the first proof and a change of the address', async () => {
+    const owner = await Owner.of(app);
+    await confirm(await tokenFor(owner.user.email)).expect(204);
+    const { access_token } = (await app.login(owner.user.email, NEW_PASSWORD).expect(200)).body as Tokens;
+    const bearer = { Authorization: `Bearer ${access_token}` };
+    const options = await app.post('/api/v0/users/me/passkeys/options', { password: NEW_PASSWORD }).set(bearer);
+    const passkey = new Authenticator().create(options.body as CreationOptions);
+    await app.post('/api/v0/users/me/passkeys', { name: 'phone', passkey }).set(bearer).expect(201);
+    const email = `moved-${owner.user.email}`;
+    const change = { password: NEW_PASSWORD, new_email: email };
+    await app.post('/api/v0/users/me/email', change).set(bearer).expect(202);
+    const token = await receiveToken(app, server, email);
+    await app.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+    await confirm(await tokenFor(email), PASSWORD).expect(204);
+    expectProblem(await app.login(email), problems.secondFactorRequired);
   });
 
   it('is refused after the account was disabled, also when it is enabled again', async () => {

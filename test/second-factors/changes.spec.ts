@@ -1,7 +1,10 @@
-import { jest } from '@jest/globals';
 import { problems } from '../../src/problems/problems.js';
+import { Challenges } from '../../src/second-factors/challenges.js';
+import { CodeVerifier } from '../../src/second-factors/code-verifier.js';
 import { PasswordProof } from '../../src/users/password-proof.js';
 import { PasswordVerifier } from '../../src/users/password-verifier.js';
+import { recorded } from '../audit/record.js';
+import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
@@ -13,26 +16,23 @@ describe('a change of second factors', () => {
   const replica = useReplica(app);
 
   /** Runs an act after a proof has read the password, and before the change that it is for. */
-  function afterProof(act: () => Promise<unknown>): void {
-    const proof = app.nest.get(PasswordProof);
-    const demand = proof.demand.bind(proof);
-    jest.spyOn(proof, 'demand').mockImplementationOnce(async (...parameters) => {
-      const verified = await demand(...parameters);
-      await act();
-      return verified;
-    });
-  }
+  const afterProof = (act: () => Promise<unknown>): void => afterNext(app.nest.get(PasswordProof), 'demand', act);
+  const otherPassword = (owner: Owner) => (): Promise<unknown> =>
+    app.database.query(`UPDATE users SET password_changed_at = now() + interval '1 second' WHERE id = $1`, [
+      owner.user.id,
+    ]);
 
   it.each([
-    ['an app', (owner: Owner) => owner.enrols()],
-    ['a passkey', (owner: Owner) => owner.registers()],
-  ])('ends the other sessions when %s is the first factor, and this one goes on', async (_name, add) => {
+    ['an app', 'user.totp.enrolled', (owner: Owner) => owner.enrols()],
+    ['a passkey', 'user.passkey.added', (owner: Owner) => owner.registers()],
+  ])('ends the other sessions when %s is the first factor, and this one goes on', async (_name, event, add) => {
     const owner = await Owner.of(app);
     const other = await owner.user.logsIn();
     await add(owner);
     expectProblem(await replica.me(other.access_token), problems.invalidAccessToken);
     expectProblem(await app.refresh(other.refresh_token), problems.invalidRefreshToken);
     await app.me(owner.tokens.access_token).expect(200);
+    expect(await recorded(app, { event, subject: owner.user.id })).toMatchObject([{ details: { ended_sessions: 1 } }]);
   });
 
   it('keeps the other sessions when there is a factor already', async () => {
@@ -40,19 +40,28 @@ describe('a change of second factors', () => {
     const other = await owner.logsInWithCode();
     await owner.registers();
     await app.me(other.access_token).expect(200);
+    const [added] = await recorded(app, { event: 'user.passkey.added', subject: owner.user.id });
+    expect(added!.details).not.toHaveProperty('ended_sessions');
   });
 
   it('refuses a login that verified the password before the first factor was added', async () => {
     const owner = await Owner.of(app);
-    const verifier = app.nest.get(PasswordVerifier);
-    const verify = verifier.verify.bind(verifier);
-    jest.spyOn(verifier, 'verify').mockImplementationOnce(async (...parameters) => {
-      const verdict = await verify(...parameters);
-      await owner.registers();
-      return verdict;
-    });
+    afterNext(app.nest.get(PasswordVerifier), 'verify', () => owner.registers());
     expectProblem(await app.login(owner.user.email), problems.invalidCredentials);
     await owner.isChallenged();
+  });
+
+  it('leaves logins alone that verified the password before an enrolment began, or was refused', async () => {
+    const owner = await Owner.of(app);
+    const enrol = () => owner.post('/totp', { password: PASSWORD }).expect(201);
+    afterNext(app.nest.get(PasswordVerifier), 'verify', enrol);
+    await app.login(owner.user.email).expect(200);
+
+    const enrolled = await Owner.withTotp(app);
+    const sql = 'SELECT factors_changed_at FROM users WHERE id = $1';
+    const before = await app.database.query(sql, [enrolled.user.id]);
+    expectProblem(await enrolled.post('/totp', { password: PASSWORD }), problems.totpEnrolled);
+    expect(await app.database.query(sql, [enrolled.user.id])).toEqual(before);
   });
 
   it('refuses a session that ended after the password was verified', async () => {
@@ -73,10 +82,24 @@ describe('a change of second factors', () => {
 
   it('refuses a password that was changed after it was verified', async () => {
     const owner = await Owner.of(app);
-    const sql = `UPDATE users SET password_changed_at = now() + interval '1 second' WHERE id = $1`;
-    afterProof(() => app.database.query(sql, [owner.user.id]));
+    afterProof(otherPassword(owner));
     expectProblem(await owner.post('/totp', { password: PASSWORD }), problems.wrongPassword);
     expectProblem(await owner.get('/totp'), problems.notFound);
+  });
+
+  it('refuses an enrolment and options whose answer was verified before the password was changed', async () => {
+    const owner = await Owner.of(app);
+    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    afterNext(app.nest.get(CodeVerifier), 'verifyEnrolment', otherPassword(owner));
+    expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
+
+    const passkey = new Authenticator().create(await owner.creationOptions());
+    afterNext(app.nest.get(Challenges), 'use', async () => {
+      const sql = `UPDATE users SET password_changed_at = password_changed_at + interval '1 second' WHERE id = $1`;
+      await app.database.query(sql, [owner.user.id]);
+    });
+    expectInvalid(await owner.post('/passkeys', { name: 'late', passkey }), '/passkey');
+    await app.login(owner.user.email).expect(200);
   });
 
   it('refuses options of a passkey that were made before the password was changed', async () => {

@@ -1,4 +1,6 @@
+import { jest } from '@jest/globals';
 import { problems } from '../../src/problems/problems.js';
+import { ThrottleWindows } from '../../src/throttling/throttle-windows.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
@@ -174,6 +176,17 @@ describe('wrong codes of one account', () => {
     const late = await owner.answers(challenge, 'totp', { code: owner.code() }, two);
     expectThrottled(late);
     expectThrottled(await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }));
+  });
+
+  it('wait in the queue of the network that they come from', async () => {
+    const owner = await Owner.withTotp(one);
+    const { challenge } = await owner.isChallenged();
+    const reserve = jest.spyOn(one.nest.get(ThrottleWindows), 'reserve');
+    await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
+    const networks = reserve.mock.calls.map(([, turn]) => turn.networks);
+    // Of the network, and of the account.
+    expect(networks).toEqual([['127.0.0.1'], ['127.0.0.1']]);
+    reserve.mockRestore();
   });
 
   it('do not lock out other accounts, and good codes cost nothing', async () => {

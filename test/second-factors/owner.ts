@@ -13,7 +13,7 @@ export interface Challenge {
   readonly challenge: string;
   readonly passkey_options: { challenge: string; allowCredentials: { id: string }[]; userVerification: string };
 }
-interface CreationOptions {
+export interface CreationOptions {
   readonly challenge: string;
   readonly user: { id: string; name: string };
 }
@@ -58,8 +58,8 @@ export class Owner extends UserInSession {
     return ['000000', '111111', '222222', '333333', '444444', '555555'].find((code) => !right.includes(code))!;
   }
 
-  async isChallenged(app = this.app): Promise<Challenge> {
-    return (await app.login(this.user.email).expect(403)).body as Challenge;
+  async isChallenged(app = this.app, password = PASSWORD): Promise<Challenge> {
+    return (await app.login(this.user.email, password).expect(403)).body as Challenge;
   }
 
   answers(challenge: string, method: string, proof: object, app = this.app): SupertestRequest {

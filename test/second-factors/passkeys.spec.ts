@@ -1,4 +1,6 @@
+import { PasskeyVerifier } from '../../src/second-factors/passkey-verifier.js';
 import { problems } from '../../src/problems/problems.js';
+import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
@@ -230,6 +232,27 @@ describe('POST /api/v0/auth/login/passkey', () => {
     const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
     const answer = await logInWithPasskey(app, authenticator.get(await passkeyOptions(app)));
     expectProblem(answer, problems.invalidPasskey);
+  });
+
+  it('is refused when the passkey was removed, or the password reset, after the passkey was verified', async () => {
+    const [removed, reset] = [await Owner.of(app), await Owner.of(app)];
+    const [first, second] = [await removed.registers(), await reset.registers()];
+    const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
+    const verifier = app.nest.get(PasskeyVerifier);
+    const options = [await passkeyOptions(app), await passkeyOptions(app)] as const;
+
+    afterNext(verifier, 'verify', () =>
+      removed.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }).expect(204),
+    );
+    expectProblem(await logInWithPasskey(app, first.get(options[0])), problems.invalidPasskey);
+
+    const { body } = await app.admin.post(`/users/${reset.user.id}/password-reset`).expect(201);
+    const confirmation = { token: (body as { token: string }).token, new_password: `${PASSWORD} 2` };
+    afterNext(verifier, 'verify', () => app.post('/api/v0/auth/password-reset/confirm', confirmation).expect(204));
+    expectProblem(await logInWithPasskey(app, second.get(options[1])), problems.invalidPasskey);
+
+    const refusals = app.log.events('user.second_factor.failed').slice(-2);
+    expect(refusals).toMatchObject([{ reason: 'changed_meanwhile' }, { reason: 'changed_meanwhile' }]);
   });
 
   it('answers an unknown passkey, a removed one, an old challenge and a disabled user alike', async () => {

@@ -84,9 +84,9 @@ describe('POST /api/v0/users/me/totp', () => {
 
   it('is not confirmed by a wrong code, nor without an enrolment', async () => {
     const owner = await Owner.of(app);
-    expectProblem(await owner.post('/totp/confirm', { code: '123456' }), problems.invalidSecondFactor);
+    expectProblem(await owner.post('/totp/confirm', { code: '123456' }), problems.wrongSecondFactor);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
-    expectProblem(await owner.post('/totp/confirm', { code: owner.wrongCode() }), problems.invalidSecondFactor);
+    expectProblem(await owner.post('/totp/confirm', { code: owner.wrongCode() }), problems.wrongSecondFactor);
     await app.login(owner.user.email).expect(200);
   });
 
@@ -104,12 +104,39 @@ describe('POST /api/v0/users/me/totp', () => {
     const owner = await Owner.withTotp(app);
     const code = owner.code();
     expectProblem(await owner.post('/totp/remove', { password: 'wrong', code }), problems.wrongPassword);
-    expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.invalidSecondFactor); // prettier-ignore
+    expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.wrongSecondFactor); // prettier-ignore
     await owner.post('/totp/remove', { password: PASSWORD, code }).expect(204);
     await app.login(owner.user.email).expect(200);
     expectProblem(await owner.get('/totp'), problems.notFound);
     const rows = await app.database.query('SELECT 1 FROM recovery_codes WHERE user_id = $1', [owner.user.id]);
     expect(rows).toEqual([]);
+  });
+
+  it('answers 403, not 401, to a wrong code of a user who is logged in: the access token stays valid', async () => {
+    const owner = await Owner.withTotp(app);
+    const wrong = { password: PASSWORD, code: owner.wrongCode() };
+    for (const path of ['/totp/remove', '/recovery-codes'])
+      expectProblem(await owner.post(path, wrong), problems.wrongSecondFactor);
+    const used = { password: PASSWORD, code: owner.code() };
+    await owner.post('/recovery-codes', used).expect(200);
+    expectProblem(await owner.post('/totp/remove', used), problems.wrongSecondFactor);
+    const without = await Owner.of(app);
+    expectProblem(await without.post('/totp/remove', wrong), problems.wrongSecondFactor);
+    await app.me(owner.tokens.access_token).expect(200);
+    const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
+    expect(rows).toMatchObject([{ count: 3, details: { reasons: { wrong_code: 2, repeated_code: 1 } } }]);
+  });
+
+  it('is void after a change of the password, until it is begun anew', async () => {
+    const owner = await Owner.of(app);
+    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    const password = `${PASSWORD} 2`;
+    await owner.post('/password', { current_password: PASSWORD, new_password: password }).expect(204);
+    expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
+    await app.login(owner.user.email, password).expect(200);
+    const { body } = await owner.post('/totp', { password }).expect(201);
+    owner.secret = (body as { secret: string }).secret;
+    await owner.post('/totp/confirm', { code: owner.code() }).expect(200);
   });
 
   it('is removed with a recovery code, because the app may be lost', async () => {

@@ -59,6 +59,9 @@ class Log(logging.Handler):
     def count(self, event: str) -> int:
         return sum(record.event == event for record in self.records)  # type: ignore[attr-defined]
 
+    def read_causes(self) -> tuple[str, ...]:
+        return tuple(vars(record)["cause"] for record in self.records if vars(record)["event"] == "verifier_misconfigured")
+
 
 class Run:
     """Runs one scenario and says everything that does not match it."""
@@ -122,6 +125,8 @@ class Run:
             self._match(step, f"asked {path}", len(self._service.sent(path)), count)
         for event, times in step.get("logged", {}).items():
             self._match(step, f"logged {event}", self._log.count(event), times)
+        if "causes" in step:
+            self._match(step, "causes", self._log.read_causes(), (*step["causes"],))
         if "reported" in step:
             kind, name, times = (step["reported"][field] for field in ("kind", "id", "times"))
             polls = [read_used(request.body) for request in self._service.sent("changes")]

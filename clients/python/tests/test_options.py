@@ -27,6 +27,16 @@ def test_takes_the_secret_with_its_blanks_as_the_service_does() -> None:
     assert "secret_key" not in read_environment({**ENVIRONMENT, "SECRET_KEY": " \n"})
 
 
+def test_takes_the_previous_secret_as_it_is_too_and_only_beside_the_secret() -> None:
+    secret = "p" * 32 + "\n"
+    variables = {**ENVIRONMENT, "SECRET_KEY": "s" * 32, "SECRET_KEY_PREVIOUS": secret}
+    assert Settings(**read_environment(variables)).secret_key_previous == secret
+    assert "secret_key_previous" not in read_environment({**variables, "SECRET_KEY_PREVIOUS": " \n"})
+    with pytest.raises(VerifierConfigurationError) as raised:
+        Settings(**read_environment({**variables, "SECRET_KEY": ""}))
+    assert str(raised.value) == "secret_key_previous (SECRET_KEY_PREVIOUS) must have at least 32 bytes, and needs SECRET_KEY"
+
+
 def test_takes_options_beside_the_environment() -> None:
     verifier = Verifier.from_environment({**ENVIRONMENT, "AUTH_URL": "http://127.0.0.1:1"}, max_entries=5)
     assert verifier._settings.max_entries == 5
@@ -48,10 +58,17 @@ def test_names_every_variable_that_is_missing() -> None:
         *[("app_id", ""), ("app_id", "clé"), ("app_key", "a b"), ("app_key", "a\n"), ("service_name", "a b")],
         *[("service_name", "recipes\n"), ("jwks_url", "/.well-known/jwks.json"), ("secret_key", "short")],
         *[("outage_grace_seconds", -1), ("outage_grace_seconds", 61), ("max_entries", 0), ("max_questions", 0)],
+        *[("secret_key_previous", "short"), ("outage_grace_seconds", float("nan")), ("issuer", ""), ("audience", "")],
+        # Of another type.
+        *[("url", None), ("url", b"http://auth"), ("app_id", None), ("app_key", 7), ("service_name", None)],
+        *[("secret_key", b"s" * 32), ("secret_key_previous", b"s" * 32), ("jwks_url", 7), ("issuer", None)],
+        *[("audience", ["recipes"]), ("outage_grace_seconds", "5"), ("outage_grace_seconds", True), ("max_entries", "5")],
+        *[("max_questions", 1.5), ("max_questions", True), ("logger", "root")],
     ],
 )
 def test_names_a_setting_that_is_not_valid_and_never_its_value(option: str, value: object) -> None:
     options = {"url": "http://auth", "app_id": "id", "app_key": "key-of-a-test", "service_name": "recipes"}
+    options["secret_key"] = "s" * 32
     with pytest.raises(VerifierConfigurationError) as raised:
         Settings(**{**options, option: value})  # type: ignore[arg-type]
     assert str(raised.value).startswith(option)
@@ -59,6 +76,7 @@ def test_names_a_setting_that_is_not_valid_and_never_its_value(option: str, valu
 
 
 def test_prints_no_secret() -> None:
-    settings = Settings(**read_environment({**ENVIRONMENT, "SECRET_KEY": "s" * 32}))
+    settings = Settings(**read_environment({**ENVIRONMENT, "SECRET_KEY": "s" * 32, "SECRET_KEY_PREVIOUS": "p" * 32}))
     assert "pa_app_secret" not in repr(settings)
     assert "s" * 32 not in repr(settings)
+    assert "p" * 32 not in repr(settings)

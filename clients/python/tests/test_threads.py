@@ -17,6 +17,7 @@ from platform_auth.clocks import Clocks, Instant
 from platform_auth.credentials import Credential, compute_fingerprint, find_node
 from platform_auth.lease import Change, Lease, Renewal
 from platform_auth.principals import NodePrincipal
+from platform_auth.transport import ServiceAnswer, ServiceRequest
 from scripted import HOUSEHOLD_ID, NODE_HEADERS, NODE_ID, ScriptedTransport, ScriptedVerifier
 
 ALICE = UserPrincipal("alice", "session", "alice@example.org")
@@ -206,6 +207,35 @@ def test_decides_by_its_own_clock_when_its_loop_was_blocked_after_the_answer_arr
 
     asyncio.run(play())
     verifier.close()
+
+
+class FailingTransport(ScriptedTransport):
+    failure: Exception = ConnectionError("refused")
+
+    async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        if request.is_poll:
+            return await super().send(request)
+        raise self.failure
+
+
+def test_logs_an_error_that_no_rule_foresees_once_for_each_class_without_its_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    transport = FailingTransport()
+    verifier = ScriptedVerifier(lambda: transport)
+    secret = NODE_HEADERS["X-API-Key"]
+
+    async def play() -> None:
+        for failure in (ConnectionError("an outage"), TypeError(secret), TypeError("again"), KeyError("another")):
+            transport.failure = failure
+            with pytest.raises(UnavailableError):
+                await verifier.verify_node(NODE_HEADERS)
+
+    asyncio.run(play())
+    verifier.close()
+    failed = [record for record in caplog.records if vars(record).get("event") == "verifier_failed"]
+    assert [vars(record)["error"] for record in failed] == ["TypeError", "KeyError"]
+    assert secret not in caplog.text
 
 
 def test_requests_in_flight_are_unavailable_when_the_verifier_is_closed_and_so_are_later_ones() -> None:

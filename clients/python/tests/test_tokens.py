@@ -101,10 +101,8 @@ def test_cannot_judge_with_a_key_of_another_kind() -> None:
 @pytest.mark.parametrize(
     "jwks",
     [
-        {},
-        {"keys": None},
-        {"keys": {}},
-        {"keys": [None, 1, [], {}]},
+        {"keys": []},
+        {"keys": [{}]},
         {"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]},
         {"keys": [{"kty": "EC", "crv": "P-256", "x": 1, "y": []}]},
         {"keys": [{"kty": "oct", "k": "AA"}]},
@@ -113,6 +111,11 @@ def test_cannot_judge_with_a_key_of_another_kind() -> None:
 )
 def test_skips_keys_that_it_cannot_use(jwks: dict[str, Any]) -> None:
     assert read_published_keys(jwks) == []
+
+
+@pytest.mark.parametrize("jwks", [{}, {"keys": None}, {"keys": {}}, {"keys": [None]}, {"keys": [{}, 1]}, {"keys": [[]]}])
+def test_does_not_take_other_json_for_a_jwks(jwks: dict[str, Any]) -> None:
+    assert read_published_keys(jwks) is None
 
 
 def test_finds_a_key_only_when_one_is_meant() -> None:
@@ -129,4 +132,5 @@ def _publish(kid: str) -> jwt.PyJWK:
         "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
         "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
     }
-    return read_published_keys({"keys": [{"kty": "EC", "crv": "P-256", "kid": kid, **point}]})[0]
+    (key,) = read_published_keys({"keys": [{"kty": "EC", "crv": "P-256", "kid": kid, **point}]}) or []
+    return key

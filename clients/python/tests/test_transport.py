@@ -6,6 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from platform_auth.clocks import SYSTEM_CLOCKS
+from platform_auth.runtime import Runtime
+from platform_auth.service_client import ServiceClient
 from platform_auth.transport import HttpTransport, ServiceRequest
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -17,19 +20,28 @@ def respond(head: str, body: bytes = b"{}") -> bytes:
 
 
 class Server:
-    """Answers every request with the same bytes; None breaks the connection."""
+    """Answers every request with the same bytes, after `release` if the test holds answers back; None breaks the connection."""
 
-    def __init__(self, answer: bytes | None) -> None:
+    def __init__(self, answer: bytes | None, is_held: bool = False) -> None:
         self._answer = answer
         self.connections = 0
+        self.open = 0
         self.requests: list[bytes] = []
+        self._may_answer = asyncio.Event()
+        if not is_held:
+            self._may_answer.set()
+
+    def release(self) -> None:
+        self._may_answer.set()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 self.requests.append(head)
+                await self._may_answer.wait()
                 if self._answer is None:
                     break
                 writer.write(self._answer)
@@ -37,7 +49,14 @@ class Server:
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
+            self.open -= 1
             writer.close()
+
+
+async def eventually(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_true():
+            await asyncio.sleep(0.01)
 
 
 def play(server: Server, work: Callable[[HttpTransport, str], Awaitable[None]]) -> None:
@@ -141,3 +160,31 @@ def test_replaces_its_connections_after_three_requests_in_a_row_were_cancelled()
         assert (await transport.send(poll)).status == 200
 
     play(server, work)
+
+
+def test_replaces_its_connections_without_breaking_the_requests_in_flight() -> None:
+    """A service that is only slow gets each question once: a broken one would be repeated."""
+    server = Server(respond("200 OK"), is_held=True)
+    count = 10
+
+    async def work(transport: HttpTransport, url: str) -> None:
+        client = ServiceClient(Runtime(SYSTEM_CLOCKS, transport, worker=None))  # type: ignore[arg-type]
+        request = ServiceRequest("POST", url, HEADERS)
+        deadline = SYSTEM_CLOCKS.monotonic() + 20
+        questions = [asyncio.create_task(client.attempt_twice(request, deadline)) for _ in range(count)]
+        await eventually(lambda: len(server.requests) == count)
+        first = transport._questions._connections
+        for question in questions[:3]:
+            question.cancel()
+        await asyncio.wait(questions[:3])
+        assert transport._questions._connections is not first
+        server.release()
+        answered = await asyncio.gather(*questions[3:])
+        assert [timed.answer.status for timed in answered] == [200] * (count - 3)
+        # The last of its requests has closed what was replaced.
+        await eventually(lambda: server.open == 0)
+        assert (await transport.send(request)).status == 200
+        assert server.connections == count + 1
+
+    play(server, work)
+    assert len(server.requests) == count + 1

@@ -25,7 +25,7 @@ const HEADERS_OF_DOOR: Readonly<Record<Door, readonly string[]>> = {
 const WELL_FORMED = /^[\x21-\x7e]{1,4096}$/;
 const SAFE_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** The service's rule: the caller may have put a secret into the wrong header. */
-const LOOKS_SECRET = /pa_(rt|node|app)_|[A-Za-z0-9_]{40}/;
+const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** @throws {RefusedError} when an app's key is missing or malformed */

@@ -6,14 +6,17 @@ export class Misconfigurations {
 
   constructor(private readonly logger: VerifierLogger) {}
 
-  /** @param detail what the service answered: a status and a code, never a credential */
-  report(path: string, detail: string): void {
-    if (this.causes.has(path)) return;
-    this.causes.add(path);
-    this.logger.warn('verifier_misconfigured', { path, detail });
+  /**
+   * @param cause a path of the service, or a variable
+   * @param detail what the service answered: a status and a code, never a credential
+   */
+  report(cause: string, detail: string): void {
+    if (this.causes.has(cause)) return;
+    this.causes.add(cause);
+    this.logger.warn('verifier_misconfigured', { cause, detail });
   }
 
-  clear(path: string): void {
-    this.causes.delete(path);
+  clear(cause: string): void {
+    this.causes.delete(cause);
   }
 }

@@ -15,6 +15,8 @@ export interface VerifierOptions {
   readonly serviceName: string;
   /** Verifies HS256 access tokens. */
   readonly secretKey?: string | undefined;
+  /** Verifies them too, while the secret is rotated. */
+  readonly secretKeyPrevious?: string | undefined;
   /** Verifies ES256 access tokens. With neither, the authentication service judges each token at first sight. */
   readonly jwksUrl?: string | undefined;
   readonly issuer?: string | undefined;
@@ -27,12 +29,12 @@ export interface VerifierOptions {
   readonly outageGraceSeconds?: number | undefined;
   /** Remembered credentials of each kind; the least recently used is evicted. */
   readonly maxEntries?: number | undefined;
-  /** Questions in flight at each door; beyond it the answer is 503. */
+  /** Questions in flight at each door (apps, nodes, users); beyond it the answer is 503. */
   readonly maxQuestions?: number | undefined;
   readonly logger?: VerifierLogger | undefined;
 }
 
-type Optional = 'secretKey' | 'jwksUrl' | 'audience';
+type Optional = 'secretKey' | 'secretKeyPrevious' | 'jwksUrl' | 'audience';
 
 /** The options with every default filled in. */
 export type Settings = {
@@ -43,6 +45,7 @@ const DEFAULT_ISSUER = 'platform-auth';
 const DEFAULT_MAX_ENTRIES = 100_000;
 const DEFAULT_MAX_QUESTIONS = 256;
 const MAX_OUTAGE_GRACE_SECONDS = 60;
+const MIN_SECRET_BYTES = 32;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
 const URL_DEMAND = 'must be an http or https URL without a user and a query';
 const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
@@ -55,36 +58,45 @@ const CONSOLE: VerifierLogger = {
 export function toSettings(options: VerifierOptions): Settings {
   const settings: Settings = {
     ...options,
-    url: options.url.replace(/\/+$/, ''),
     issuer: options.issuer ?? DEFAULT_ISSUER,
     outageGraceSeconds: options.outageGraceSeconds ?? 0,
     maxEntries: options.maxEntries ?? DEFAULT_MAX_ENTRIES,
     maxQuestions: options.maxQuestions ?? DEFAULT_MAX_QUESTIONS,
-    logger: toSafeLogger(options.logger ?? CONSOLE),
+    logger: options.logger ?? CONSOLE,
   };
-  const { outageGraceSeconds } = settings;
+  const mistakes = findMistakes(settings);
+  if (mistakes.length > 0) throw new VerifierConfigurationError(mistakes.join('; '));
+  return { ...settings, url: settings.url.replace(/\/+$/, ''), logger: toSafeLogger(settings.logger) };
+}
+
+function findMistakes(settings: Settings): string[] {
+  const { secretKey, secretKeyPrevious, jwksUrl, audience, outageGraceSeconds } = settings;
   const checks: readonly (readonly [string, boolean, string])[] = [
     ['url (AUTH_URL)', isHttpUrl(settings.url), URL_DEMAND],
     ['appId (AUTH_APP_ID)', isHeaderValue(settings.appId), 'must be the id of this service’s key for auth'],
     ['appKey (AUTH_APP_KEY)', isHeaderValue(settings.appKey), 'must be this service’s key for auth'],
     ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
-    ['jwksUrl (AUTH_JWKS_URL)', isHttpUrl(settings.jwksUrl ?? settings.url), URL_DEMAND],
+    ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_DEMAND],
+    ['secretKey (SECRET_KEY)', secretKey === undefined || isSecret(secretKey), 'must have at least 32 bytes'],
     [
-      'secretKey (SECRET_KEY)',
-      Buffer.byteLength(settings.secretKey ?? ' '.repeat(32)) >= 32,
-      'must have at least 32 bytes',
+      'secretKeyPrevious (SECRET_KEY_PREVIOUS)',
+      secretKeyPrevious === undefined || (secretKey !== undefined && isSecret(secretKeyPrevious)),
+      'must have at least 32 bytes, and needs SECRET_KEY',
     ],
+    ['issuer (JWT_ISSUER)', isText(settings.issuer), 'must be a string that is not empty'],
+    ['audience (JWT_AUDIENCE)', audience === undefined || isText(audience), 'must be a string that is not empty'],
     [
       'outageGraceSeconds',
-      outageGraceSeconds >= 0 && outageGraceSeconds <= MAX_OUTAGE_GRACE_SECONDS,
+      typeof outageGraceSeconds === 'number' &&
+        outageGraceSeconds >= 0 &&
+        outageGraceSeconds <= MAX_OUTAGE_GRACE_SECONDS,
       'must be 0 to 60: nothing is remembered for longer',
     ],
     ['maxEntries', isPositive(settings.maxEntries), 'must be a positive integer'],
     ['maxQuestions', isPositive(settings.maxQuestions), 'must be a positive integer'],
+    ['logger', isLogger(settings.logger), 'must have the method warn'],
   ];
-  const mistakes = checks.filter(([, isValid]) => !isValid).map(([name, , demand]) => `${name} ${demand}`);
-  if (mistakes.length > 0) throw new VerifierConfigurationError(mistakes.join('; '));
-  return settings;
+  return checks.filter(([, isValid]) => !isValid).map(([name, , demand]) => `${name} ${demand}`);
 }
 
 /** The variables that `platform-auth init` writes. An empty one counts as unset. */
@@ -97,28 +109,43 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): VerifierOptions {
     appId: get('AUTH_APP_ID') ?? '',
     appKey: get('AUTH_APP_KEY') ?? '',
     serviceName: get('SERVICE_NAME') ?? '',
-    // As it is: the service signs with every byte of it.
+    // As they are: the service signs with every byte of them.
     secretKey: get('SECRET_KEY') && variables.SECRET_KEY,
+    secretKeyPrevious: get('SECRET_KEY_PREVIOUS') && variables.SECRET_KEY_PREVIOUS,
     jwksUrl: get('AUTH_JWKS_URL'),
     issuer: get('JWT_ISSUER'),
     audience: get('JWT_AUDIENCE'),
   };
 }
 
-/** Without a user name and password, which would be logged, and without what a path cannot be appended to. */
-function isHttpUrl(text: string): boolean {
-  if (!URL.canParse(text) || /[?#]/.test(text)) return false;
+/**
+ * Without a user name and password, which would be logged, and without what a path cannot be appended to.
+ * Types do not hold for callers in JavaScript: `unknown`, here and below.
+ */
+function isHttpUrl(text: unknown): boolean {
+  if (typeof text !== 'string' || !URL.canParse(text) || /[?#]/.test(text)) return false;
   const { protocol, username, password } = new URL(text);
   return /^https?:$/.test(protocol) && username === '' && password === '';
 }
 
-/** Types do not hold for callers in JavaScript. */
 function isHeaderValue(value: unknown): boolean {
   return typeof value === 'string' && HEADER_VALUE.test(value);
 }
 
 function isServiceName(value: unknown): boolean {
   return typeof value === 'string' && SERVICE_NAME.test(value);
+}
+
+function isSecret(value: unknown): boolean {
+  return typeof value === 'string' && Buffer.byteLength(value) >= MIN_SECRET_BYTES;
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string' && value !== '';
+}
+
+function isLogger(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && 'warn' in value && typeof value.warn === 'function';
 }
 
 /** A logger that throws must not end the polls. */
@@ -133,6 +160,6 @@ function toSafeLogger(logger: VerifierLogger): VerifierLogger {
   return { warn };
 }
 
-function isPositive(value: number): boolean {
-  return Number.isSafeInteger(value) && value > 0;
+function isPositive(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) > 0;
 }

@@ -1,6 +1,7 @@
 import type { RevocationLease, Ticket } from '../../../src/keys/cache/revocation-lease.js';
 import { judge, type Judgement } from './answers.js';
 import { toFingerprint, type Credential } from './credentials.js';
+import type { Defects } from './defects.js';
 import { RefusedError, UnavailableError } from './errors.js';
 import type { Misconfigurations } from './misconfigurations.js';
 import type { Door, Principal } from './principals.js';
@@ -9,7 +10,7 @@ import type { Runtime } from './runtime.js';
 import type { ServiceClient, TimedAnswer } from './service-client.js';
 import type { Term } from './token-cache.js';
 import type { TokenVerdict } from './token-check.js';
-import type { ServiceRequest } from './transport.js';
+import { ConnectionError, TimeoutError, type ServiceRequest } from './transport.js';
 
 const VERDICT_TIMEOUT_MS = 3_000;
 
@@ -54,6 +55,7 @@ export class Questions {
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
     private readonly misconfigurations: Misconfigurations,
+    private readonly defects: Defects,
     private readonly onRemember: () => void,
   ) {}
 
@@ -79,10 +81,15 @@ export class Questions {
     if (joined) return { outcome: await joined, isJoined: true };
     if (inFlight.size >= this.maxQuestions) return { outcome: UNKNOWN, isJoined: false };
     const answered = this.decide(question)
-      .catch(() => UNKNOWN)
+      .catch((error: unknown) => this.explain(error))
       .finally(() => inFlight.delete(fingerprint));
     inFlight.set(fingerprint, answered);
     return { outcome: await answered, isJoined: false };
+  }
+
+  private explain(error: unknown): Outcome {
+    if (!(error instanceof ConnectionError || error instanceof TimeoutError)) this.defects.report(error);
+    return UNKNOWN;
   }
 
   private async decide<Identity extends Principal>(question: Question<Identity>): Promise<Outcome> {

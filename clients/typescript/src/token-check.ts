@@ -30,7 +30,7 @@ interface PublishedKeys {
 
 /** Verifies tokens without the service, so that it is not asked about forgeries. Refuses on evidence only. */
 export class TokenCheck {
-  private readonly secret: KeyObject | undefined;
+  private readonly secrets: readonly KeyObject[];
   private keys: PublishedKeys | undefined;
   private fetching: Promise<PublishedKeys | undefined> | undefined;
   private fetchedForKidAtMs = -Infinity;
@@ -47,7 +47,9 @@ export class TokenCheck {
   ) {
     const dropKeys = (): void => this.dropKeys();
     lease.addListener({ kind: 'signing_key', evict: dropKeys, evictAll: dropKeys });
-    this.secret = settings.secretKey === undefined ? undefined : createSecretKey(settings.secretKey, 'utf8');
+    this.secrets = [settings.secretKey, settings.secretKeyPrevious]
+      .filter((secret) => secret !== undefined)
+      .map((secret) => createSecretKey(secret, 'utf8'));
   }
 
   /** Reads the ids without verifying them. @returns undefined for what is not a token of the service */
@@ -65,10 +67,14 @@ export class TokenCheck {
   /** @param deadlineMs when the keys must be there */
   async check(token: string, deadlineMs: number): Promise<TokenVerdict> {
     const { alg } = decodeProtectedHeader(token);
-    if (alg === 'HS256') return this.secret ? this.verify(token, alg, this.secret) : 'unknown';
+    if (alg === 'HS256') return this.verifyWithSecrets(token);
     if (this.settings.jwksUrl === undefined) return 'unknown';
+    const arrivedAtMs = this.runtime.clocks.monotonic();
     const keys = await this.getKeys(deadlineMs);
-    return keys ? this.verifyWithPublished(token, keys, deadlineMs) : 'unknown';
+    if (!keys) return 'unknown';
+    const verdict = await this.verify(token, 'ES256', keys.resolve);
+    // Keys that were fetched for this token are not fetched again.
+    return verdict === 'unknown' && keys.sentAtMs < arrivedAtMs ? this.verifyWithNewer(token, deadlineMs) : verdict;
   }
 
   private dropKeys(): void {
@@ -77,10 +83,19 @@ export class TokenCheck {
     this.fetchedForKidAtMs = -Infinity;
   }
 
-  private async verifyWithPublished(token: string, keys: PublishedKeys, deadlineMs: number): Promise<TokenVerdict> {
-    const verdict = await this.verify(token, 'ES256', keys.resolve);
+  /** During a rotation of the secret, a token is bad only when it is by both. */
+  private async verifyWithSecrets(token: string): Promise<TokenVerdict> {
+    let verdict: TokenVerdict = 'unknown';
+    for (const secret of this.secrets) {
+      verdict = await this.verify(token, 'HS256', secret);
+      if (verdict !== 'bad') break;
+    }
+    return verdict;
+  }
+
+  private async verifyWithNewer(token: string, deadlineMs: number): Promise<TokenVerdict> {
     const nowMs = this.runtime.clocks.monotonic();
-    if (verdict !== 'unknown' || nowMs < this.fetchedForKidAtMs + UNKNOWN_KID_PAUSE_MS) return verdict;
+    if (nowMs < this.fetchedForKidAtMs + UNKNOWN_KID_PAUSE_MS) return 'unknown';
     this.fetchedForKidAtMs = nowMs;
     const newer = await this.fetchOnce(deadlineMs);
     // Also a kid that is still unknown: a cache may have answered, or a replica that could not look.

@@ -16,6 +16,7 @@ import {
   toStoredDigest,
   type Credential,
 } from './credentials.js';
+import { Defects } from './defects.js';
 import { RefusedError } from './errors.js';
 import { Misconfigurations } from './misconfigurations.js';
 import type { Settings } from './options.js';
@@ -62,8 +63,9 @@ export class VerifierCore {
     const misconfigurations = new Misconfigurations(logger);
     this.tokenCheck = new TokenCheck(settings, runtime, client, misconfigurations, this.lease);
     this.poller = new Poller(settings, runtime, client, this.lease, this.uses, misconfigurations);
+    const defects = new Defects(logger);
     const onRemember = (): void => this.poller.start();
-    this.questions = new Questions(maxQuestions, runtime, client, this.lease, misconfigurations, onRemember);
+    this.questions = new Questions(maxQuestions, runtime, client, this.lease, misconfigurations, defects, onRemember);
     if (outageGraceMs > 0) {
       const detail = `While the authentication service is unreachable, a revoked credential may be accepted for up to ${outageGraceSeconds} s.`;
       logger.warn('verifier_outage_grace', { detail });

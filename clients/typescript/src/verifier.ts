@@ -12,7 +12,7 @@ export class Verifier extends VerifierCore {
 
   /**
    * From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init` writes.
-   * Also JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them.
+   * Also SECRET_KEY_PREVIOUS during a rotation, and JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them.
    * @throws {VerifierConfigurationError}
    */
   static fromEnvironment(

@@ -34,7 +34,7 @@ class Run {
   private readonly simulation = new Simulation();
   private readonly service: FakeService;
   private readonly verifier: VerifierCore;
-  private readonly logged: { readonly event: string; readonly fields: unknown }[] = [];
+  private readonly logged: { readonly event: string; readonly fields: Readonly<Record<string, unknown>> }[] = [];
   private readonly texts: string[] = [];
   private pending = 0;
 
@@ -47,6 +47,7 @@ class Run {
       appKey: names.own_app_key!,
       serviceName: 'recipes',
       secretKey: verifier.secret_key === undefined ? names.secret_key : (verifier.secret_key ?? undefined),
+      secretKeyPrevious: verifier.secret_key_previous,
       jwksUrl: verifier.jwks_url ?? undefined,
       outageGraceSeconds: verifier.outage_grace_seconds,
       maxQuestions: verifier.max_questions,
@@ -81,6 +82,9 @@ class Run {
     for (const [event, times] of Object.entries(step.logged ?? {})) {
       this.match(step, `logged ${event}`, this.logged.filter((line) => line.event === event).length, times);
     }
+    const misconfigured = this.logged.filter(({ event }) => event === 'verifier_misconfigured');
+    const causes = misconfigured.map(({ fields }) => fields.cause);
+    if (step.causes && !isDeepStrictEqual(causes, step.causes)) this.fail(step, `causes: ${inspect(causes)}`);
   }
 
   private async present(step: Step): Promise<void> {

@@ -48,6 +48,15 @@ describe('a verifier from the environment', () => {
     expect(readEnvironment({ ...VARIABLES, SECRET_KEY: ' \n' }).secretKey).toBeUndefined();
   });
 
+  it('takes SECRET_KEY_PREVIOUS with its blanks too, and only with SECRET_KEY', () => {
+    const variables = { ...VARIABLES, SECRET_KEY_PREVIOUS: `${SECRET}\n` };
+    expect(readEnvironment(variables).secretKeyPrevious).toBe(`${SECRET}\n`);
+    expect(readEnvironment({ ...variables, SECRET_KEY_PREVIOUS: ' \n' }).secretKeyPrevious).toBeUndefined();
+    expect(messageOf(() => Verifier.fromEnvironment({}, { ...variables, SECRET_KEY: '' }))).toBe(
+      'secretKeyPrevious (SECRET_KEY_PREVIOUS) must have at least 32 bytes, and needs SECRET_KEY',
+    );
+  });
+
   it('goes on when its logger throws', () => {
     const logger = {
       warn: () => {
@@ -73,6 +82,7 @@ describe('a verifier from the environment', () => {
     ['SERVICE_NAME', 'a name'],
     ['AUTH_JWKS_URL', 'file:///etc/passwd'],
     ['SECRET_KEY', 'short'],
+    ['SECRET_KEY_PREVIOUS', 'short'],
   ])('names %s when it is not valid, without its value', (name, value) => {
     const message = messageOf(() => Verifier.fromEnvironment({}, { ...VARIABLES, [name]: value }));
     expect(message).toContain(name);
@@ -86,5 +96,28 @@ describe('a verifier from the environment', () => {
     ['maxQuestions', 1.5],
   ])('refuses %s %d', (name, value) => {
     expect(messageOf(() => Verifier.fromEnvironment({ [name]: value }, VARIABLES))).toContain(name);
+  });
+
+  it.each([
+    ['url', undefined],
+    ['url', null],
+    ['url', new URL('http://auth:7701')],
+    ['appId', undefined],
+    ['appKey', 7],
+    ['serviceName', null],
+    ['secretKey', Buffer.alloc(32)],
+    ['secretKey', 7],
+    ['secretKeyPrevious', Buffer.alloc(32)],
+    ['jwksUrl', 7],
+    ['issuer', 7],
+    ['audience', ['recipes']],
+    ['outageGraceSeconds', '5'],
+    ['maxEntries', '5'],
+    ['maxQuestions', true],
+    ['logger', 'console'],
+    ['logger', { info: () => undefined }],
+  ])('names %s when it has another type: %p', (name, value) => {
+    const options = { ...readEnvironment(VARIABLES), [name]: value };
+    expect(messageOf(() => new Verifier(options))).toMatch(new RegExp(`^${name}\\b`));
   });
 });

@@ -58,12 +58,14 @@ export interface Step {
   };
   readonly reported?: { readonly kind: string; readonly id: string; readonly times: number };
   readonly logged?: Readonly<Record<string, number>>;
+  readonly causes?: readonly string[];
 }
 
 export interface Scenario {
   readonly name: string;
   readonly verifier?: {
     readonly secret_key?: string | null;
+    readonly secret_key_previous?: string;
     readonly jwks_url?: string | null;
     readonly outage_grace_seconds?: number;
     readonly max_questions?: number;

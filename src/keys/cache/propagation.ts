@@ -35,7 +35,7 @@ export class Propagation {
 
   /**
    * Runs an act that ends a key, and awaits propagation, also when the act is refused: the refusal may mean that the key
-   * has ended, and the call that ended it may still be waiting.
+   * has ended, and the call that ended it may still be waiting. 429 and 503 mean that nothing was looked at.
    */
   async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
     const result = await this.catchRefusal(act);
@@ -54,7 +54,7 @@ export class Propagation {
 
   private async catchRefusal<Result>(act: () => Promise<Result>): Promise<Result | ProblemException> {
     return act().catch((error: unknown) => {
-      if (error instanceof ProblemException) return error;
+      if (error instanceof ProblemException && isVerdict(error)) return error;
       throw error;
     });
   }
@@ -68,4 +68,8 @@ export class Propagation {
       return MAX_LEASE_MS;
     }
   }
+}
+
+function isVerdict({ problem: { status } }: ProblemException): boolean {
+  return status !== 429 && status < 500;
 }

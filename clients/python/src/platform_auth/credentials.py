@@ -35,7 +35,7 @@ _WELL_FORMED = re.compile(r"[\x21-\x7e]{1,4096}")
 _BEARER = re.compile(r"bearer(?: (.*))?", re.IGNORECASE | re.DOTALL)
 _SAFE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # The service's rule: the caller may have put a secret into the wrong header.
-_LOOKS_SECRET = re.compile(r"pa_(rt|node|app)_|[A-Za-z0-9_]{40}")
+_LOOKS_SECRET = re.compile(r"pa_[a-z]+_|[A-Za-z0-9_]{40}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 

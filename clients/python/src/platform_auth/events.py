@@ -1,6 +1,7 @@
 """The log events of a verifier. They never hold a credential."""
 
 import logging
+import threading
 
 LOGGER = logging.getLogger("platform_auth")
 
@@ -18,11 +19,29 @@ class Misconfigurations:
         self._logger = logger
         self._causes: set[str] = set()
 
-    def report(self, path: str, detail: str) -> None:
-        """`detail`: what the service answered, as a status and a code."""
-        if path not in self._causes:
-            self._causes.add(path)
-            warn(self._logger, "verifier_misconfigured", path=path, detail=detail)
+    def report(self, cause: str, detail: str) -> None:
+        """`cause`: a path of the service, or a variable. `detail`: what the service answered, as a status and a code."""
+        if cause not in self._causes:
+            self._causes.add(cause)
+            warn(self._logger, "verifier_misconfigured", cause=cause, detail=detail)
 
-    def clear(self, path: str) -> None:
-        self._causes.discard(path)
+    def clear(self, cause: str) -> None:
+        self._causes.discard(cause)
+
+
+class Defects:
+    """Logs errors that no rule foresees, each class once. Safe with threads."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._lock = threading.Lock()
+        self._reported: set[str] = set()
+
+    def report(self, error: Exception) -> None:
+        """Without the message of the error, which may hold a credential."""
+        name = type(error).__name__
+        with self._lock:
+            is_new = name not in self._reported
+            self._reported.add(name)
+        if is_new:
+            warn(self._logger, "verifier_failed", error=name)

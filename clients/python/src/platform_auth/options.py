@@ -16,8 +16,10 @@ _MIN_SECRET_BYTES = 32
 _MAX_PORT = 65_535
 # Nothing is remembered for longer.
 _MAX_OUTAGE_GRACE_SECONDS = 60
+_URL_DEMAND = "must be an http or https URL without a user and a query"
+# Types do not hold for callers that are not type-checked.
 _DEMANDS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
-    ("url (AUTH_URL)", lambda s: _is_http_url(s.url), "must be an http or https URL without a user and a query"),
+    ("url (AUTH_URL)", lambda s: _is_http_url(s.url), _URL_DEMAND),
     ("app_id (AUTH_APP_ID)", lambda s: _is_header_value(s.app_id), "must be the id of this service's key for auth"),
     ("app_key (AUTH_APP_KEY)", lambda s: _is_header_value(s.app_key), "must be this service's key for auth"),
     (
@@ -28,20 +30,24 @@ _DEMANDS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
     (
         "jwks_url (AUTH_JWKS_URL)",
         lambda s: s.jwks_url is None or _is_http_url(s.jwks_url),
-        "must be an http or https URL without a user and a query",
+        _URL_DEMAND,
     ),
+    ("secret_key (SECRET_KEY)", lambda s: s.secret_key is None or _is_secret(s.secret_key), "must have at least 32 bytes"),
     (
-        "secret_key (SECRET_KEY)",
-        lambda s: s.secret_key is None or len(s.secret_key.encode()) >= _MIN_SECRET_BYTES,
-        "must have at least 32 bytes",
+        "secret_key_previous (SECRET_KEY_PREVIOUS)",
+        lambda s: s.secret_key_previous is None or (s.secret_key is not None and _is_secret(s.secret_key_previous)),
+        "must have at least 32 bytes, and needs SECRET_KEY",
     ),
+    ("issuer (JWT_ISSUER)", lambda s: _is_text(s.issuer), "must be a string that is not empty"),
+    ("audience (JWT_AUDIENCE)", lambda s: s.audience is None or _is_text(s.audience), "must be a string that is not empty"),
     (
         "outage_grace_seconds",
-        lambda s: 0 <= s.outage_grace_seconds <= _MAX_OUTAGE_GRACE_SECONDS,
+        lambda s: _is_number(s.outage_grace_seconds) and 0 <= s.outage_grace_seconds <= _MAX_OUTAGE_GRACE_SECONDS,
         "must be 0 to 60: nothing is remembered for longer",
     ),
-    ("max_entries", lambda s: s.max_entries > 0, "must be a positive integer"),
-    ("max_questions", lambda s: s.max_questions > 0, "must be a positive integer"),
+    ("max_entries", lambda s: _is_positive_integer(s.max_entries), "must be a positive integer"),
+    ("max_questions", lambda s: _is_positive_integer(s.max_questions), "must be a positive integer"),
+    ("logger", lambda s: callable(getattr(s.logger, "warning", None)), "must be a logger"),
 )
 
 
@@ -54,6 +60,7 @@ class Settings:
     app_key: str = field(repr=False)
     service_name: str
     secret_key: str | None = field(default=None, repr=False)
+    secret_key_previous: str | None = field(default=None, repr=False)
     jwks_url: str | None = None
     issuer: str = "platform-auth"
     audience: str | None = None
@@ -76,9 +83,10 @@ def read_environment(variables: Mapping[str, str]) -> dict[str, str]:
     if missing:
         raise VerifierConfigurationError(f"Not set: {', '.join(missing)}")
     settings = {option: given[name] for name, option in (_REQUIRED | _OPTIONAL).items() if given[name]}
-    if "secret_key" in settings:
-        # As it is: the service signs with every byte of it.
-        settings["secret_key"] = variables["SECRET_KEY"]
+    for name in ("SECRET_KEY", "SECRET_KEY_PREVIOUS"):
+        if _OPTIONAL[name] in settings:
+            # As it is: the service signs with every byte of it.
+            settings[_OPTIONAL[name]] = variables[name]
     return settings
 
 
@@ -90,17 +98,36 @@ _REQUIRED = {
 }
 _OPTIONAL = {
     "SECRET_KEY": "secret_key",
+    "SECRET_KEY_PREVIOUS": "secret_key_previous",
     "AUTH_JWKS_URL": "jwks_url",
     "JWT_ISSUER": "issuer",
     "JWT_AUDIENCE": "audience",
 }
 
 
-def _is_header_value(text: str) -> bool:
-    return _HEADER_VALUE.fullmatch(text) is not None
+def _is_header_value(value: object) -> bool:
+    return isinstance(value, str) and _HEADER_VALUE.fullmatch(value) is not None
 
 
-def _is_http_url(text: str) -> bool:
+def _is_secret(value: object) -> bool:
+    return isinstance(value, str) and len(value.encode()) >= _MIN_SECRET_BYTES
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_positive_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_http_url(text: object) -> bool:
+    if not isinstance(text, str):
+        return False
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:

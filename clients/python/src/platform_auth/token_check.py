@@ -58,7 +58,8 @@ class TokenCheck:
         self._runtime = runtime
         self._client = client
         self._misconfigurations = misconfigurations
-        self._secret = None if settings.secret_key is None else settings.secret_key.encode()
+        secrets = (settings.secret_key, settings.secret_key_previous)
+        self._secrets = [secret.encode() for secret in secrets if secret is not None]
         self._published: _PublishedKeys | None = None
         self._fetching: asyncio.Task[_PublishedKeys | None] | None = None
         self._fetched_for_kid_at = -inf
@@ -79,7 +80,7 @@ class TokenCheck:
     async def check(self, token: ParsedToken, deadline: float) -> TokenVerdict:
         """`deadline`: when the keys must be there."""
         if token.algorithm == "HS256":
-            return TokenVerdict.UNKNOWN if self._secret is None else self._verify(token, self._secret)
+            return self._verify_with_secrets(token)
         if self._settings.jwks_url is None:
             return TokenVerdict.UNKNOWN
         arrived_at = self._runtime.clocks.monotonic()
@@ -99,6 +100,15 @@ class TokenCheck:
             return None
         self._fetched_for_kid_at = now
         return await self._fetch_once(deadline)
+
+    def _verify_with_secrets(self, token: ParsedToken) -> TokenVerdict:
+        """During a rotation of the secret, a token is bad only when it is by both."""
+        verdict = TokenVerdict.UNKNOWN
+        for secret in self._secrets:
+            verdict = self._verify(token, secret)
+            if verdict is not TokenVerdict.BAD:
+                break
+        return verdict
 
     def _verify(self, token: ParsedToken, key: Key) -> TokenVerdict:
         settings = self._settings
@@ -131,15 +141,15 @@ class TokenCheck:
         except (ConnectionError, TimeoutError):
             self._fetch_failed_at = self._runtime.clocks.monotonic()
             return None
-        jwks = parse_object(timed.answer.body)
-        if timed.answer.status != 200 or jwks is None:
+        keys = read_published_keys(parse_object(timed.answer.body) or {})
+        if timed.answer.status != 200 or keys is None:
             self._report_failed_fetch(timed.answer.status)
             return None
         self._misconfigurations.clear(_JWKS)
         if self._drops != drops_before:
             return None
         max_age = _read_max_age(timed.answer.headers.get("cache-control", ""))
-        self._published = _PublishedKeys(read_published_keys(jwks), timed.sent.monotonic, max_age)
+        self._published = _PublishedKeys(keys, timed.sent.monotonic, max_age)
         return self._published
 
     def _report_failed_fetch(self, status: int) -> None:

@@ -44,9 +44,7 @@ def parse_token(text: str) -> ParsedToken | None:
 def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:
     """Returns None when the key cannot verify it."""
     try:
-        # Versions of PyJWT before 2.10 (Debian 12) do not take a PyJWK.
-        verifying_key = key.key if isinstance(key, jwt.PyJWK) else key
-        _JWS.decode_complete(token.text, verifying_key, algorithms=[token.algorithm])
+        _JWS.decode_complete(token.text, key, algorithms=[token.algorithm])
     except jwt.InvalidTokenError:
         return False
     except jwt.PyJWTError:
@@ -67,12 +65,14 @@ def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None, now:
     return audience in (audiences if isinstance(audiences, list) else [audiences])
 
 
-def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    """The keys of a JWKS (RFC 7517) that verify ES256; others are skipped."""
+def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK] | None:
+    """The keys of a JWKS (RFC 7517) that verify ES256; others are skipped. Returns None for what is not a JWKS."""
     entries = jwks.get("keys")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return None
     keys = []
-    for entry in entries if isinstance(entries, list) else []:
-        if not isinstance(entry, dict) or entry.get("kty") != "EC" or entry.get("crv") != "P-256":
+    for entry in entries:
+        if entry.get("kty") != "EC" or entry.get("crv") != "P-256":
             continue
         if entry.get("use", "sig") != "sig" or entry.get("alg", "ES256") != "ES256":
             continue

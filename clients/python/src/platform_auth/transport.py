@@ -65,36 +65,55 @@ class HttpTransport:
 class _Pool:
     """
     Connections that are replaced after several requests in a row got no answer: a request that is cancelled while its
-    connection opens can leave it in the pool, where it is never used again (httpcore 1.0).
+    connection opens can leave it in the pool, where it is never used again (httpcore 1.0). Requests in flight keep the
+    connections that they have: the service may only be slow.
     """
 
     def __init__(self, verify: object, size: int) -> None:
         self._verify = verify
         self._size = size
-        self._connections = _create_connections(verify, size)
+        self._connections = _Connections(verify, size)
         self._cancellations = 0
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
+        connections = self._connections
+        connections.requests += 1
         try:
-            answer = await _send(self._connections, request)
+            answer = await _send(connections.transport, request)
         except asyncio.CancelledError:
-            self._cancellations += 1
-            if self._cancellations >= _MAX_CANCELLATIONS:
-                await self._replace()
+            self._count_cancellation(connections)
             raise
-        self._cancellations = 0
+        finally:
+            connections.requests -= 1
+            if connections is not self._connections and connections.requests == 0:
+                await connections.transport.aclose()
+        if connections is self._connections:
+            self._cancellations = 0
         return answer
 
     async def close(self) -> None:
-        await self._connections.aclose()
+        await self._connections.transport.aclose()
 
-    async def _replace(self) -> None:
-        abandoned, self._connections = self._connections, _create_connections(self._verify, self._size)
-        self._cancellations = 0
-        await abandoned.aclose()
+    def _count_cancellation(self, connections: "_Connections") -> None:
+        if connections is not self._connections:
+            return
+        self._cancellations += 1
+        if self._cancellations >= _MAX_CANCELLATIONS:
+            self._connections = _Connections(self._verify, self._size)
+            self._cancellations = 0
 
 
-async def _send(connections: httpx.AsyncHTTPTransport, request: ServiceRequest) -> ServiceAnswer:
+class _Connections:
+    """Closed by the last of its requests, once they were replaced."""
+
+    def __init__(self, verify: object, size: int) -> None:
+        limits = httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE_SECONDS)
+        self.transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)  # type: ignore[arg-type]
+        # In flight.
+        self.requests = 0
+
+
+async def _send(transport: httpx.AsyncHTTPTransport, request: ServiceRequest) -> ServiceAnswer:
     timeout = {"connect": _CONNECT_TIMEOUT_SECONDS, "read": None, "write": None, "pool": None}
     outgoing = httpx.Request(
         request.method,
@@ -104,7 +123,7 @@ async def _send(connections: httpx.AsyncHTTPTransport, request: ServiceRequest) 
         extensions={"timeout": timeout},
     )
     try:
-        response = await connections.handle_async_request(outgoing)
+        response = await transport.handle_async_request(outgoing)
         try:
             return ServiceAnswer(response.status_code, dict(response.headers), await _receive(response))
         finally:
@@ -113,11 +132,6 @@ async def _send(connections: httpx.AsyncHTTPTransport, request: ServiceRequest) 
         raise TimeoutError("No connection in time") from None
     except httpx.TransportError:
         raise ConnectionError("The connection was refused or broken") from None
-
-
-def _create_connections(verify: object, size: int) -> httpx.AsyncHTTPTransport:
-    limits = httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE_SECONDS)
-    return httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)  # type: ignore[arg-type]
 
 
 async def _receive(response: httpx.Response) -> bytes:

@@ -44,6 +44,7 @@ class Verifier:
         app_key: str,
         service_name: str,
         secret_key: str | None = None,
+        secret_key_previous: str | None = None,
         jwks_url: str | None = None,
         issuer: str = "platform-auth",
         audience: str | None = None,
@@ -54,9 +55,10 @@ class Verifier:
     ) -> None:
         """
         `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
-        token at first sight. `outage_grace_seconds`: how much longer memory may be used while the authentication service is
-        unreachable; during it, a revoked credential may be accepted. `max_entries`: remembered credentials of each kind.
-        `max_questions`: in flight; beyond it the answer is 503. Raises VerifierConfigurationError.
+        token at first sight. `secret_key_previous` verifies them too, while the secret is rotated. `outage_grace_seconds`: how
+        much longer memory may be used while the authentication service is unreachable; during it, a revoked credential may be
+        accepted. `max_entries`: remembered credentials of each kind. `max_questions`: in flight at each door (apps, nodes,
+        users); beyond it the answer is 503. Raises VerifierConfigurationError.
         """
         self._settings = Settings(
             url=url,
@@ -64,6 +66,7 @@ class Verifier:
             app_key=app_key,
             service_name=service_name,
             secret_key=secret_key,
+            secret_key_previous=secret_key_previous,
             jwks_url=jwks_url,
             issuer=issuer,
             audience=audience,
@@ -82,7 +85,8 @@ class Verifier:
     ) -> "Verifier":
         """
         From AUTH_URL, AUTH_APP_ID, AUTH_APP_KEY, SERVICE_NAME, and SECRET_KEY or AUTH_JWKS_URL: what `platform-auth init`
-        writes. Also JWT_ISSUER and JWT_AUDIENCE, if the authentication service has them. Raises VerifierConfigurationError.
+        writes. Also SECRET_KEY_PREVIOUS during a rotation, and JWT_ISSUER and JWT_AUDIENCE, if the authentication service has
+        them. Raises VerifierConfigurationError.
         """
         return cls(**read_environment(os.environ if variables is None else variables), **options)
 

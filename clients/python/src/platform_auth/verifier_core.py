@@ -22,7 +22,7 @@ from platform_auth.credentials import (
     read_tracing,
 )
 from platform_auth.errors import REFUSALS, RefusedError, UnavailableError
-from platform_auth.events import Misconfigurations, warn
+from platform_auth.events import Defects, Misconfigurations, warn
 from platform_auth.lease import Lease
 from platform_auth.options import Settings
 from platform_auth.poller import Poller
@@ -59,6 +59,7 @@ class VerifierCore:
         self._uses = Uses(runtime.clocks.monotonic)
         client = ServiceClient(runtime)
         misconfigurations = Misconfigurations(settings.logger)
+        self._defects = Defects(settings.logger)
         self._token_check = TokenCheck(settings, runtime, client, misconfigurations, lease)
         poller = Poller(settings, runtime, client, lease, self._uses, misconfigurations)
         self._questions = Questions(settings.max_questions, runtime, client, lease, misconfigurations, poller.start)
@@ -144,7 +145,11 @@ class VerifierCore:
     async def _ask(self, question: Question[Identity]) -> Identity:
         try:
             outcome = await self._runtime.worker.run(self._questions.ask(question))
-        except Exception:
+        except ConnectionError:
+            # The verifier was closed.
+            raise UnavailableError from None
+        except Exception as error:
+            self._defects.report(error)
             raise UnavailableError from None
         if outcome is Verdict.NO:
             raise RefusedError(REFUSALS[question.credential.door])

@@ -11,7 +11,6 @@ const WAIT_MS = LEASE_MS * 1.02 + 2;
 export class World {
   nowMs = 0;
   accepted = 0;
-  asked = 0;
   readonly violations: string[] = [];
   readonly credentials = createCredentials();
   readonly database: Database;

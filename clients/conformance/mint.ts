@@ -1,11 +1,21 @@
-// Writes credentials.json: `node clients/conformance/mint.js`. Only when a token has to be added: each run makes a new ES256 key.
+// Writes credentials.json: `npm run build:tools && node dist/clients/conformance/mint.js`. Only when a token has to be added:
+// each run makes a new ES256 key.
 import { createHmac, createPublicKey, generateKeyPairSync, hash, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
+type Fields = Readonly<Record<string, unknown>>;
+
+interface Credential {
+  readonly door: 'app' | 'node' | 'user';
+  readonly headers: readonly (readonly [string, string])[];
+  readonly secrets: readonly string[];
+}
+
+const TARGET = fileURLToPath(new URL('../../../clients/conformance/credentials.json', import.meta.url));
 const START_SECONDS = 1_767_225_600;
 const SECRET_KEY = 'conformance-suite-secret-key-of-48-characters-xx';
-const id = (suffix) => `01985f4e-7c3a-7b52-9d1e-${suffix.padStart(12, '0')}`;
+const id = (suffix: string): string => `01985f4e-7c3a-7b52-9d1e-${suffix.padStart(12, '0')}`;
 const names = {
   secret_key: SECRET_KEY,
   own_app_id: id('c01'),
@@ -28,28 +38,32 @@ const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const { kty, crv, x, y } = createPublicKey(pair.privateKey).export({ format: 'jwk' });
 const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
-const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
+const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-function claims(user, session, changes = {}) {
+function claims(user: string, session: string, changes: Fields = {}): Fields {
   const standard = { iss: 'platform-auth', sub: user, sid: session, jti: id('9'), iat: START_SECONDS - 60 };
   return { ...standard, exp: START_SECONDS + 840, email: 'alice@example.org', ...changes };
 }
 
-function mint(header, payload, signer) {
+function mint(header: Fields, payload: Fields, signer: (input: string) => string): string {
   const input = `${encode({ ...header, typ: 'JWT' })}.${encode(payload)}`;
   return `${input}.${signer(input)}`;
 }
 
-const hs256 = (payload, secret = SECRET_KEY) =>
+const hs256 = (payload: Fields, secret = SECRET_KEY): string =>
   mint({ alg: 'HS256' }, payload, (input) => createHmac('sha256', secret).update(input).digest('base64url'));
-const es256 = (payload, header = {}, { privateKey } = pair) =>
+const es256 = (payload: Fields, header: Fields = {}, { privateKey } = pair): string =>
   mint({ alg: 'ES256', kid, ...header }, payload, (input) =>
     sign('sha256', Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' }).toString('base64url'),
   );
 
 const alice = claims(names.alice_id, names.alice_session);
-const bearer = (token) => ({ door: 'user', headers: [['Authorization', `Bearer ${token}`]], secrets: [token] });
-const app = (appId, key) => ({
+const bearer = (token: string): Credential => ({
+  door: 'user',
+  headers: [['Authorization', `Bearer ${token}`]],
+  secrets: [token],
+});
+const app = (appId: string, key: string): Credential => ({
   door: 'app',
   headers: [
     ['X-Platform-App-Id', appId],
@@ -57,9 +71,13 @@ const app = (appId, key) => ({
   ],
   secrets: [key],
 });
-const node = (header) => ({ door: 'node', headers: [['X-API-Key', header]], secrets: [names.node_key] });
+const node = (header: string): Credential => ({
+  door: 'node',
+  headers: [['X-API-Key', header]],
+  secrets: [names.node_key],
+});
 
-const credentials = {
+const credentials: Readonly<Record<string, Credential>> = {
   app: app(names.app_id, names.app_key),
   'app, id in capitals': app(names.app_id.toUpperCase(), names.app_key),
   'app, other key': app(names.app_id, names.other_app_key),
@@ -82,4 +100,4 @@ const credentials = {
 
 const jwks = { keys: [{ kty, crv, x, y, kid, use: 'sig', alg: 'ES256' }] };
 const text = JSON.stringify({ names, credentials, jwks }, null, 2);
-writeFileSync(join(import.meta.dirname, 'credentials.json'), `${text}\n`);
+writeFileSync(TARGET, `${text}\n`);
