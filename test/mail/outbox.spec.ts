@@ -91,7 +91,11 @@ describe('a mail in the outbox', () => {
     await receive(app, server, carol.email);
     await eventually('it is recorded', async () => (await countWaiting(app)) === 0);
     expect(await recorded(app, { subject: carol.id, event: 'user.mail.sent' })).toMatchObject([
-      { request_id: headers['x-request-id'], actor: { door: 'service', id: null }, details: { kind: 'password_reset' } },
+      {
+        request_id: headers['x-request-id'],
+        actor: { door: 'service', id: null },
+        details: { kind: 'password_reset' },
+      },
     ]);
   });
 
