@@ -69,4 +69,4 @@ def test_the_wheel_works_in_a_fresh_environment_with_the_oldest_dependencies(whe
     run(python, "-m", "pip", "install", "--quiet", str(wheel), *oldest, cwd=tmp_path)
     printed = run(python, "-I", "-c", PROGRAM, cwd=tmp_path)
     assert printed.split()[0] == project["version"]
-    assert len(oldest) == 2
+    assert len(oldest) == 3
