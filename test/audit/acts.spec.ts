@@ -12,7 +12,7 @@ import { useApp } from '../support/use-app.js';
 import { eventually } from '../../tools/eventually.js';
 import { receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
-import { Owner as FactorOwner } from '../second-factors/owner.js';
+import { FactorOwner } from '../second-factors/owner.js';
 import { recorded, type Item } from './record.js';
 import { ES256, listKids, Operator } from '../signing-keys/support.js';
 

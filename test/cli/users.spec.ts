@@ -7,7 +7,7 @@ import { Cli, useCli } from '../support/cli.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
-import { Owner } from '../second-factors/owner.js';
+import { FactorOwner } from '../second-factors/owner.js';
 
 describe('platform-auth users', () => {
   const app = useApp();
@@ -34,7 +34,7 @@ describe('platform-auth users', () => {
   });
 
   it('removes the second factors of a user, who then logs in with the password alone', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { email } = owner.user;
     const said = await cli.withInput('y\n').fails('users', 'remove-factors', email);
     expect(said).toBe(`This lets ${email} log in with the password alone. Add --yes to confirm. It was not done.\n`);

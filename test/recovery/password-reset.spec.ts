@@ -4,7 +4,7 @@ import { receiveToken, useMailServer, workOff, receive } from '../support/mail-s
 import { PASSWORD } from '../support/settings.js';
 import { recorded } from '../audit/record.js';
 import { Authenticator } from '../second-factors/authenticator.js';
-import { logInWithPasskey, Owner, passkeyOptions, type CreationOptions } from '../second-factors/owner.js';
+import { logInWithPasskey, FactorOwner, passkeyOptions, type CreationOptions } from '../second-factors/owner.js';
 import type { Tokens } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import type { Response } from 'supertest';
@@ -40,11 +40,11 @@ describe('a password reset by e-mail', () => {
   });
 
   it('removes second factors that were added before the address was proven, and keeps later ones', async () => {
-    const stranger = await Owner.of(app);
+    const stranger = await FactorOwner.of(app);
     await stranger.registers();
     await confirm(await tokenFor(stranger.user.email)).expect(204);
     await app.login(stranger.user.email, NEW_PASSWORD).expect(200);
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
     await owner.registers();
     await confirm(await tokenFor(owner.user.email)).expect(204);
@@ -52,7 +52,7 @@ describe('a password reset by e-mail', () => {
   });
 
   it('removes factors from before the proof of the address also when a link of the verification proved it', async () => {
-    const stranger = await Owner.of(app);
+    const stranger = await FactorOwner.of(app);
     const theirs = await stranger.registers();
     await stranger.enrols();
     const { email, id } = stranger.user;
@@ -70,7 +70,7 @@ describe('a password reset by e-mail', () => {
   });
 
   it('keeps factors from between the first proof and a change of the address', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     await confirm(await tokenFor(owner.user.email)).expect(204);
     const { access_token } = (await app.login(owner.user.email, NEW_PASSWORD).expect(200)).body as Tokens;
     const bearer = { Authorization: `Bearer ${access_token}` };

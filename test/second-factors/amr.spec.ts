@@ -1,6 +1,6 @@
 import { useApp } from '../support/use-app.js';
 import type { Tokens } from '../support/test-app.js';
-import { claimsOf, Owner } from './owner.js';
+import { claimsOf, FactorOwner } from './owner.js';
 
 describe('how a session was made (amr, RFC 8176)', () => {
   const app = useApp();
@@ -15,7 +15,7 @@ describe('how a session was made (amr, RFC 8176)', () => {
   });
 
   it('is in the access token, kept by each refresh, and answered to services', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     let tokens = await owner.logsInWithCode();
     const amr = ['pwd', 'otp', 'mfa'];
     for (let i = 0; i < 2; i += 1) {
@@ -26,7 +26,7 @@ describe('how a session was made (amr, RFC 8176)', () => {
   });
 
   it('is the same in the repeated answer to a refresh', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { refresh_token } = await owner.logsInWithCode();
     await app.refresh(refresh_token).expect(200);
     const repeated = (await app.refresh(refresh_token).expect(200)).body as Tokens;
@@ -34,7 +34,7 @@ describe('how a session was made (amr, RFC 8176)', () => {
   });
 
   it('is answered by introspection', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { access_token } = await owner.logsInWithCode();
     const service = await app.service('recipes', 'auth');
     const asked = app.post('/internal/introspect').type('form').send(`token=${access_token}`).set(service.headers);
@@ -42,7 +42,7 @@ describe('how a session was made (amr, RFC 8176)', () => {
   });
 
   it('of a session from before the enrolment stays what it was', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     expect(await validate(owner.tokens.access_token)).toMatchObject({ amr: ['pwd'] });
   });
 });

@@ -12,7 +12,7 @@ import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { useApp, useAppPerTest } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
-import { logInWithPasskey, Owner, passkeyOptions } from './owner.js';
+import { logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
 
 const NEW_SECRET_KEY = 'test-signing-Qw7eRt5yUi3oPa9sDf1gHj6kLz8xCv2b';
 const ROTATED = { SECRET_KEY: NEW_SECRET_KEY, SECRET_KEY_PREVIOUS: SECRET_KEY };
@@ -21,7 +21,7 @@ describe('a dump of the database', () => {
   const app = useApp();
 
   it('holds no TOTP secret, no recovery code and no challenge', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
     const tables = ['totp_factors', 'recovery_codes', 'used_challenges', 'audit_events', 'failed_second_factors'];
@@ -40,7 +40,7 @@ describe('a dump of the database', () => {
   });
 
   it('has a secret that is of no use in the row of another account', async () => {
-    const [owner, thief] = [await Owner.withTotp(app), await Owner.withTotp(app)];
+    const [owner, thief] = [await FactorOwner.withTotp(app), await FactorOwner.withTotp(app)];
     const copy = `UPDATE totp_factors SET encrypted_secret = (SELECT encrypted_secret FROM totp_factors WHERE user_id = $2)
       WHERE user_id = $1`;
     await app.database.query(copy, [owner.user.id, thief.user.id]);
@@ -54,7 +54,7 @@ describe('a rotation of SECRET_KEY', () => {
   const marks = () => app.database.query('SELECT DISTINCT key_mark FROM totp_factors');
 
   it('keeps authenticator apps, whose secrets the maintenance job encrypts anew', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const before = await marks();
     const { challenge } = await owner.isChallenged();
     const during = await app.startReplica({ variables: ROTATED });
@@ -68,7 +68,7 @@ describe('a rotation of SECRET_KEY', () => {
   });
 
   it('lets one replica at a time encrypt secrets anew, and holds up neither the others nor their starts', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const former = await marks();
     const other = new Client(app.database.url);
     await other.connect();
@@ -83,7 +83,7 @@ describe('a rotation of SECRET_KEY', () => {
   });
 
   it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, and leaves the recovery codes', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
     await broken.nest.get(EncryptionJob).run();
     expect(broken.log.lines).toContainEqual(
@@ -99,7 +99,7 @@ describe('used challenges', () => {
   const app = useAppPerTest();
 
   it('are purged an hour after they have expired', async () => {
-    await (await Owner.withTotp(app)).logsInWithCode();
+    await (await FactorOwner.withTotp(app)).logsInWithCode();
     await app.nest.get(PurgeJob).run();
     expect(await app.database.query('SELECT 1 FROM used_challenges')).toHaveLength(1);
     await app.database.query(`UPDATE used_challenges SET expires_at = now() - interval '61 minutes'`);
@@ -112,7 +112,7 @@ describe('a replica whose clock is wrong', () => {
   const app = useApp();
 
   it('accepts the codes of the present time, and challenges of other replicas, because PostgreSQL tells the time', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const code = owner.code();
     const { challenge } = await owner.isChallenged();
     const replica = await app.startReplica({ clock: Object.create(app.clock) as typeof app.clock });
@@ -139,7 +139,7 @@ describe('an unreachable database', () => {
   });
 
   it('makes every second factor unavailable, never wrong, and uses nothing up', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const authenticator = await owner.registers(new Authenticator());
     const { challenge } = await owner.isChallenged();
     const passkey = authenticator.get(await passkeyOptions(app));

@@ -9,7 +9,7 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
-import { Owner } from './owner.js';
+import { FactorOwner } from './owner.js';
 
 describe('a change of second factors', () => {
   const app = useApp();
@@ -17,16 +17,16 @@ describe('a change of second factors', () => {
 
   /** Runs an act after a proof has read the password, and before the change that it is for. */
   const afterProof = (act: () => Promise<unknown>): void => afterNext(app.nest.get(PasswordProof), 'demand', act);
-  const otherPassword = (owner: Owner) => (): Promise<unknown> =>
+  const otherPassword = (owner: FactorOwner) => (): Promise<unknown> =>
     app.database.query(`UPDATE users SET password_changed_at = now() + interval '1 second' WHERE id = $1`, [
       owner.user.id,
     ]);
 
   it.each([
-    ['an app', 'user.totp.enrolled', (owner: Owner) => owner.enrols()],
-    ['a passkey', 'user.passkey.added', (owner: Owner) => owner.registers()],
+    ['an app', 'user.totp.enrolled', (owner: FactorOwner) => owner.enrols()],
+    ['a passkey', 'user.passkey.added', (owner: FactorOwner) => owner.registers()],
   ])('ends the other sessions when %s is the first factor, and this one goes on', async (_name, event, add) => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const other = await owner.user.logsIn();
     await add(owner);
     expectProblem(await replica.me(other.access_token), problems.invalidAccessToken);
@@ -36,7 +36,7 @@ describe('a change of second factors', () => {
   });
 
   it('keeps the other sessions when there is a factor already', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const other = await owner.logsInWithCode();
     await owner.registers();
     await app.me(other.access_token).expect(200);
@@ -45,19 +45,19 @@ describe('a change of second factors', () => {
   });
 
   it('refuses a login that verified the password before the first factor was added', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     afterNext(app.nest.get(PasswordVerifier), 'verify', () => owner.registers());
     expectProblem(await app.login(owner.user.email), problems.invalidCredentials);
     await owner.isChallenged();
   });
 
   it('leaves logins alone that verified the password before an enrolment began, or was refused', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const enrol = () => owner.post('/totp', { password: PASSWORD }).expect(201);
     afterNext(app.nest.get(PasswordVerifier), 'verify', enrol);
     await app.login(owner.user.email).expect(200);
 
-    const enrolled = await Owner.withTotp(app);
+    const enrolled = await FactorOwner.withTotp(app);
     const sql = 'SELECT factors_changed_at FROM users WHERE id = $1';
     const before = await app.database.query(sql, [enrolled.user.id]);
     expectProblem(await enrolled.post('/totp', { password: PASSWORD }), problems.totpEnrolled);
@@ -65,7 +65,7 @@ describe('a change of second factors', () => {
   });
 
   it('refuses a session that ended after the password was verified', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const passkey = new Authenticator().create(await owner.creationOptions());
     const other = await owner.user.logsIn();
     const { items } = (await owner.registers().then(() => owner.get('/passkeys'))).body as { items: { id: string }[] };
@@ -81,14 +81,14 @@ describe('a change of second factors', () => {
   });
 
   it('refuses a password that was changed after it was verified', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     afterProof(otherPassword(owner));
     expectProblem(await owner.post('/totp', { password: PASSWORD }), problems.wrongPassword);
     expectProblem(await owner.get('/totp'), problems.notFound);
   });
 
   it('refuses an enrolment and options whose answer was verified before the password was changed', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
     afterNext(app.nest.get(CodeVerifier), 'verifyEnrolment', otherPassword(owner));
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
@@ -103,14 +103,14 @@ describe('a change of second factors', () => {
   });
 
   it('refuses options of a passkey that were made before the password was changed', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const passkey = new Authenticator().create(await owner.creationOptions());
     await owner.post('/password', { current_password: PASSWORD, new_password: `${PASSWORD} 2` }).expect(204);
     expectInvalid(await owner.post('/passkeys', { name: 'late', passkey }), '/passkey');
   });
 
   it('refuses a passkey whose authenticator states another id than the answer', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const passkey = new Authenticator().create(await owner.creationOptions());
     const id = Buffer.alloc(32, 7).toString('base64url');
     expectInvalid(await owner.post('/passkeys', { name: 'x', passkey: { ...passkey, id, rawId: id } }), '/passkey');

@@ -6,13 +6,13 @@ import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
-import { Owner } from './owner.js';
+import { FactorOwner } from './owner.js';
 
 describe('POST /api/v0/auth/login', () => {
   const app = useApp();
 
   it('answers 403 with a challenge to the right password of a user with a second factor', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const answer = await app.login(owner.user.email);
     expectProblem(answer, problems.secondFactorRequired);
     expect(answer.body).toMatchObject({ methods: ['totp', 'recovery_code'], challenge: expect.any(String) as string });
@@ -22,7 +22,7 @@ describe('POST /api/v0/auth/login', () => {
   });
 
   it('answers a wrong password as it does without a second factor', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const [one, other] = [await app.login(owner.user.email, 'wrong'), await app.login('unknown@example.org', 'wrong')];
     expectProblem(one, problems.invalidCredentials);
     const strip = ({ body }: typeof one) => ({ ...(body as object), request_id: '', instance: '' });
@@ -31,7 +31,7 @@ describe('POST /api/v0/auth/login', () => {
   });
 
   it('begins no session before the second factor', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const count = async () => app.database.query('SELECT id FROM sessions WHERE user_id = $1', [owner.user.id]);
     const before = await count();
     await owner.isChallenged();
@@ -44,7 +44,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   const replica = useReplica(app);
 
   it('gives the token pair for a code, also through another replica', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     const { body } = await owner.answers(challenge, 'totp', { code: owner.code() }, replica).expect(200);
     expect(Object.keys(body as object).sort()).toEqual(['access_token', 'expires_in', 'refresh_token', 'token_type']);
@@ -52,7 +52,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('takes another code after a wrong one, and none after a good one: the challenge is used once', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     expectProblem(await owner.answers(challenge, 'totp', { code: owner.wrongCode() }), problems.invalidSecondFactor);
     await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
@@ -61,7 +61,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('accepts a code once, whatever the challenge, and none of a time step before it', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const [code, former] = [owner.code(), owner.code(-1)];
     await owner.answers((await owner.isChallenged()).challenge, 'totp', { code }).expect(200);
     for (const used of [code, former]) {
@@ -71,7 +71,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('accepts a code in exactly one of 50 concurrent logins over two replicas', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const challenges = await Promise.all(Array.from({ length: 50 }, () => owner.isChallenged()));
     const code = owner.code();
     const answers = await Promise.all(
@@ -81,7 +81,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('accepts a challenge in exactly one of 10 concurrent logins, each with a code of its own', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     const answers = await Promise.all(
       owner.recoveryCodes.map((code) => owner.answers(challenge, 'recovery_code', { code })),
@@ -90,14 +90,14 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('refuses a challenge after 5 minutes', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     app.clock.advance({ minutes: 5, seconds: 1 });
     expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
   });
 
   it('refuses the code of another account, and a challenge that was changed', async () => {
-    const [owner, other] = [await Owner.withTotp(app), await Owner.withTotp(app)];
+    const [owner, other] = [await FactorOwner.withTotp(app), await FactorOwner.withTotp(app)];
     const { challenge } = await owner.isChallenged();
     const code = { code: other.code() };
     // The two apps may show the same code.
@@ -115,9 +115,9 @@ describe('POST /api/v0/auth/login/second-factor', () => {
 
   it('refuses a challenge after the password was changed, the user disabled, or the app removed', async () => {
     const [changed, disabled, removed] = [
-      await Owner.withTotp(app),
-      await Owner.withTotp(app),
-      await Owner.withTotp(app),
+      await FactorOwner.withTotp(app),
+      await FactorOwner.withTotp(app),
+      await FactorOwner.withTotp(app),
     ];
     const challenges = await Promise.all([changed, disabled, removed].map((owner) => owner.isChallenged()));
     const passwords = { current_password: PASSWORD, new_password: 'another fine passphrase' };
@@ -131,7 +131,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('answers 400 for a method without its proof', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     expectInvalid(await owner.answers(challenge, 'totp', {}), '/code');
     expectInvalid(await owner.answers(challenge, 'passkey', {}), '/passkey');
@@ -140,7 +140,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('counts refusals in the audit log, by user', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     for (let i = 0; i < 3; i += 1) await owner.answers(challenge, 'totp', { code: owner.wrongCode() });
     const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
@@ -148,7 +148,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('has no alias without the prefix /api/v0 in the documentation, and answers there as every auth route does', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     const body = { challenge, method: 'totp', code: owner.code() };
     await app.post('/auth/login/second-factor', body).expect(200);
@@ -164,7 +164,7 @@ describe('wrong codes of one account', () => {
   const two = useReplica(one);
 
   it('are counted exactly over two replicas: of 100 concurrent ones, only as many as the limit are verified', async () => {
-    const owner = await Owner.withTotp(one);
+    const owner = await FactorOwner.withTotp(one);
     const { challenge } = await owner.isChallenged();
     const code = owner.wrongCode();
     const answers = await Promise.all(
@@ -179,7 +179,7 @@ describe('wrong codes of one account', () => {
   });
 
   it('wait in the queue of the network that they come from', async () => {
-    const owner = await Owner.withTotp(one);
+    const owner = await FactorOwner.withTotp(one);
     const { challenge } = await owner.isChallenged();
     const reserve = jest.spyOn(one.nest.get(ThrottleWindows), 'reserve');
     await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
@@ -190,7 +190,7 @@ describe('wrong codes of one account', () => {
   });
 
   it('do not lock out other accounts, and good codes cost nothing', async () => {
-    const owner = await Owner.withTotp(one);
+    const owner = await FactorOwner.withTotp(one);
     for (let i = 0; i < LIMIT + 1; i += 1) {
       await owner.logsInWithCode();
       one.clock.advance({ seconds: 30 });

@@ -3,13 +3,13 @@ import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
-import { Owner } from './owner.js';
+import { FactorOwner } from './owner.js';
 
 describe('DELETE /api/v0/admin/users/{id}/factors', () => {
   const app = useApp();
 
   it('removes all factors of a user who has lost them, and ends the sessions', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     await owner.registers();
     const { challenge } = await owner.isChallenged();
     const { headers } = await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);

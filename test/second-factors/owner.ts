@@ -1,7 +1,7 @@
 import { Secret } from 'otpauth';
 import type { Test as SupertestRequest } from 'supertest';
 import { computeCode } from '../../src/second-factors/totp.js';
-import { Owner as UserInSession } from '../support/owner.js';
+import { Owner } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import type { TestApp, Tokens } from '../support/test-app.js';
 import { Authenticator } from './authenticator.js';
@@ -19,13 +19,13 @@ export interface CreationOptions {
 }
 
 /** A user with second factors, and the app that makes the codes. */
-export class Owner extends UserInSession {
+export class FactorOwner extends Owner {
   secret = '';
   recoveryCodes: string[] = [];
 
   /** A user whose logins ask for a code. The next code is a fresh one. */
-  static async withTotp(app: TestApp): Promise<Owner> {
-    const owner = await Owner.of(app);
+  static async withTotp(app: TestApp): Promise<FactorOwner> {
+    const owner = await FactorOwner.of(app);
     await owner.enrols();
     app.clock.advance({ seconds: 2 * STEP_SECONDS });
     return owner;

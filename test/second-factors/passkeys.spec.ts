@@ -7,14 +7,14 @@ import { countByStatus } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 import { Authenticator } from './authenticator.js';
-import { claimsOf, logInWithPasskey, Owner, passkeyOptions } from './owner.js';
+import { claimsOf, logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
 
 describe('/api/v0/users/me/passkeys', () => {
   const app = useApp();
   const replica = useReplica(app);
 
   it('registers, lists, renames and removes passkeys', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const options = await owner.creationOptions();
     expect(options).toMatchObject({
       rp: { id: 'localhost' },
@@ -42,7 +42,7 @@ describe('/api/v0/users/me/passkeys', () => {
 
   it('does not log in alone without a verified address where REQUIRE_VERIFIED_EMAIL is set', async () => {
     const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
     const alone = authenticator.get(await passkeyOptions(strict));
     expectProblem(await logInWithPasskey(strict, alone), problems.emailNotVerified);
@@ -52,7 +52,7 @@ describe('/api/v0/users/me/passkeys', () => {
   });
 
   it('hides the passkeys of other users', async () => {
-    const [owner, other] = [await Owner.of(app), await Owner.of(app)];
+    const [owner, other] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     await owner.registers();
     const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
     const bearer = { Authorization: `Bearer ${other.tokens.access_token}` };
@@ -63,7 +63,7 @@ describe('/api/v0/users/me/passkeys', () => {
   });
 
   it('needs the password for the options, and accepts an answer to them once', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     expectProblem(await owner.post('/passkeys/options', { password: 'wrong' }), problems.wrongPassword);
     const options = await owner.creationOptions();
     const passkey = new Authenticator().create(options);
@@ -77,20 +77,20 @@ describe('/api/v0/users/me/passkeys', () => {
     ['another origin', new Authenticator({ origin: 'https://evil.example' })],
     ['another relying party', new Authenticator({ rpId: 'evil.example' })],
   ])('refuses a passkey of %s', async (_name, authenticator) => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const passkey = authenticator.create(await owner.creationOptions());
     expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
   });
 
   it('refuses certificates of the authenticator, whose revocation would be looked up on the network', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const statement = new Map<string, unknown>([['alg', -7], ['sig', Buffer.alloc(70)], ['x5c', Buffer.alloc(9)]]); // prettier-ignore
     const passkey = new Authenticator().create(await owner.creationOptions(), statement);
     expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
   });
 
   it('refuses the options of another user, old options, and what is not the answer of a browser', async () => {
-    const [owner, other] = [await Owner.of(app), await Owner.of(app)];
+    const [owner, other] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     const passkey = new Authenticator().create(await other.creationOptions());
     expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
     const options = await owner.creationOptions();
@@ -105,7 +105,7 @@ describe('/api/v0/users/me/passkeys', () => {
   });
 
   it('accepts a passkey in one of 50 concurrent registrations', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = new Authenticator();
     const options = await Promise.all(Array.from({ length: 50 }, () => owner.creationOptions()));
     const answers = await Promise.all(
@@ -119,7 +119,7 @@ describe('/api/v0/users/me/passkeys', () => {
   });
 
   it('accepts 20 passkeys of one user, also of 25 at once', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const options = await Promise.all(Array.from({ length: 25 }, () => owner.creationOptions()));
     const answers = await Promise.all(
       options.map((each) => owner.post('/passkeys', { name: 'phone', passkey: new Authenticator().create(each) })),
@@ -134,7 +134,7 @@ describe('a passkey as second factor', () => {
   const replica = useReplica(app);
 
   it('answers the challenge of a login, whose options name the passkeys of the user', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
     const { methods, challenge, passkey_options } = await owner.isChallenged();
     expect(methods).toEqual(['passkey']);
@@ -148,7 +148,7 @@ describe('a passkey as second factor', () => {
   });
 
   it('of another user, or with the signature of another challenge, is refused', async () => {
-    const [owner, other] = [await Owner.of(app), await Owner.of(app)];
+    const [owner, other] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     const [mine, theirs] = [await owner.registers(), await other.registers()];
     const { challenge } = await owner.isChallenged();
     const answers = [
@@ -162,7 +162,7 @@ describe('a passkey as second factor', () => {
   });
 
   it('is refused when its counter has not increased, which is in the audit log', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
     const first = await owner.isChallenged();
     await owner.answers(first.challenge, 'passkey', { passkey: authenticator.get(first) }).expect(200);
@@ -177,7 +177,7 @@ describe('a passkey as second factor', () => {
   });
 
   it('may be one whose counter is always 0', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ counterStep: 0, isSynced: true }));
     for (let i = 0; i < 2; i += 1) {
       const { challenge } = await owner.isChallenged();
@@ -194,7 +194,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
   const replica = useReplica(app);
 
   it('logs in with nothing else, from options that are the same for every client', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
     const options = await passkeyOptions(app);
     expect(options).toEqual({
@@ -218,7 +218,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
   });
 
   it('accepts an answer in exactly one of 50 concurrent logins over two replicas', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ counterStep: 0 }));
     const passkey = authenticator.get(await passkeyOptions(app));
     const answers = await Promise.all(
@@ -228,14 +228,14 @@ describe('POST /api/v0/auth/login/passkey', () => {
   });
 
   it('needs an authenticator that has verified the user', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers(new Authenticator({ verifiesUser: false }));
     const answer = await logInWithPasskey(app, authenticator.get(await passkeyOptions(app)));
     expectProblem(answer, problems.invalidPasskey);
   });
 
   it('is refused when the passkey was removed, or the password reset, after the passkey was verified', async () => {
-    const [removed, reset] = [await Owner.of(app), await Owner.of(app)];
+    const [removed, reset] = [await FactorOwner.of(app), await FactorOwner.of(app)];
     const [first, second] = [await removed.registers(), await reset.registers()];
     const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
     const verifier = app.nest.get(PasskeyVerifier);
@@ -256,7 +256,7 @@ describe('POST /api/v0/auth/login/passkey', () => {
   });
 
   it('answers an unknown passkey, a removed one, an old challenge and a disabled user alike', async () => {
-    const [removed, disabled, late] = [await Owner.of(app), await Owner.of(app), await Owner.of(app)];
+    const [removed, disabled, late] = [await FactorOwner.of(app), await FactorOwner.of(app), await FactorOwner.of(app)];
     const [first, second, third] = [await removed.registers(), await disabled.registers(), await late.registers()];
     const { items } = (await removed.get('/passkeys')).body as { items: { id: string }[] };
     await removed.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }).expect(204);
@@ -284,7 +284,7 @@ describe('without WEBAUTHN_RP_ID in production', () => {
   const without = useReplica(app, { variables: { NODE_ENV: 'production' } });
 
   it('the routes of passkeys answer 404, and a user who has nothing else is not let in by the password alone', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
     expectProblem(await without.post('/api/v0/auth/login/passkey/options', {}), problems.notFound);
     expectProblem(await owner.post('/passkeys/options', { password: PASSWORD }, without), problems.notFound);

@@ -5,7 +5,7 @@ import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
-import { Owner } from './owner.js';
+import { FactorOwner } from './owner.js';
 
 /** RFC 6238, appendix B, with SHA-1: the last six of its eight digits. */
 const VECTORS: [seconds: number, code: string][] = [
@@ -38,7 +38,7 @@ describe('POST /api/v0/users/me/totp', () => {
   const replica = useReplica(app);
 
   it('returns the secret as text, as the URI that apps read, and as a QR code', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     const { body, headers } = await owner.post('/totp', { password: PASSWORD }).expect(201);
     const { secret, otpauth_url, qr_svg } = body as Record<string, string>;
     expect(secret).toMatch(/^[A-Z2-7]{32}$/);
@@ -57,7 +57,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('changes nothing for logins before it is confirmed, and can be begun anew', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     await owner.post('/totp', { password: PASSWORD }).expect(201);
     expect((await owner.get('/totp').expect(200)).body).toEqual({ is_confirmed: false, recovery_codes_left: 0 });
     await app.login(owner.user.email).expect(200);
@@ -67,7 +67,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('needs the password, whose wrong guesses are counted as failed logins', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     expectProblem(await owner.post('/totp', { password: 'wrong' }), problems.wrongPassword);
     expectInvalid(await owner.post('/totp', {}), '/password');
     expectProblem(await owner.get('/totp'), problems.notFound);
@@ -76,14 +76,14 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('is 409 while an app is confirmed', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     expectProblem(await owner.post('/totp', { password: PASSWORD }), problems.totpEnrolled);
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.totpEnrolled);
     await owner.logsInWithCode();
   });
 
   it('is not confirmed by a wrong code, nor without an enrolment', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     expectProblem(await owner.post('/totp/confirm', { code: '123456' }), problems.wrongSecondFactor);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
     expectProblem(await owner.post('/totp/confirm', { code: owner.wrongCode() }), problems.wrongSecondFactor);
@@ -91,7 +91,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('is confirmed by exactly one of 20 concurrent calls over two replicas', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, i) => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
@@ -101,7 +101,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('is removed with the password and a code, and its recovery codes with it', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const code = owner.code();
     expectProblem(await owner.post('/totp/remove', { password: 'wrong', code }), problems.wrongPassword);
     expectProblem(await owner.post('/totp/remove', { password: PASSWORD, code: owner.wrongCode() }), problems.wrongSecondFactor); // prettier-ignore
@@ -113,14 +113,14 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('answers 403, not 401, to a wrong code of a user who is logged in: the access token stays valid', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const wrong = { password: PASSWORD, code: owner.wrongCode() };
     for (const path of ['/totp/remove', '/recovery-codes'])
       expectProblem(await owner.post(path, wrong), problems.wrongSecondFactor);
     const used = { password: PASSWORD, code: owner.code() };
     await owner.post('/recovery-codes', used).expect(200);
     expectProblem(await owner.post('/totp/remove', used), problems.wrongSecondFactor);
-    const without = await Owner.of(app);
+    const without = await FactorOwner.of(app);
     expectProblem(await without.post('/totp/remove', wrong), problems.wrongSecondFactor);
     await app.me(owner.tokens.access_token).expect(200);
     const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
@@ -128,7 +128,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('is void after a change of the password, until it is begun anew', async () => {
-    const owner = await Owner.of(app);
+    const owner = await FactorOwner.of(app);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
     const password = `${PASSWORD} 2`;
     await owner.post('/password', { current_password: PASSWORD, new_password: password }).expect(204);
@@ -140,7 +140,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('is removed with a recovery code, because the app may be lost', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     await owner.post('/totp/remove', { password: PASSWORD, code: owner.recoveryCodes[3] }).expect(204);
     await app.login(owner.user.email).expect(200);
   });
@@ -150,7 +150,7 @@ describe('recovery codes', () => {
   const app = useApp();
 
   it('work once each, in any case and without their dashes, in the place of a code', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const [first = '', second = ''] = owner.recoveryCodes;
     expect(new Set(owner.recoveryCodes).size).toBe(10);
     for (const code of owner.recoveryCodes) expect(code).toMatch(/^([a-z2-7]{4}-){5}[a-z2-7]{4}$/);
@@ -165,14 +165,14 @@ describe('recovery codes', () => {
   });
 
   it('of another account are refused', async () => {
-    const [owner, other] = [await Owner.withTotp(app), await Owner.withTotp(app)];
+    const [owner, other] = [await FactorOwner.withTotp(app), await FactorOwner.withTotp(app)];
     const { challenge } = await owner.isChallenged();
     const answer = await owner.answers(challenge, 'recovery_code', { code: other.recoveryCodes[0] });
     expectProblem(answer, problems.invalidSecondFactor);
   });
 
   it('let one of 50 concurrent logins in', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const challenges = await Promise.all(Array.from({ length: 50 }, () => owner.isChallenged()));
     const [code] = owner.recoveryCodes;
     const answers = await Promise.all(
@@ -182,7 +182,7 @@ describe('recovery codes', () => {
   });
 
   it('are replaced with the password and a code, and the former ones are void', async () => {
-    const owner = await Owner.withTotp(app);
+    const owner = await FactorOwner.withTotp(app);
     const { body } = await owner.post('/recovery-codes', { password: PASSWORD, code: owner.code() }).expect(200);
     const { recovery_codes } = body as { recovery_codes: string[] };
     expect(recovery_codes).toHaveLength(10);
