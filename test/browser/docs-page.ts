@@ -51,7 +51,9 @@ function listen(page: Page, url: string): void {
   });
   page.on('pageerror', (error) => void complaints.push(error.message));
   page.on('requestfailed', (request) => {
-    complaints.push(`${request.url()} failed: ${request.failure()?.errorText ?? 'for an unknown reason'}`);
+    const failure = request.failure()?.errorText ?? 'for an unknown reason';
+    // The browser cancels what it still loads when it leaves the page.
+    if (failure !== 'net::ERR_ABORTED') complaints.push(`${request.url()} failed: ${failure}`);
   });
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(`asked ${request.url()}`);
