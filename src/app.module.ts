@@ -37,7 +37,7 @@ export class AppModule {
         AppCredentialsModule,
         TokensModule,
         VerifiersModule,
-        // The data, and the doors that are checked against it
+        // The other rooms of data
         UsersModule,
         SigningKeysModule,
         OperatorsModule,

@@ -22,7 +22,7 @@ const TABLES = {
   'admin.scope.refused': 'refused_admin_scopes',
 } as const;
 export type CountedEvent = keyof typeof TABLES;
-const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
+export const COUNTED_EVENTS = Object.keys(TABLES) as CountedEvent[];
 
 const buildCountStatement = (table: string) => ({
   name: `${table}_count`,

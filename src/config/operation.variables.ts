@@ -53,8 +53,10 @@ export const maintenanceSection = {
   variables: {
     PURGE_INTERVAL_MINUTES: {
       type: wholeNumber(1, 10_080).default(15),
-      meaning: 'interval of the maintenance jobs: purge, months of the audit log',
-      explanation: 'Interval of the maintenance jobs (purge, months of the audit log), {bounds} minutes.',
+      meaning:
+        'interval of the maintenance jobs: purge, months of the audit log, signing keys, secrets of an earlier `SECRET_KEY`',
+      explanation:
+        'Interval of the maintenance jobs (purge, months of the audit log, signing keys, secrets of an earlier SECRET_KEY), {bounds} minutes.',
     },
     SESSION_KEEP_DAYS: {
       type: wholeNumber(1, 3_650).default(30),

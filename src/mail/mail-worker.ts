@@ -135,7 +135,7 @@ export class MailWorker implements OnModuleDestroy {
     this.metrics.count(request.kind, isFinal ? 'failed' : 'delayed');
   }
 
-  /** With the request that asked for the mail. */
+  /** The event names the request that asked for the mail. */
   private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, mail: ComposedMail): Promise<void> {
     const { kind, requestId, attempts } = request;
     await this.outbox.remove(request, {

@@ -11,7 +11,7 @@ import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AuditJob } from './audit.job.js';
-import { EncryptionJob } from './encryption.job.js';
+import { KeyMaterialJob } from './key-material.job.js';
 import { Maintenance } from './maintenance.js';
 import { PurgeJob } from './purge.job.js';
 import { RetentionClock } from './retention-clock.js';
@@ -31,7 +31,7 @@ import { SealJob } from './seal.job.js';
     UsersModule,
     SecondFactorsModule,
   ],
-  providers: [Maintenance, PurgeJob, AuditJob, SealJob, EncryptionJob, RetentionClock],
-  exports: [PurgeJob, AuditJob, SealJob, EncryptionJob],
+  providers: [Maintenance, PurgeJob, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
+  exports: [PurgeJob, AuditJob, SealJob, KeyMaterialJob],
 })
 export class MaintenanceModule {}

@@ -1,7 +1,7 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import { AuditJob } from './audit.job.js';
-import { EncryptionJob } from './encryption.job.js';
+import { KeyMaterialJob } from './key-material.job.js';
 import { PurgeJob } from './purge.job.js';
 
 const MS_PER_MINUTE = 60_000;
@@ -19,7 +19,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   constructor(
     private readonly purge: PurgeJob,
     private readonly audit: AuditJob,
-    private readonly encryption: EncryptionJob,
+    private readonly keyMaterial: KeyMaterialJob,
     private readonly environment: Environment,
   ) {}
 
@@ -27,7 +27,7 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
     this.timer = setInterval(() => {
       void this.purge.run();
       void this.audit.run();
-      void this.encryption.run();
+      void this.keyMaterial.run();
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 

@@ -46,7 +46,7 @@ export class LinkMails implements OnModuleInit {
   private async compose(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       const user = await this.findRecipient(transaction, request);
-      // In this order, as a change of the password locks them.
+      // The row of the user is locked first (one-time-tokens.ts).
       if (!user || !(await this.outbox.hold(transaction, request))) return undefined;
       const { kind, recipient } = request;
       const addressed = { userId: user.id, to: recipient };

@@ -10,7 +10,7 @@ import { Propagation } from '../keys/cache/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OwnAccount } from '../users/own-account.js';
 import { PasswordProof } from '../users/password-proof.js';
-import { FactorOwner } from './factor-owner.js';
+import { ProvenOwner } from './proven-owner.js';
 import { READ_OWNER, TOUCH_USER } from './factor-statements.js';
 
 interface OwnerState {
@@ -39,8 +39,8 @@ export class FactorChanges {
   ) {}
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
-  async demandPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<FactorOwner> {
-    return FactorOwner.byPassword(principal, await this.passwords.demand(principal, password, actor));
+  async demandPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<ProvenOwner> {
+    return ProvenOwner.byPassword(principal, await this.passwords.demand(principal, password, actor));
   }
 
   /**
@@ -51,7 +51,7 @@ export class FactorChanges {
    * @throws {ProblemException} the refusal of the owner; invalid_access_token when the session has ended
    */
   async run<Result>(
-    owner: FactorOwner,
+    owner: ProvenOwner,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
   ): Promise<Result> {
     const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
@@ -71,7 +71,7 @@ export class FactorChanges {
   /** @returns the event with the number of the sessions that ended */
   private async endOthers(
     transaction: EntityManager,
-    { userId, sessionId }: FactorOwner,
+    { userId, sessionId }: ProvenOwner,
     event: AuditEvent,
   ): Promise<AuditEvent> {
     const count = await this.sessions.endAll(transaction, userId, 'second_factor_added', sessionId);
@@ -79,17 +79,17 @@ export class FactorChanges {
     return { ...event, details: { ...details, ended_sessions: count }, logFields: { ...logFields, count } };
   }
 
-  private async lock(transaction: EntityManager, owner: FactorOwner): Promise<OwnerState> {
+  private async lock(transaction: EntityManager, owner: ProvenOwner): Promise<OwnerState> {
     const { userId, passwordChangedAt } = owner;
     const isUnchanged = await this.account.lock(transaction, { id: userId, passwordChangedAt });
     // After the lock: a statement of its own sees what its holder before has committed.
     const state = await this.read(transaction, owner);
     if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
-    if (!isUnchanged) throw owner.createRefusal();
+    if (!isUnchanged) throw owner.createVoidError();
     return state;
   }
 
-  private async read(transaction: EntityManager, { userId, sessionId }: FactorOwner): Promise<OwnerState> {
+  private async read(transaction: EntityManager, { userId, sessionId }: ProvenOwner): Promise<OwnerState> {
     const [state] = await transaction.query<OwnerState[]>(READ_OWNER, [userId, sessionId]);
     return state ?? { isLive: false, hasFactor: false };
   }

@@ -10,8 +10,11 @@ import { problems } from '../problems/problems.js';
 const EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof EVENT>;
 
-/** The refusal of a code for an enrolment that another password has voided while the code was verified. */
-export function createVoidEnrolment(userId: string): ProblemException {
+/**
+ * The refusal of a code for an enrolment that another password has voided while the code was verified. It is not counted,
+ * since it costs no guess.
+ */
+export function createVoidEnrolmentRefusal(userId: string): ProblemException {
   const refusal = { event: EVENT, reason: 'changed_meanwhile', fields: { user_id: userId } } as const;
   return new ProblemException(problems.wrongSecondFactor, { refusal });
 }

@@ -12,7 +12,7 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext } from './challenges.js';
 import { FactorChanges } from './factor-changes.js';
-import { FactorOwner } from './factor-owner.js';
+import { ProvenOwner } from './proven-owner.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
 import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
@@ -58,12 +58,12 @@ export class PasskeysService {
     password: string,
     actor: Actor,
   ): Promise<PasskeyCreationOptionsResponse> {
-    const { userId } = await this.changes.demandPassword(principal, password, actor);
-    const user = await this.factors.read(userId);
+    const owner = await this.changes.demandPassword(principal, password, actor);
+    const user = await this.factors.read(owner.userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
     const now = await this.databaseClock.now();
-    const challenge = this.challenges.issue('registration', now, userId, toPasswordContext(user));
+    const challenge = this.challenges.issue('registration', now, user.id, toPasswordContext(owner));
     return this.relyingParty.createRegistrationOptions(user, challenge);
   }
 
@@ -90,7 +90,7 @@ export class PasskeysService {
       lastUsedAt: null,
     };
     await this.insert(
-      FactorOwner.byEarlierStep(principal, user, createInvalidPasskey),
+      ProvenOwner.byEarlierStep(principal, user, createInvalidPasskey),
       passkey,
       credential.counter,
       actor,
@@ -136,7 +136,7 @@ export class PasskeysService {
     return (await this.challenges.use(challenge)) ? verified : undefined;
   }
 
-  private async insert(owner: FactorOwner, passkey: Passkey, counter: number, actor: Actor): Promise<void> {
+  private async insert(owner: ProvenOwner, passkey: Passkey, counter: number, actor: Actor): Promise<void> {
     const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
     const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
     try {

@@ -1,6 +1,6 @@
 /**
  * Second factors of users: authenticator apps (TOTP), recovery codes and passkeys. A passkey is also enough alone.
- * A code works once: one conditional statement accepts it. A change of factors needs the password, and commits together
+ * A code works once: one conditional statement accepts it. A change of the set of factors needs the password, and commits together
  * with its audit event. Challenges (challenges.ts) live 5 minutes by PostgreSQL's clock, and are used once.
  */
 import { Injectable } from '@nestjs/common';

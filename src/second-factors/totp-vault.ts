@@ -54,7 +54,7 @@ export class TotpVault {
   /**
    * Encrypts with SECRET_KEY what was encrypted with SECRET_KEY_PREVIOUS. A secret of neither stays: its user gets 503,
    * and has the recovery codes.
-   * @throws {LockNotAcquiredError} when another replica is at it
+   * @throws {LockNotAcquiredError} when another replica holds the lock
    */
   async reencrypt(): Promise<void> {
     let [count, unreadable] = [0, 0];
@@ -74,6 +74,7 @@ export class TotpVault {
   private async reencryptBatch(transaction: EntityManager, after: string | undefined): Promise<Batch> {
     const values = [this.keyMark, after, BATCH_SIZE];
     const rows = await transaction.query<OutdatedRow[]>(READ_OUTDATED_SECRETS, values);
+    if (rows.length === 0) return { count: 0, unreadable: 0, last: undefined };
     const readable = rows.flatMap(({ user_id: id, encrypted_secret: former }) => {
       const secret = this.decrypt(id, former);
       return secret ? [{ id, former, encrypted: this.encrypt(id, secret) }] : [];

@@ -9,8 +9,8 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { CodeVerifier } from './code-verifier.js';
 import { FactorChanges } from './factor-changes.js';
-import { FactorOwner } from './factor-owner.js';
-import { createVoidEnrolment } from './factor-refusals.js';
+import { ProvenOwner } from './proven-owner.js';
+import { createVoidEnrolmentRefusal } from './factor-refusals.js';
 import * as sql from './factor-statements.js';
 import { generateRecoveryCodes, toRecoveryDigest } from './recovery-codes.js';
 import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
@@ -77,7 +77,7 @@ export class TotpService {
     const user = await this.read(userId);
     if (user.confirmedAt) throw new ProblemException(problems.totpEnrolled);
     const step = await this.codes.verifyEnrolment({ user, code, actor });
-    const owner = FactorOwner.byEarlierStep(principal, user, () => createVoidEnrolment(userId));
+    const owner = ProvenOwner.byEarlierStep(principal, user, () => createVoidEnrolmentRefusal(userId));
     return this.changes.run(owner, async (transaction) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(sql.CONFIRM_TOTP, values);
@@ -90,7 +90,7 @@ export class TotpService {
 
   /**
    * Removes the app and the recovery codes.
-   * @throws {ProblemException} wrong_password; wrong_second_factor; too_many_requests; hashing_busy; unavailable;
+   * @throws {ProblemException} wrong_password; wrong_second_factor; not_found; too_many_requests; hashing_busy; unavailable;
    * invalid_access_token
    */
   async remove(principal: UserPrincipal, { password, code }: PasswordAndCode, actor: Actor): Promise<void> {

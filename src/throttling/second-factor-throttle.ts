@@ -10,7 +10,7 @@ const WEEKLY_LIMIT = { points: 50, seconds: 7 * 86_400 };
 /** How long a code waits for points in flight, which may be refunded. Then it is 503. */
 const MAX_WAIT_MS = 5_000;
 
-/** The account that a code is for. */
+/** What a code is counted by, and whose place in the queue it waits in. */
 export interface CodeAttempt {
   readonly userId: string;
   readonly method: 'totp' | 'recovery_code';

@@ -13,7 +13,7 @@ export type GatewayDoor = Exclude<Door, 'admin'>;
 
 /** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
 export const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';
-const amrPattern = new RegExp(AMR_PATTERN);
+const AMR_WORDS = new RegExp(AMR_PATTERN);
 
 /**
  * Creates the guard of a route that gateways ask about a request of their own client: its verdict is a status alone. What
@@ -87,5 +87,5 @@ function toHeaders(principal: Principal): Record<string, string> {
 /** Absent when there is nothing to state: a route that demands a word then refuses. */
 function toAmrHeader(amr: readonly string[]): Record<string, string> {
   const words = amr.join(' ');
-  return amrPattern.test(words) ? { 'X-Auth-Amr': words } : {};
+  return AMR_WORDS.test(words) ? { 'X-Auth-Amr': words } : {};
 }

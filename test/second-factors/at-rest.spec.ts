@@ -1,6 +1,6 @@
 import { Secret } from 'otpauth';
 import { Client } from 'pg';
-import { EncryptionJob } from '../../src/maintenance/encryption.job.js';
+import { KeyMaterialJob } from '../../src/maintenance/key-material.job.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { problems } from '../../src/problems/problems.js';
@@ -58,7 +58,7 @@ describe('a rotation of SECRET_KEY', () => {
     const before = await marks();
     const { challenge } = await owner.isChallenged();
     const during = await app.startReplica({ variables: ROTATED });
-    await during.nest.get(EncryptionJob).run();
+    await during.nest.get(KeyMaterialJob).run();
     expect(await marks()).not.toEqual(before);
     await owner.answers(challenge, 'totp', { code: owner.code() }, during).expect(200);
     await during.stop();
@@ -74,18 +74,18 @@ describe('a rotation of SECRET_KEY', () => {
     await other.connect();
     await other.query('SELECT pg_advisory_lock($1)', [LOCKS.totpSecrets]);
     const during = await app.startReplica({ variables: ROTATED });
-    await during.nest.get(EncryptionJob).run();
+    await during.nest.get(KeyMaterialJob).run();
     expect(await marks()).toEqual(former);
     await other.end();
     await owner.logsInWithCode(during);
-    await during.nest.get(EncryptionJob).run();
+    await during.nest.get(KeyMaterialJob).run();
     expect(await marks()).not.toEqual(former);
   });
 
   it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, and leaves the recovery codes', async () => {
     const owner = await FactorOwner.withTotp(app);
     const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
-    await broken.nest.get(EncryptionJob).run();
+    await broken.nest.get(KeyMaterialJob).run();
     expect(broken.log.lines).toContainEqual(
       expect.objectContaining({ level: 'error', message: 'totp_secrets_not_decrypted', count: 1 }),
     );

@@ -3,7 +3,7 @@ import { COMMAND_LINE } from '../../src/access/actor.js';
 import { AuditLog } from '../../src/audit/audit-log.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
 import { Propagation } from '../../src/keys/cache/propagation.js';
-import { EncryptionJob } from '../../src/maintenance/encryption.job.js';
+import { KeyMaterialJob } from '../../src/maintenance/key-material.job.js';
 import { KeyOperations } from '../../src/signing-keys/key-operations.js';
 import { DataSource } from 'typeorm';
 import type { TestApp } from '../support/test-app.js';
@@ -45,5 +45,5 @@ export class Operator {
 }
 
 export async function maintain(app: TestApp): Promise<void> {
-  await app.nest.get(EncryptionJob).run();
+  await app.nest.get(KeyMaterialJob).run();
 }

@@ -81,13 +81,13 @@ export class Questions {
     if (joined) return { outcome: await joined, isJoined: true };
     if (inFlight.size >= this.maxQuestions) return { outcome: UNKNOWN, isJoined: false };
     const answered = this.decide(question)
-      .catch((error: unknown) => this.explain(error))
+      .catch((error: unknown) => this.toUnknown(error))
       .finally(() => inFlight.delete(fingerprint));
     inFlight.set(fingerprint, answered);
     return { outcome: await answered, isJoined: false };
   }
 
-  private explain(error: unknown): Outcome {
+  private toUnknown(error: unknown): Outcome {
     if (!(error instanceof ConnectionError || error instanceof TimeoutError)) this.defects.report(error);
     return UNKNOWN;
   }

@@ -10,8 +10,8 @@ import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
 const FILE_OF_DATABASE_URL = toFileVariable('DATABASE_URL');
-/** Secrets of this service that other services share, or that this program makes. */
-const WRITTEN_BY_INIT = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
+/** Secrets that commands read from this file itself. */
+const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 /** Variables in which commands and service must agree: how long a revoked key is accepted, and database timeouts. */
 const SHARED_WITH_SERVICE = [
   'KEY_OVERLAP_HOURS',
@@ -35,7 +35,7 @@ export function readEnvFiles(map: PlatformMap, envDir: string): EnvFiles {
 /** @throws {CommandFailedError} when the file is not a regular file, or leaves to another file what init writes */
 export function readEnvFile(envDir: string, service: string): EnvFile {
   const file = openEnvFile(resolveEnvPath(envDir, service));
-  const variable = WRITTEN_BY_INIT.map(toFileVariable).find((name) => file.get(name) !== undefined);
+  const variable = KEPT_IN_ENV_FILE.map(toFileVariable).find((name) => file.get(name) !== undefined);
   if (service === OWN_NAME && variable !== undefined)
     throw new CommandFailedError(
       `${file.path} sets ${variable}, and this command keeps that secret in ${file.path} itself: put the value there, remove ${variable}, and run this again.`,

@@ -52,7 +52,7 @@ export class ChangeLog {
     const { head, start, purged } = this;
     if (!head || !start) return undefined;
     const cursor = `${head.epoch}/${head.snapshot}`;
-    // Most polls find nothing new. Not parsing their cursors saves a twentieth of their CPU.
+    // Most polls find nothing new. A cursor that is the newest need not be parsed.
     const since = given === cursor ? head : parseCursor(given);
     const reset: Answer = { cursor, reset: true, changes: [] };
     if (since?.epoch !== head.epoch || isPurged(since, purged)) return reset;

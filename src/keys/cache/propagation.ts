@@ -35,7 +35,7 @@ export class Propagation {
 
   /**
    * Runs an act that ends a key, and awaits propagation, also when the act is refused: the refusal may mean that the key
-   * has ended, and the call that ended it may still be waiting. 429 and 503 mean that nothing was looked at.
+   * has ended, and the call that ended it may still be waiting. 429 and 503 are not verdicts: they do not wait.
    */
   async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
     const result = await this.catchRefusal(act);

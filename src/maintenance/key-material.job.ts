@@ -10,7 +10,7 @@ import { KeyRotation } from '../signing-keys/key-rotation.js';
  * that no token needs.
  */
 @Injectable()
-export class EncryptionJob {
+export class KeyMaterialJob {
   constructor(
     private readonly totpVault: TotpVault,
     private readonly rotation: KeyRotation,
