@@ -1,5 +1,6 @@
 import type { Request } from 'express';
 import type { Scope } from '../common/scopes.js';
+import type { SecretDigest } from '../crypto/secret.js';
 
 /** Set when a verifier may remember the verdict about a key. */
 export interface Rememberable {
@@ -50,6 +51,8 @@ export interface OperatorIdentity {
   readonly id: string;
   readonly name: string;
   readonly scopes: readonly Scope[];
+  /** Of the key that it presented. */
+  readonly keyDigest: SecretDigest;
 }
 
 export interface AdminPrincipal {

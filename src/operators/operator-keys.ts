@@ -10,7 +10,7 @@ import { LastUses } from '../keys/last-uses.js';
 import { Overlaps } from '../keys/overlaps.js';
 import { Log } from '../logging/log.js';
 
-type OperatorRow = KeyRow & OperatorIdentity;
+type OperatorRow = KeyRow & Omit<OperatorIdentity, 'keyDigest'>;
 
 export type OperatorVerdict =
   | { readonly valid: true; readonly operator: OperatorIdentity }
@@ -72,7 +72,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     const judgement = judgeKey(presented, row, now);
     // The wrong key of a row is a previous one whose overlap has ended.
     if (!row || judgement === 'unknown' || judgement === 'wrong_key') return UNKNOWN;
-    const operator = { id: row.id, name: row.name, scopes: row.scopes };
+    const operator = { id: row.id, name: row.name, scopes: row.scopes, keyDigest: presented };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, operator };
     if (judgement === 'current_in_overlap' && !(await this.overlaps.end(row.id, presented, now)))
       return this.verify(key);

@@ -6,6 +6,7 @@ import type { OperatorIdentity } from '../access/principals.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
+import { isRefusal, judgeKey, type KeyRow } from '../keys/judge-key.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Operator } from './operator.entity.js';
@@ -72,7 +73,7 @@ export class OperatorTransactions {
       return await this.dataSource.transaction(async (transaction) => {
         const rows = await lockOperators(transaction, [operator?.id, id]);
         const now = this.clock.now();
-        const own = operator ? refuseEnded(rows.get(operator.id), now) : undefined;
+        const own = operator ? refuseEnded(operator, rows.get(operator.id), now) : undefined;
         return act({ transaction, own, now }, rows);
       });
     } catch (error) {
@@ -100,13 +101,24 @@ async function lockOperators(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** The caller was accepted at the door; what it does counts only if it still would be. */
-function refuseEnded(caller: Operator | undefined, now: Date): Operator {
-  const hasEnded = !caller || caller.revokedAt !== null;
-  if (hasEnded) throw createRefusal('admin', 'revoked', { operator: caller?.name });
-  if (caller.expiresAt && caller.expiresAt <= now) throw createRefusal('admin', 'expired', { operator: caller.name });
+/** The caller was accepted at the door; what it does counts only if its key still would be. */
+function refuseEnded({ name, keyDigest }: OperatorIdentity, caller: Operator | undefined, now: Date): Operator {
+  const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), now);
+  if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });
+  if (isRefusal(judgement)) throw createRefusal('admin', judgement, { operator: name });
   if (!caller.scopes.includes('operators')) throw new ScopeLostError();
   return caller;
+}
+
+function toKeyRow(operator: Operator): KeyRow {
+  return {
+    id: operator.id,
+    key_digest: operator.keyDigest,
+    previous_key_digest: operator.previousKeyDigest,
+    previous_key_expires_at: operator.previousKeyExpiresAt,
+    expires_at: operator.expiresAt,
+    revoked_at: operator.revokedAt,
+  };
 }
 
 function toRefusal(error: unknown, operator: OperatorIdentity) {

@@ -43,13 +43,13 @@ export class LinkConfirmations {
    */
   async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
     this.policy.check(newPassword, '/new_password');
-    // Before the hashing: an anonymous client without a valid token costs no bcrypt.
-    const found = await this.tokens.find(token, RESET_PURPOSES);
-    const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
-    const passwordHash = await this.hasher.hash(newPassword, turn);
-    await this.propagation.propagateAfter(() =>
-      this.dataSource.transaction((transaction) => this.commitReset(transaction, found, passwordHash, actor)),
-    );
+    await this.propagation.propagateAfter(async () => {
+      // Before the hashing: an anonymous client without a valid token costs no bcrypt.
+      const found = await this.tokens.find(token, RESET_PURPOSES);
+      const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
+      const passwordHash = await this.hasher.hash(newPassword, turn);
+      await this.dataSource.transaction((transaction) => this.commitReset(transaction, found, passwordHash, actor));
+    });
   }
 
   private async commitReset(
@@ -83,9 +83,9 @@ export class LinkConfirmations {
    * @throws {ProblemException} invalid_link; email_taken when the new address was taken since the request
    */
   async confirmEmail(token: string, actor: Actor): Promise<void> {
-    const found = await this.tokens.find(token, EMAIL_PURPOSES);
-    const commit = (): Promise<void> => this.commitEmail(found, actor);
-    await (found.purpose === 'email_change' ? this.propagation.propagateAfter(commit) : commit());
+    await this.propagation.propagateAfter(async () => {
+      await this.commitEmail(await this.tokens.find(token, EMAIL_PURPOSES), actor);
+    });
   }
 
   private async commitEmail(found: FoundToken, actor: Actor): Promise<void> {
@@ -98,7 +98,8 @@ export class LinkConfirmations {
         const isChange = purpose === 'email_change';
         const changes = isChange ? { email, updatedAt: time } : {};
         // The first proof stays: the factors that were made since are the owner's, also under another address.
-        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt: emailVerifiedAt ?? time });
+        const provenAt = emailVerifiedAt ?? (await this.factors.findMomentAfterAll(transaction, userId, time));
+        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt: provenAt });
         if (isChange) await this.tokens.voidAll(transaction, userId);
         await this.audit.record(transaction, {
           event: isChange ? 'user.email.changed' : 'user.email.verified',

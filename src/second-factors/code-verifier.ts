@@ -49,8 +49,8 @@ export class CodeVerifier {
   /** @throws {ProblemException} the refusal; too_many_requests; hashing_busy; unavailable */
   async acceptTotp(presented: PresentedCode): Promise<void> {
     const { user, code } = presented;
+    if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
     await this.attempt('totp', presented, async () => {
-      if (!user.confirmedAt) return refuse('no_factor');
       const step = await this.findStep(user, code);
       if (step === undefined) return refuse('wrong_code');
       const accepted = await this.database.rows(ACCEPT_TIME_STEP, [user.id, step]);
@@ -61,9 +61,9 @@ export class CodeVerifier {
   /** @throws {ProblemException} the refusal; too_many_requests; hashing_busy; unavailable */
   async acceptRecoveryCode(presented: PresentedCode): Promise<void> {
     const { user, code, actor } = presented;
+    if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
     await this.attempt('recovery_code', presented, async () => {
       const digest = toRecoveryDigest(code);
-      if (!user.confirmedAt) return refuse('no_factor');
       if (!digest) return refuse('wrong_code');
       const used = await this.audit.execute(USE_RECOVERY_CODE, [user.id, digest], {
         event: 'user.recovery_code.used',
@@ -93,8 +93,8 @@ export class CodeVerifier {
   async verifyEnrolment(own: OwnCode): Promise<number> {
     const { user, code } = own;
     const presented = { ...own, refusal: problems.wrongSecondFactor };
+    if (!user.encryptedSecret || isVoid(user)) return this.refuse(presented, 'no_factor');
     const { step } = await this.attempt('totp', presented, async () => {
-      if (!user.encryptedSecret || isVoid(user)) return refuse('no_factor');
       const found = await this.findStep(user, code);
       return found === undefined ? refuse('wrong_code') : { valid: true, step: found };
     });
@@ -112,11 +112,17 @@ export class CodeVerifier {
 
   private async attempt<Accepted extends { readonly valid: true }>(
     method: CodeAttempt['method'],
-    { user, actor, refusal }: PresentedCode,
+    presented: PresentedCode,
     verify: () => Promise<Accepted | Refused>,
   ): Promise<Accepted> {
+    const { user, actor } = presented;
     const verdict = await this.throttle.attempt({ userId: user.id, method, address: actor.address }, verify);
-    return verdict.valid ? verdict : this.refusals.refuse(refusal, verdict.reason, actor, user.id);
+    return verdict.valid ? verdict : this.refuse(presented, verdict.reason);
+  }
+
+  /** Without a factor there is nothing to guess, and no point of the throttle is spent. */
+  private async refuse({ user, actor, refusal }: PresentedCode, reason: FactorReason): Promise<never> {
+    return this.refusals.refuse(refusal, reason, actor, user.id);
   }
 }
 

@@ -7,6 +7,8 @@ import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Propagation } from '../keys/cache/propagation.js';
+import type { Problem } from '../problems/problem.js';
+import { ProblemException } from '../problems/problem.exception.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OwnAccount } from '../users/own-account.js';
 import { PasswordProof } from '../users/password-proof.js';
@@ -51,6 +53,24 @@ export class FactorChanges {
    * @throws {ProblemException} the refusal of the owner; invalid_access_token when the session has ended
    */
   async run<Result>(
+    owner: ProvenOwner,
+    change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
+  ): Promise<Result> {
+    try {
+      return await this.commit(owner, change);
+    } catch (error) {
+      if (error instanceof ProblemException && error.problem.status === 409) await this.propagation.awaitPropagation();
+      throw error;
+    }
+  }
+
+  /** Refuses what was done before: the call that did it may have ended sessions, and may still be waiting. */
+  async refuseRepetition(problem: Problem): Promise<never> {
+    await this.propagation.awaitPropagation();
+    throw new ProblemException(problem);
+  }
+
+  private async commit<Result>(
     owner: ProvenOwner,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
   ): Promise<Result> {

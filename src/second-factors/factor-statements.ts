@@ -66,6 +66,10 @@ export const TOUCH_USER = `UPDATE users SET factors_changed_at =
 export const READ_OWNER = `SELECT
     ${buildHasSecondFactor('$1')} AS "hasFactor",
     EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
+export const FIND_MOMENT_AFTER_ALL = `SELECT GREATEST($2::timestamptz,
+    (SELECT max(created_at) FROM totp_factors WHERE user_id = $1) + interval '1 millisecond',
+    (SELECT max(created_at) FROM passkeys WHERE user_id = $1) + interval '1 millisecond') AS moment`;
+
 /** `$2`: only the ones made before. Recovery codes are deleted with their app, and are never older. */
 export const REMOVE_FACTORS = `WITH
     totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')

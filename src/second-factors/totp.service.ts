@@ -75,7 +75,7 @@ export class TotpService {
   async confirm(principal: UserPrincipal, code: string, actor: Actor): Promise<string[]> {
     const { userId } = principal;
     const user = await this.read(userId);
-    if (user.confirmedAt) throw new ProblemException(problems.totpEnrolled);
+    if (user.confirmedAt) return this.changes.refuseRepetition(problems.totpEnrolled);
     const step = await this.codes.verifyEnrolment({ user, code, actor });
     const owner = ProvenOwner.byEarlierStep(principal, user, () => createVoidEnrolmentRefusal(userId));
     return this.changes.run(owner, async (transaction) => {

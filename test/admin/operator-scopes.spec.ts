@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
+import type { Test as SupertestRequest } from 'supertest';
 import { SCOPES, type Scope } from '../../src/common/scopes.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { problems } from '../../src/problems/problems.js';
@@ -223,17 +224,20 @@ describe('an operator that manages operators', () => {
       .expect(401);
   });
 
-  it('commits nothing after its revocation, also with a call that passed the door before it', async () => {
+  it.each<[string, (id: string) => SupertestRequest, number]>([
+    ['revocation', (id) => app.admin.delete(`/operators/${id}`), 204],
+    ['rotation without an overlap', (id) => app.admin.post(`/operators/${id}/rotate`, { overlap_hours: 0 }), 200],
+  ])('commits nothing after its %s, also with a call that passed the door before it', async (_, end, status) => {
     const manager = await app.operator(['operators']);
     const row = await holdRow(app.database, 'operators', manager.id);
-    const revoking = app.admin.delete(`/operators/${manager.id}`).then(({ status }) => status);
+    const ending = end(manager.id).then((answer) => answer.status);
     await row.waiting(1);
     const adding = add(manager, ['operators']).then((answer) => answer);
     await row.waiting(2);
     const made = () => app.database.query('SELECT id FROM operators ORDER BY id');
     const before = await made();
     await row.release();
-    expect(await revoking).toBe(204);
+    expect(await ending).toBe(status);
     expectProblem(await adding, problems.invalidAdminKey);
     expect(await made()).toEqual(before);
   });

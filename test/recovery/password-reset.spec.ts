@@ -69,6 +69,20 @@ describe('a password reset by e-mail', () => {
     expect(await app.database.query('SELECT FROM recovery_codes WHERE user_id = $1', [id])).toEqual([]);
   });
 
+  it('removes factors from before the proof also when the replica that made them has a clock that is ahead', async () => {
+    const stranger = await FactorOwner.of(app);
+    await stranger.registers();
+    const { email, id } = stranger.user;
+    await app.database.query(`UPDATE passkeys SET created_at = created_at + interval '1 hour' WHERE user_id = $1`, [
+      id,
+    ]);
+    await app.post('/api/v0/auth/email-verification', { email }).expect(202);
+    const token = await receiveToken(app, server, email);
+    await app.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+    await confirm(await tokenFor(email)).expect(204);
+    await app.login(email, NEW_PASSWORD).expect(200);
+  });
+
   it('keeps factors from between the first proof and a change of the address', async () => {
     const owner = await FactorOwner.of(app);
     await confirm(await tokenFor(owner.user.email)).expect(204);

@@ -90,6 +90,13 @@ describe('POST /api/v0/users/me/totp', () => {
     await app.login(owner.user.email).expect(200);
   });
 
+  it('can be confirmed after any number of codes that were sent without an enrolment', async () => {
+    const owner = await FactorOwner.of(app);
+    for (let i = 0; i < 7; i += 1)
+      expectProblem(await owner.post('/totp/confirm', { code: '000000' }), problems.wrongSecondFactor);
+    await owner.enrols();
+  });
+
   it('is confirmed by exactly one of 20 concurrent calls over two replicas', async () => {
     const owner = await FactorOwner.of(app);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;

@@ -1,6 +1,8 @@
 import { jest } from '@jest/globals';
 import { Propagation } from '../../src/keys/cache/propagation.js';
+import { FactorOwner } from '../second-factors/owner.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
+import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 /** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
@@ -42,6 +44,17 @@ describe('calls that end sessions or users', () => {
     expect(await waitsOf(() => owner.changePassword().expect(403))).toBe(1);
     expect(await waitsOf(() => owner.deleteAccount(WRONG).expect(403))).toBe(1);
     expect(await waitsOf(() => owner.deleteAccount(NEW_PASSWORD).expect(204))).toBe(1);
+  });
+
+  it('wait too when they repeat a first factor or a reset whose answer was lost', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    expect(await waitsOf(() => owner.post('/totp/confirm', { code: owner.code() }).expect(409))).toBe(1);
+    expect(await waitsOf(() => owner.post('/totp', { password: PASSWORD }).expect(409))).toBe(1);
+    const issued = await app.admin.post(`/users/${owner.user.id}/password-reset`, {}).expect(201);
+    const { token } = issued.body as { token: string };
+    const reset = () => app.post('/api/v0/auth/password-reset/confirm', { token, new_password: NEW_PASSWORD });
+    expect(await waitsOf(() => reset().expect(204))).toBe(1);
+    expect(await waitsOf(() => reset().expect(400))).toBe(1);
   });
 
   it('are the only ones: logins, refreshes, lists and enabling a user do not wait', async () => {

@@ -11,10 +11,10 @@ const REASONS =
 export class KeepLinksAtRehashes1763771900000 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`
+      CREATE INDEX totp_factors_key_mark_idx ON totp_factors (key_mark);
       CREATE OR REPLACE TRIGGER users_void_one_time_tokens AFTER UPDATE ON users FOR EACH ROW
         WHEN (OLD.password_changed_at IS DISTINCT FROM NEW.password_changed_at OR (OLD.is_active AND NOT NEW.is_active))
         EXECUTE FUNCTION void_one_time_tokens();
-      CREATE INDEX totp_factors_key_mark_idx ON totp_factors (key_mark);
       COMMENT ON COLUMN sessions.end_reason IS '${REASONS}';
       COMMENT ON COLUMN audit_events.actor_door IS
         'user, app, node, admin; open: the caller is unknown; cli: the command line; service: the service itself';
