@@ -129,7 +129,7 @@ export class ProxiedCalls {
     await this.call({ operation: answer, status: 200, body: { challenge, method: 'recovery_code', code: first } });
     const renew = { ...proof, code: second };
     const renewed = await this.call({ operation: `POST ${me}/recovery-codes`, status: 200, headers, body: renew });
-    await this.call({ operation: `POST ${me}/totp/remove`, status: 401, headers, body: { ...proof, code: third } });
+    await this.call({ operation: `POST ${me}/totp/remove`, status: 403, headers, body: { ...proof, code: third } });
     const [last] = renewed.recovery_codes as unknown as string[];
     await this.call({ operation: `POST ${me}/totp/remove`, status: 204, headers, body: { ...proof, code: last } });
     await this.callForPasskeys(headers, proof);
