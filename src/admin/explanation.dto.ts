@@ -3,7 +3,8 @@ import { EXAMPLES } from '../common/examples.js';
 import { MOMENT, ServiceNameField } from '../common/fields.js';
 import { REASON_CODES, type Explanation, type Reason } from '../keys/explanation.js';
 
-const NULLABLE_MOMENT = { ...MOMENT, nullable: true } as const;
+/** Unlike that of other responses, its example is a moment. */
+const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
 export class ExplainAppQuery {
   @ServiceNameField(EXAMPLES.target, true)
@@ -20,7 +21,7 @@ export class ReasonResponse {
   })
   detail!: string;
 
-  @ApiProperty({ ...NULLABLE_MOMENT, description: 'since when; null when it has no beginning or is not known' })
+  @ApiProperty({ ...OPTIONAL_MOMENT, description: 'since when; null when it has no beginning or is not known' })
   since!: string | null;
 
   @ApiProperty({
@@ -57,7 +58,7 @@ export class ExplanationResponse {
   reasons!: ReasonResponse[];
 
   @ApiProperty({
-    ...NULLABLE_MOMENT,
+    ...OPTIONAL_MOMENT,
     description: 'the end of the overlap, in which the key before the last rotation is valid too',
   })
   previous_key_accepted_until!: string | null;
@@ -69,7 +70,7 @@ export class ExplanationResponse {
   })
   previous_key_reasons!: ReasonResponse[];
 
-  @ApiProperty({ ...NULLABLE_MOMENT, description: 'written by each replica with a delay of up to half a minute' })
+  @ApiProperty({ ...OPTIONAL_MOMENT, description: 'written by each replica with a delay of up to half a minute' })
   last_accepted_at!: string | null;
 
   @ApiProperty({

@@ -16,7 +16,10 @@ import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_DETAIL, SERVICE_NA
 /** Of a moment, with nanoseconds and an offset, and some to spare. */
 const MAX_MOMENT_LENGTH = 40;
 const MAX_PASSWORD_LENGTH = 256;
-const NEW_PASSWORD = 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.';
+/** For {@link PasswordField}. */
+export const NEW_PASSWORD = {
+  description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
+};
 
 /** A moment in a response. */
 export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
@@ -55,9 +58,7 @@ function Field(schema: ApiPropertyOptions, optional: boolean): PropertyDecorator
 }
 
 /** A password as the client sends it. Whether a new one is good enough, the policy decides. */
-export function PasswordField(
-  described: { description?: string; example?: string } = { description: NEW_PASSWORD },
-): PropertyDecorator {
+export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
   return applyDecorators(Field({ ...schema, ...described }, false), CharactersBetween(1, MAX_PASSWORD_LENGTH));
 }

@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { EmailField } from '../common/email.js';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, PasswordField } from '../common/fields.js';
+import { CharactersBetween, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 
 const MAX_TOKEN_LENGTH = 128;
 
@@ -21,7 +21,7 @@ export class ConfirmPasswordResetRequest {
   @CharactersBetween(1, MAX_TOKEN_LENGTH)
   token!: string;
 
-  @PasswordField()
+  @PasswordField(NEW_PASSWORD)
   new_password!: string;
 }
 

@@ -33,7 +33,10 @@ interface Refused {
 
 const ACCEPTED = { valid: true } as const;
 
-/** Verifies codes of authenticator apps and recovery codes. Each works once. Wrong ones are throttled by account. */
+/**
+ * Verifies codes of authenticator apps and recovery codes. Each works once. Wrong ones are throttled by account. Without a
+ * factor there is nothing to guess, and a refusal spends no point of the throttle.
+ */
 @Injectable()
 export class CodeVerifier {
   constructor(
@@ -52,9 +55,9 @@ export class CodeVerifier {
     if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
     await this.attempt('totp', presented, async () => {
       const step = await this.findStep(user, code);
-      if (step === undefined) return refuse('wrong_code');
+      if (step === undefined) return toRefused('wrong_code');
       const accepted = await this.database.rows(ACCEPT_TIME_STEP, [user.id, step]);
-      return accepted.length > 0 ? ACCEPTED : refuse('repeated_code');
+      return accepted.length > 0 ? ACCEPTED : toRefused('repeated_code');
     });
   }
 
@@ -64,7 +67,7 @@ export class CodeVerifier {
     if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
     await this.attempt('recovery_code', presented, async () => {
       const digest = toRecoveryDigest(code);
-      if (!digest) return refuse('wrong_code');
+      if (!digest) return toRefused('wrong_code');
       const used = await this.audit.execute(USE_RECOVERY_CODE, [user.id, digest], {
         event: 'user.recovery_code.used',
         actor: toUserActor(actor, user.id),
@@ -72,7 +75,7 @@ export class CodeVerifier {
         subject: user.id,
         logFields: { user_id: user.id },
       });
-      return used.length > 0 ? ACCEPTED : refuse('wrong_code');
+      return used.length > 0 ? ACCEPTED : toRefused('wrong_code');
     });
   }
 
@@ -96,7 +99,7 @@ export class CodeVerifier {
     if (!user.encryptedSecret || isVoid(user)) return this.refuse(presented, 'no_factor');
     const { step } = await this.attempt('totp', presented, async () => {
       const found = await this.findStep(user, code);
-      return found === undefined ? refuse('wrong_code') : { valid: true, step: found };
+      return found === undefined ? toRefused('wrong_code') : { valid: true, step: found };
     });
     return step;
   }
@@ -120,13 +123,12 @@ export class CodeVerifier {
     return verdict.valid ? verdict : this.refuse(presented, verdict.reason);
   }
 
-  /** Without a factor there is nothing to guess, and no point of the throttle is spent. */
   private async refuse({ user, actor, refusal }: PresentedCode, reason: FactorReason): Promise<never> {
     return this.refusals.refuse(refusal, reason, actor, user.id);
   }
 }
 
-function refuse(reason: FactorReason): Refused {
+function toRefused(reason: FactorReason): Refused {
   return { valid: false, reason };
 }
 

@@ -39,7 +39,7 @@ export function CodeField(description: string, isOptional = false): PropertyDeco
 }
 
 export class ProofRequest {
-  @PasswordField({})
+  @PasswordField()
   password!: string;
 }
 

@@ -1,11 +1,11 @@
 import { EmailField } from '../common/email.js';
-import { PasswordField } from '../common/fields.js';
+import { NEW_PASSWORD, PasswordField } from '../common/fields.js';
 
 /** The body of registration and login. */
 export class CredentialsRequest {
   @EmailField()
   email!: string;
 
-  @PasswordField()
+  @PasswordField(NEW_PASSWORD)
   password!: string;
 }

@@ -224,37 +224,37 @@ describe('an operator that manages operators', () => {
       .expect(401);
   });
 
-  it.each<[string, (id: string) => SupertestRequest, number]>([
-    ['revocation', (id) => app.admin.delete(`/operators/${id}`), 204],
-    ['rotation without an overlap', (id) => app.admin.post(`/operators/${id}/rotate`, { overlap_hours: 0 }), 200],
-  ])('commits nothing after its %s, also with a call that passed the door before it', async (_, end, status) => {
-    const manager = await app.operator(['operators']);
+  /** A change of an operator, and after it, past the door already, a call with which that operator adds another. */
+  const changeBefore = async (manager: NamedOperator, change: SupertestRequest, scopes: Scope[]) => {
     const row = await holdRow(app.database, 'operators', manager.id);
-    const ending = end(manager.id).then((answer) => answer.status);
+    const changing = change.then(({ status }) => status);
     await row.waiting(1);
-    const adding = add(manager, ['operators']).then((answer) => answer);
+    const adding = add(manager, scopes).then((answer) => answer);
     await row.waiting(2);
     const made = () => app.database.query('SELECT id FROM operators ORDER BY id');
     const before = await made();
     await row.release();
-    expect(await ending).toBe(status);
-    expectProblem(await adding, problems.invalidAdminKey);
+    const [status, answer] = [await changing, await adding];
     expect(await made()).toEqual(before);
+    return { status, answer };
+  };
+
+  it.each<[string, (id: string) => SupertestRequest, number]>([
+    ['revocation', (id) => app.admin.delete(`/operators/${id}`), 204],
+    ['rotation without an overlap', (id) => app.admin.post(`/operators/${id}/rotate`, { overlap_hours: 0 }), 200],
+  ])('commits nothing after its %s, also with a call that passed the door before it', async (_, end, expected) => {
+    const manager = await app.operator(['operators']);
+    const { status, answer } = await changeBefore(manager, end(manager.id), ['operators']);
+    expect(status).toBe(expected);
+    expectProblem(answer, problems.invalidAdminKey);
   });
 
   it('answers missing_scope when it lost the scope after it passed the door, and changes nothing', async () => {
     const manager = await app.operator(['nodes', 'operators']);
-    const row = await holdRow(app.database, 'operators', manager.id);
-    const lowering = app.admin.patch(`/operators/${manager.id}`, { scopes: ['nodes'] }).then(({ status }) => status);
-    await row.waiting(1);
-    const adding = add(manager, ['nodes']).then((answer) => answer);
-    await row.waiting(2);
-    const made = () => app.database.query('SELECT id FROM operators ORDER BY id');
-    const before = await made();
-    await row.release();
-    expect(await lowering).toBe(200);
-    expectProblem(await adding, { ...problems.missingScope, extension: { scopes: ['operators'] } });
-    expect(await made()).toEqual(before);
+    const lowering = app.admin.patch(`/operators/${manager.id}`, { scopes: ['nodes'] });
+    const { status, answer } = await changeBefore(manager, lowering, ['nodes']);
+    expect(status).toBe(200);
+    expectProblem(answer, { ...problems.missingScope, extension: { scopes: ['operators'] } });
     const [refused] = await recorded(app, { event: 'admin.scope.refused', actor: manager.id });
     expect(refused).toMatchObject({ details: { reasons: { operators: 1 } } });
   });

@@ -124,7 +124,10 @@ async function poll(url: string, headers: AppHeaders): Promise<string> {
   }
 }
 
-/** A service that refuses the ADMIN_API_KEY of its file was started with other secrets: most likely with another SECRET_KEY too. */
+/**
+ * A service that refuses the ADMIN_API_KEY of its file was started with other secrets: most likely with another SECRET_KEY
+ * too.
+ */
 export async function checkAdminKey({ files, url }: Checkup): Promise<Finding[]> {
   const adminKey = files.get(OWN_NAME)?.get('ADMIN_API_KEY');
   if (adminKey === undefined || !HEADER_VALUE.test(adminKey)) return [];

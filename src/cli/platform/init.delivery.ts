@@ -77,8 +77,8 @@ function setSecrets({ service, file }: PlannedService, { rules, secretKey, previ
     file.set('SECRET_KEY', secretKey);
     if (previousSecretKey !== undefined) file.set('SECRET_KEY_PREVIOUS', previousSecretKey);
   }
-  // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY is in
-  // use, a new one would not verify the seals made so far.
+  // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY is
+  // in use, a new one would not verify the seals made so far.
   if (isNew && !isSetIn(file, 'AUDIT_SEAL_KEY')) file.set('AUDIT_SEAL_KEY', generateSecret());
   if (needsAdminKey(service) && file.get('ADMIN_API_KEY') === undefined) file.set('ADMIN_API_KEY', generateSecret());
 }
