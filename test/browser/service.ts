@@ -30,6 +30,8 @@ export async function startFirstRun(cleanup: Cleanup, variables: Variables = {})
     cwd: folder,
     isReady: isHealthy,
   });
+  // A killed service would leave its database running.
+  cleanup.defer(() => server.stop());
   await server.start();
   return { server, adminKey: readAdminKey(folder) };
 }
