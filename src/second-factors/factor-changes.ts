@@ -27,7 +27,9 @@ export interface FactorChange<Result> {
   readonly event: AuditEvent | undefined;
 }
 
-/** Changes of the own factors. Each locks the row of the user, as a change of the password and the end of all sessions do. */
+/**
+ * Changes of the own factors. Each locks the row of the user, as a change of the password and the end of all sessions do.
+ */
 @Injectable()
 export class FactorChanges {
   constructor(

@@ -1,7 +1,7 @@
 /**
  * Second factors of users: authenticator apps (TOTP), recovery codes and passkeys. A passkey is also enough alone.
- * A code works once: one conditional statement accepts it. A change of the set of factors needs the password, and commits together
- * with its audit event. Challenges (challenges.ts) live 5 minutes by PostgreSQL's clock, and are used once.
+ * A code works once: one conditional statement accepts it. A change of the set of factors needs the password, and commits
+ * together with its audit event. Challenges (challenges.ts) live 5 minutes by PostgreSQL's clock, and are used once.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
