@@ -1,5 +1,5 @@
 import { EXAMPLES } from '../common/examples.js';
-import { EnvFile } from '../config/env-file.js';
+import { EnvFile, FileChangedError } from '../config/env-file.js';
 import type { Environment, Variables } from '../config/environment.js';
 import { generateSecret } from '../crypto/secret.js';
 import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
@@ -7,20 +7,30 @@ import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
 const DATA_FOLDER = '.data/postgres';
-const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 
 /**
- * Generates the missing secrets and writes them to the gitignored `.env` (mode 0600). Never called in production.
+ * Generates the missing secrets and writes them to the gitignored `.env` (mode 0600). Processes that start at the same
+ * time share them. Never called in production.
  * @returns the variables with the generated ones
  */
 export function ensureSecrets(variables: Variables): Variables {
-  const missing = GENERATED.filter((name) => !variables[name]);
+  const missing = listMissing(variables);
   if (missing.length === 0) return variables;
-  const generated = Object.fromEntries(missing.map((name) => [name, generateSecret()]));
   const file = EnvFile.read(FILE);
-  for (const [name, value] of Object.entries(generated)) file.set(name, value);
-  file.write(HEADING);
-  return { ...variables, ...generated };
+  for (const name of missing) if (file.get(name) === undefined) file.set(name, generateSecret());
+  try {
+    if (file.needsWriting) file.write(HEADING);
+  } catch (error) {
+    if (error instanceof FileChangedError) return ensureSecrets(variables);
+    throw error;
+  }
+  return { ...variables, ...Object.fromEntries(missing.map((name) => [name, file.get(name)])) };
+}
+
+/** An AUDIT_SEAL_KEY only with a new SECRET_KEY: seals that were made under a SECRET_KEY would not verify with it. */
+function listMissing(variables: Variables): string[] {
+  const names = variables.SECRET_KEY ? ['ADMIN_API_KEY'] : ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'];
+  return names.filter((name) => !variables[name]);
 }
 
 /** Starts the embedded PostgreSQL of this checkout; its data survives in `.data`. */

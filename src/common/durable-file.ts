@@ -5,6 +5,7 @@ import {
   fchownSync,
   fstatSync,
   fsyncSync,
+  linkSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -78,6 +79,25 @@ export function replaceFile(path: string, change: Change): void {
     throw error;
   }
   syncFolder(dirname(path));
+}
+
+/**
+ * Creates a file atomically, as {@link replaceFile} replaces one. Of several processes one succeeds.
+ * @returns false when the path exists; nothing was changed then
+ */
+export function createFile(path: string, bytes: Buffer): boolean {
+  removeLeftovers(path);
+  const temporary = writeBeside(path, () => bytes);
+  try {
+    linkSync(temporary, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  } finally {
+    rmSync(temporary, { force: true });
+  }
+  syncFolder(dirname(path));
+  return true;
 }
 
 /** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */

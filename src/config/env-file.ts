@@ -1,7 +1,7 @@
 import type { Stats } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'dotenv';
-import { readRegular, replaceFile, type FoundFile } from '../common/durable-file.js';
+import { createFile, readRegular, replaceFile } from '../common/durable-file.js';
 
 const PRIVATE_MODE = 0o600;
 const OTHER_USERS_MASK = 0o077;
@@ -10,9 +10,18 @@ const ASSIGNMENT =
   /^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*('(?:\\'|[^'])*'|"(?:\\"|[^"])*"|`(?:\\`|[^`])*`|[^#\r\n]*)/dgm;
 const NEEDS_NO_QUOTES = /^[\w.:/@%+=,~?&-]+$/;
 
-/** A variable cannot be written into the file, or another process changed the file meanwhile. */
+/** A variable cannot be written into the file. */
 export class UnusableFileError extends Error {
   override readonly name = 'UnusableFileError';
+}
+
+/** Another process created or changed the file since it was read. */
+export class FileChangedError extends Error {
+  override readonly name = 'FileChangedError';
+
+  constructor(path: string) {
+    super(`${path} was changed by another process in the meantime`);
+  }
 }
 
 /**
@@ -83,23 +92,27 @@ export class EnvFile {
   }
 
   /**
-   * Replaces the file atomically, also across a power cut. It may be changed and written again.
-   * @throws {UnusableFileError} when another process changed it since it was read
+   * Creates or replaces the file atomically, also across a power cut. It may be changed and written again.
+   * @throws {FileChangedError} when another process created or changed it since it was read
    */
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
     const bytes = Buffer.from(text, 'latin1');
-    replaceFile(this.path, (found) => {
-      this.refuseForeignChange(found);
-      return bytes;
-    });
+    if (this.original === undefined) this.create(bytes);
+    else this.replace(this.original, bytes);
     this.text = text;
     this.original = bytes;
   }
 
-  private refuseForeignChange(now: FoundFile | undefined): void {
-    const isSame = now === undefined ? this.original === undefined : this.original?.equals(now.bytes) === true;
-    if (!isSame) throw new UnusableFileError(`${this.path} was changed by another process in the meantime`);
+  private create(bytes: Buffer): void {
+    if (!createFile(this.path, bytes)) throw new FileChangedError(this.path);
+  }
+
+  private replace(original: Buffer, bytes: Buffer): void {
+    replaceFile(this.path, (found) => {
+      if (!found || !original.equals(found.bytes)) throw new FileChangedError(this.path);
+      return bytes;
+    });
   }
 }
 

@@ -1,6 +1,6 @@
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, PASSWORD, SECRET_KEY } from '../support/settings.js';
+import { PASSWORD, SECRET_KEY } from '../support/settings.js';
 
 const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
 const SCENARIO_MS = 90_000;
@@ -22,13 +22,19 @@ describe.each([
 
   const start = () => ServiceProcess.start(VARIABLES, folder.path);
 
-  const call = async (service: ServiceProcess, path: 'register' | 'login'): Promise<number> => {
-    const answer = await fetch(`${service.url}/api/v0/auth/${path}`, {
+  const post = async (service: ServiceProcess, path: 'register' | 'login'): Promise<Response> =>
+    fetch(`${service.url}/api/v0/auth/${path}`, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ email: 'alice@example.org', password: PASSWORD }),
     });
-    return answer.status;
+
+  const call = async (service: ServiceProcess, path: 'register' | 'login'): Promise<number> =>
+    (await post(service, path)).status;
+
+  const logIn = async (service: ServiceProcess): Promise<string> => {
+    const { access_token } = (await (await post(service, 'login')).json()) as { access_token: string };
+    return access_token;
   };
 
   const expectNothingLeft = (serverPid: number): void => {
@@ -64,17 +70,27 @@ describe.each([
   );
 
   it(
-    'shares the database with processes that start at the same time',
+    'shares the database and the secrets with processes that start at the same time',
     async () => {
-      const secrets = { SECRET_KEY, ADMIN_API_KEY: ADMIN_KEY };
-      const all = await Promise.all(
-        Array.from({ length: 3 }, () => ServiceProcess.start({ ...VARIABLES, ...secrets }, folder.path)),
-      );
+      const all = await Promise.all(Array.from({ length: 3 }, start));
       const server = folder.serverPid!;
       expect(await call(all[0]!, 'register')).toBe(201);
-      for (const service of all) expect(await call(service, 'login')).toBe(200);
+      const headers = { Authorization: `Bearer ${await logIn(all[0]!)}` };
+      for (const { url } of all) expect((await fetch(`${url}/api/v0/users/me`, { headers })).status).toBe(200);
+      expect(folder.environmentFile!.text.match(/(?<==)\S{32,}$/gm)).toHaveLength(3);
       for (const service of all) expect(await service.stop()).toBe(0);
       expectNothingLeft(server);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'adds no AUDIT_SEAL_KEY to a SECRET_KEY that is in use',
+    async () => {
+      folder.writeEnvironmentFile(`SECRET_KEY=${SECRET_KEY}\n`);
+      const service = await start();
+      expect(folder.environmentFile!.text).toMatch(/^SECRET_KEY=\S+\nADMIN_API_KEY=\S{32,}\n$/);
+      expect(await service.stop()).toBe(0);
     },
     SCENARIO_MS,
   );

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import fc from 'fast-check';
-import { EnvFile } from '../../src/config/env-file.js';
+import { EnvFile, FileChangedError } from '../../src/config/env-file.js';
 
 describe('an environment file', () => {
   let folder: string;
@@ -151,5 +151,15 @@ describe('an environment file', () => {
     writeFileSync(path, 'A=2\n');
     expect(() => file.write('# new')).toThrow(/in the meantime/);
     expect(readFileSync(path, 'utf8')).toBe('A=2\n');
+  });
+
+  it('is created by one of two processes that find none', () => {
+    const [first, second] = [EnvFile.read(path), EnvFile.read(path)];
+    first.set('KEY', 'first');
+    second.set('KEY', 'second');
+    first.write('# new');
+    expect(() => second.write('# new')).toThrow(FileChangedError);
+    expect(parse(readFileSync(path))).toEqual({ KEY: 'first' });
+    expect(readdirSync(folder)).toEqual(['ocr.env']);
   });
 });
