@@ -1,3 +1,5 @@
+import { rmSync } from 'node:fs';
+import { createFile } from '../common/durable-file.js';
 import { EXAMPLES } from '../common/examples.js';
 import { EnvFile, FileChangedError } from '../config/env-file.js';
 import type { Environment, Variables } from '../config/environment.js';
@@ -6,6 +8,8 @@ import { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 
 const FILE = '.env';
 const HEADING = '# Made on the first start, for this machine only. See .env.example for what else can be set.';
+const PROPOSAL = '.first-start.env';
+const GENERATED = ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'] as const;
 const DATA_FOLDER = '.data/postgres';
 
 /**
@@ -16,20 +20,29 @@ const DATA_FOLDER = '.data/postgres';
 export function ensureSecrets(variables: Variables): Variables {
   const missing = listMissing(variables);
   if (missing.length === 0) return variables;
+  // One process proposes values, and all write the same ones, so it does not matter which of them is the last.
+  createFile(PROPOSAL, formatProposal());
+  const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
-  for (const name of missing) if (file.get(name) === undefined) file.set(name, generateSecret());
+  if (!proposal.exists) return ensureSecrets(variables);
+  for (const name of missing) file.set(name, file.get(name) ?? proposal.get(name) ?? generateSecret());
   try {
     if (file.needsWriting) file.write(HEADING);
   } catch (error) {
     if (error instanceof FileChangedError) return ensureSecrets(variables);
     throw error;
   }
+  rmSync(PROPOSAL, { force: true });
   return { ...variables, ...Object.fromEntries(missing.map((name) => [name, file.get(name)])) };
+}
+
+function formatProposal(): Buffer {
+  return Buffer.from(GENERATED.map((name) => `${name}=${generateSecret()}\n`).join(''));
 }
 
 /** An AUDIT_SEAL_KEY only with a new SECRET_KEY: seals that were made under a SECRET_KEY would not verify with it. */
 function listMissing(variables: Variables): string[] {
-  const names = variables.SECRET_KEY ? ['ADMIN_API_KEY'] : ['SECRET_KEY', 'ADMIN_API_KEY', 'AUDIT_SEAL_KEY'];
+  const names = variables.SECRET_KEY ? ['ADMIN_API_KEY'] : GENERATED;
   return names.filter((name) => !variables[name]);
 }
 

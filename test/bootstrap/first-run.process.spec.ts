@@ -1,6 +1,6 @@
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { PASSWORD, SECRET_KEY } from '../support/settings.js';
+import { PASSWORD } from '../support/settings.js';
 
 const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
 const SCENARIO_MS = 90_000;
@@ -80,17 +80,6 @@ describe.each([
       expect(folder.environmentFile!.text.match(/(?<==)\S{32,}$/gm)).toHaveLength(3);
       for (const service of all) expect(await service.stop()).toBe(0);
       expectNothingLeft(server);
-    },
-    SCENARIO_MS,
-  );
-
-  it(
-    'adds no AUDIT_SEAL_KEY to a SECRET_KEY that is in use',
-    async () => {
-      folder.writeEnvironmentFile(`SECRET_KEY=${SECRET_KEY}\n`);
-      const service = await start();
-      expect(folder.environmentFile!.text).toMatch(/^SECRET_KEY=\S+\nADMIN_API_KEY=\S{32,}\n$/);
-      expect(await service.stop()).toBe(0);
     },
     SCENARIO_MS,
   );

@@ -29,10 +29,6 @@ export class FirstRunFolder {
     return { text: readFileSync(path, 'utf8'), mode: statSync(path).mode & 0o777 };
   }
 
-  writeEnvironmentFile(text: string): void {
-    writeFileSync(join(this.path, '.env'), text, { mode: 0o600 });
-  }
-
   get hasCluster(): boolean {
     return existsSync(this.server);
   }
