@@ -15,6 +15,9 @@ import { PasswordProof } from '../users/password-proof.js';
 import { ProvenOwner } from './proven-owner.js';
 import { READ_OWNER, TOUCH_USER } from './factor-statements.js';
 
+/** The factor is there already (409), or the answer to the options was used (400): the call may repeat one that is waiting. */
+const REPETITIONS: ReadonlySet<number> = new Set([400, 409]);
+
 interface OwnerState {
   readonly isLive: boolean;
   readonly hasFactor: boolean;
@@ -61,7 +64,8 @@ export class FactorChanges {
     try {
       return await this.commit(owner, change);
     } catch (error) {
-      if (error instanceof ProblemException && error.problem.status === 409) await this.propagation.awaitPropagation();
+      if (error instanceof ProblemException && REPETITIONS.has(error.problem.status))
+        await this.propagation.awaitPropagation();
       throw error;
     }
   }
