@@ -5,6 +5,7 @@ import { PasswordProof } from '../../src/users/password-proof.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
+import { raceForRow } from '../support/row-lock.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
@@ -42,7 +43,8 @@ describe('a change of the own e-mail address', () => {
     const [leo, email] = [await app.user(), newAddress()];
     await change((await leo.logsIn()).access_token, email).expect(202);
     const token = await receiveToken(app, server, email);
-    const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => confirm(token, i % 2 ? app : throttled)));
+    const calls = Array.from({ length: 50 }, (_, i) => confirm(token, i % 2 ? app : throttled));
+    const answers = await raceForRow(app.database, 'users', leo.id, calls);
     expect(countByStatus(answers)).toEqual({ 204: 1, 400: 49 });
     expect(await recorded(app, { subject: leo.id, event: 'user.email.changed' })).toHaveLength(1);
   });

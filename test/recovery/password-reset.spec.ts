@@ -3,6 +3,7 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receiveToken, useMailServer, workOff, receive } from '../support/mail-server.js';
 import { PASSWORD } from '../support/settings.js';
 import { recorded } from '../audit/record.js';
+import { raceForRow } from '../support/row-lock.js';
 import { countByStatus } from '../support/throttled.js';
 import { Authenticator } from '../second-factors/authenticator.js';
 import { logInWithPasskey, FactorOwner, passkeyOptions, type CreationOptions } from '../second-factors/owner.js';
@@ -126,7 +127,8 @@ describe('a password reset by e-mail', () => {
     const carol = await app.user();
     const token = await tokenFor(carol.email);
     const passwords = Array.from({ length: 50 }, (_, index) => `${NEW_PASSWORD} ${index}`);
-    const answers = await Promise.all(passwords.map((password) => confirm(token, password)));
+    const calls = passwords.map((password) => confirm(token, password));
+    const answers = await raceForRow(app.database, 'users', carol.id, calls);
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 204)).toHaveLength(1);
     expect(statuses.filter((status) => status === 400)).toHaveLength(49);
@@ -251,7 +253,8 @@ describe('a password reset by an operator', () => {
     const dave = await app.user();
     const { body } = await app.admin.post(`/users/${dave.id}/password-reset`).expect(201);
     const { token } = body as { token: string };
-    const answers = await Promise.all(Array.from({ length: 50 }, () => confirm(token)));
+    const calls = Array.from({ length: 50 }, () => confirm(token));
+    const answers = await raceForRow(app.database, 'users', dave.id, calls);
     expect(countByStatus(answers)).toEqual({ 204: 1, 400: 49 });
     expect(await recorded(app, { subject: dave.id, event: 'user.password.reset' })).toHaveLength(1);
   });

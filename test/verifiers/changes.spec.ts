@@ -46,9 +46,12 @@ describe('POST /internal/changes', () => {
     await locker.connect();
     await locker.query('BEGIN; LOCK TABLE credential_changes IN ACCESS EXCLUSIVE MODE');
     const attempt = () => app.post('/internal/changes', { cursor }).set(service.headers);
-    await eventually('the lease is over', async () => (await attempt()).status !== 200);
-    expectProblem(await attempt(), problems.unavailable);
-    await locker.end();
+    try {
+      await eventually('the lease is over', async () => (await attempt()).status !== 200);
+      expectProblem(await attempt(), problems.unavailable);
+    } finally {
+      await locker.end();
+    }
     expect(await poll(cursor)).toMatchObject({ reset: false });
   });
 
