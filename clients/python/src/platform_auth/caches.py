@@ -22,10 +22,11 @@ KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
 @dataclass(slots=True, eq=False)
 class _Entry(Generic[Identity]):
     fingerprint: bytes = field(repr=False)
-    digest: bytes = field(repr=False)
     principal: Identity
     usable_until: Instant
     evicted_by: tuple[Change, ...]
+    # Of keys, which are found by their ids too.
+    digest: bytes = field(default=b"", repr=False)
     # Of keys: uses of tokens are not reported.
     use: Use | None = None
     was_recalled: bool = False
@@ -81,13 +82,18 @@ class _Cache(Generic[Identity]):
             self._by_change.setdefault(change, set()).add(entry.fingerprint)
 
     def _find_unused(self) -> bytes:
-        """The oldest entry that was not recalled since it was last considered: cheaper to recall than an exact order of use."""
-        while True:
-            fingerprint, entry = next(iter(self._entries.items()))
+        """
+        The oldest entry that was not recalled since it was last considered ("second chance"): an exact order of use would have
+        to be kept, with a lock, at every request.
+        """
+        entries = self._entries
+        for _ in range(len(entries)):
+            fingerprint, entry = next(iter(entries.items()))
             if not entry.was_recalled:
                 return fingerprint
             entry.was_recalled = False
-            self._entries.move_to_end(fingerprint)
+            entries.move_to_end(fingerprint)
+        return next(iter(entries))
 
     def _delete(self, fingerprint: bytes) -> None:
         entry = self._entries.pop(fingerprint, None)
@@ -119,7 +125,7 @@ class KeyCache(_Cache[KeyIdentity]):
         change = Change(self._kind, credential.id)
         use = Use(self._kind, credential.id)
         fingerprint = compute_fingerprint(credential)
-        entry = _Entry(fingerprint, credential.digest, principal, usable_until, (change,), use)
+        entry = _Entry(fingerprint, principal, usable_until, (change,), credential.digest, use)
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self.evict(change)
@@ -134,7 +140,7 @@ class TokenCache(_Cache[UserPrincipal]):
     ) -> None:
         """Ignores a token when any change was heard since the ticket was taken."""
         changes = (Change("session", principal.session_id), Change("user", principal.user_id))
-        entry = _Entry(compute_fingerprint(credential), credential.digest, principal, usable_until, changes)
+        entry = _Entry(compute_fingerprint(credential), principal, usable_until, changes)
         with self._lease.lock:
             if self._lease.is_current(ticket):
                 self._put(entry)
