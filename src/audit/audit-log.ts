@@ -47,10 +47,8 @@ export class AuditLog implements EntitySubscriberInterface {
 
   /** Records an act in its transaction, and writes its log line once that is committed. */
   async record(transaction: EntityManager, event: AuditEvent): Promise<void> {
-    const { queryRunner } = transaction;
-    if (!queryRunner) throw new Error('An audit event needs a transaction');
     await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event), event.count ?? 1]);
-    this.pending.set(queryRunner, [...(this.pending.get(queryRunner) ?? []), event]);
+    this.reportAfterCommit(transaction, event);
   }
 
   /** Called by TypeORM. */
@@ -67,6 +65,18 @@ export class AuditLog implements EntitySubscriberInterface {
   async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
     const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event)]);
     if (rows.length > 0) this.report(event);
+    return rows;
+  }
+
+  /** As {@link AuditLog.execute}, in a transaction. */
+  async executeIn<Row extends object>(
+    transaction: EntityManager,
+    act: Statement,
+    values: unknown[],
+    event: AuditEvent,
+  ): Promise<Row[]> {
+    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event)]);
+    if (rows.length > 0) this.reportAfterCommit(transaction, event);
     return rows;
   }
 
@@ -102,6 +112,11 @@ export class AuditLog implements EntitySubscriberInterface {
     const [found] = await this.dataSource.query<FoundActor[]>(FIND_ACTOR, [subject, requestId]);
     if (!found) return null;
     return found.actor_door === 'admin' ? describeAdmin(found.operator) : found.actor_door;
+  }
+
+  private reportAfterCommit({ queryRunner }: EntityManager, event: AuditEvent): void {
+    if (!queryRunner) throw new Error('An audit event needs a transaction');
+    this.pending.set(queryRunner, [...(this.pending.get(queryRunner) ?? []), event]);
   }
 
   private report({ event, actor, logFields }: AuditEvent): void {

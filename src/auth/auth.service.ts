@@ -17,6 +17,7 @@ import { Environment } from '../config/environment.js';
 import { BusyThrottle } from '../throttling/busy-throttle.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
+import { NewSessions } from '../tokens/new-sessions.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
 import type { User } from '../users/user.entity.js';
@@ -35,6 +36,7 @@ export class AuthService {
     private readonly users: UsersService,
     private readonly passwords: PasswordVerifier,
     private readonly secondFactors: SecondFactorLogin,
+    private readonly newSessions: NewSessions,
     private readonly sessions: SessionsService,
     private readonly rotation: TokenRotation,
     private readonly accessTokens: AccessTokens,
@@ -72,7 +74,7 @@ export class AuthService {
     if (this.environment.requireVerifiedEmail && verdict.user.emailVerifiedAt === null)
       return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
     if (verdict.user.hasSecondFactor) return this.secondFactors.demand(verdict.user);
-    const grant = await this.sessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
+    const grant = await this.newSessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
     if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
     return this.accessTokens.signPair(grant);
   }

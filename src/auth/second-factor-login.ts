@@ -7,7 +7,12 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/code-verifier.js';
-import { FactorRefusals } from '../second-factors/factor-refusals.js';
+import {
+  FactorRefusals,
+  RefusedProofError,
+  type FactorReason,
+  type UseProof,
+} from '../second-factors/factor-refusals.js';
 import { PasskeyVerifier, type PasskeyOwner, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
 import { RelyingParty } from '../second-factors/relying-party.js';
 import { SecondFactors, type UserWithFactors } from '../second-factors/second-factors.service.js';
@@ -15,16 +20,17 @@ import type { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-o
 import { parseAuthentication, readChallenge } from '../second-factors/webauthn-json.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import type { Amr } from '../tokens/grant.js';
-import { SessionsService } from '../tokens/sessions.service.js';
+import { NewSessions } from '../tokens/new-sessions.js';
 import type { VerifiedUser } from '../users/password-verifier.js';
 import type { SecondFactorRequest } from './second-factor.dto.js';
 
-/** A login whose proofs are verified. */
+/** A login whose proofs are verified, and not used up yet. */
 interface VerifiedLogin {
   /** As it was when the proofs were verified. */
   readonly owner: PasskeyOwner;
   readonly challenge: PresentedChallenge;
   readonly amr: Amr;
+  readonly useFactor: UseProof;
   readonly refusal: Problem;
 }
 
@@ -38,7 +44,7 @@ export class SecondFactorLogin {
     private readonly passkeys: PasskeyVerifier,
     private readonly relyingParty: RelyingParty,
     private readonly refusals: FactorRefusals,
-    private readonly sessions: SessionsService,
+    private readonly sessions: NewSessions,
     private readonly accessTokens: AccessTokens,
     private readonly clock: DatabaseClock,
     private readonly environment: Environment,
@@ -65,8 +71,15 @@ export class SecondFactorLogin {
    */
   async answer(request: SecondFactorRequest, actor: Actor): Promise<TokenPair> {
     const { challenge, user } = await this.open(request.challenge, actor);
-    const amr = await this.verify(user, request, actor);
-    return this.begin({ owner: user, challenge, amr, refusal: problems.invalidSecondFactor }, actor);
+    const refusal = problems.invalidSecondFactor;
+    const { method, code = '', passkey = {} } = request;
+    if (method === 'passkey') return this.answerWithPasskey(user, challenge, passkey, request.challenge, actor);
+    const presented = { user, code, actor, refusal };
+    const begin = (useFactor: UseProof): Promise<TokenPair> =>
+      this.begin({ owner: user, challenge, amr: ['pwd', 'otp', 'mfa'], useFactor, refusal }, actor);
+    return method === 'totp'
+      ? this.codes.acceptTotp(presented, begin)
+      : this.codes.acceptRecoveryCode(presented, begin);
   }
 
   /**
@@ -89,8 +102,8 @@ export class SecondFactorLogin {
       return this.refusals.refuse(refusal, 'challenge', actor);
     const verdict = await this.passkeys.verify(response, text);
     if (!verdict.valid) return this.refusePasskey(refusal, verdict, actor);
-    const { owner, proof } = verdict;
-    return this.begin({ owner, challenge, amr: [proof, 'user', 'mfa'], refusal }, actor);
+    const { owner, proof, advance: useFactor } = verdict;
+    return this.begin({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
   /** Without a valid challenge nothing is known of the client, and the refusal is counted by its network. */
@@ -105,19 +118,22 @@ export class SecondFactorLogin {
     return { challenge, user };
   }
 
-  private async verify(user: UserWithFactors, request: SecondFactorRequest, actor: Actor): Promise<Amr> {
-    const { method, code = '', passkey = {} } = request;
-    const presented = { user, code, actor, refusal: problems.invalidSecondFactor };
-    if (method === 'totp') await this.codes.acceptTotp(presented);
-    if (method === 'recovery_code') await this.codes.acceptRecoveryCode(presented);
-    if (method !== 'passkey') return ['pwd', 'otp', 'mfa'];
-    const response = parseAuthentication(passkey);
-    const isAnswer = response && this.canUsePasskey(user) && readChallenge(response) === request.challenge;
+  private async answerWithPasskey(
+    user: UserWithFactors,
+    challenge: PresentedChallenge,
+    answer: object,
+    text: string,
+    actor: Actor,
+  ): Promise<TokenPair> {
+    const refusal = problems.invalidSecondFactor;
+    const response = parseAuthentication(answer);
+    const isAnswer = response && this.canUsePasskey(user) && readChallenge(response) === text;
     const verdict = isAnswer
-      ? await this.passkeys.verify(response, request.challenge, user.id)
+      ? await this.passkeys.verify(response, text, user.id)
       : ({ valid: false, reason: 'wrong_passkey' } as const);
-    if (!verdict.valid) return this.refusePasskey(problems.invalidSecondFactor, { ...verdict, userId: user.id }, actor);
-    return ['pwd', verdict.proof, 'user', 'mfa'];
+    if (!verdict.valid) return this.refusePasskey(refusal, { ...verdict, userId: user.id }, actor);
+    const { proof, advance: useFactor } = verdict;
+    return this.begin({ owner: user, challenge, amr: ['pwd', proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
   private canUsePasskey(user: UserWithFactors): boolean {
@@ -132,13 +148,26 @@ export class SecondFactorLogin {
     return this.refusals.refuse(problem, reason, actor, userId);
   }
 
-  /** Uses the challenge up: of concurrent answers to one, one begins a session. */
-  private async begin({ owner, challenge, amr, refusal }: VerifiedLogin, actor: Actor): Promise<TokenPair> {
-    const { id } = owner;
+  /**
+   * Begins the session, and uses the challenge and the factor up with it, or does neither. Of concurrent answers to one
+   * challenge, and of concurrent uses of one factor, one begins a session.
+   */
+  private async begin(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
+    const { owner, challenge, amr, useFactor, refusal } = login;
+    const refuse = (reason: FactorReason, problem = refusal): Promise<never> =>
+      this.refusals.refuse(problem, reason, actor, owner.id);
     if (this.environment.requireVerifiedEmail && owner.emailVerifiedAt === null)
-      return this.refusals.refuse(problems.emailNotVerified, 'email_not_verified', actor, id);
-    if (!(await this.challenges.use(challenge))) return this.refusals.refuse(refusal, 'challenge', actor, id);
-    const grant = await this.sessions.start(owner, toUserActor(actor, id), amr);
-    return grant ? this.accessTokens.signPair(grant) : this.refusals.refuse(refusal, 'changed_meanwhile', actor, id);
+      return refuse('email_not_verified', problems.emailNotVerified);
+    const useProofs: UseProof = async (transaction) => {
+      if (!(await this.challenges.use(transaction, challenge))) throw new RefusedProofError('challenge');
+      await useFactor(transaction);
+    };
+    try {
+      const grant = await this.sessions.start(owner, toUserActor(actor, owner.id), amr, useProofs);
+      return await (grant ? this.accessTokens.signPair(grant) : refuse('changed_meanwhile'));
+    } catch (error) {
+      if (error instanceof RefusedProofError) return refuse(error.reason);
+      throw error;
+    }
   }
 }

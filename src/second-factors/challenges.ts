@@ -1,10 +1,11 @@
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
 import { addSeconds } from '../common/clock.js';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../crypto/secret.js';
-import { Database, type Statement } from '../database/database.js';
+import { Database } from '../database/database.js';
 
 const PURPOSE = 'platform-auth challenges v1';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
@@ -32,10 +33,7 @@ export interface PresentedChallenge {
   readonly digest: Buffer;
 }
 
-const USE: Statement = {
-  name: 'used_challenges_insert',
-  text: 'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest',
-};
+const USE = 'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest';
 
 const PURGE = `DELETE FROM used_challenges WHERE digest IN (SELECT digest FROM used_challenges
   WHERE expires_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
@@ -94,9 +92,13 @@ export class Challenges {
     return keys.some((key) => isSameDigest(computeMac(key, message), mac));
   }
 
-  /** @returns whether it was not used before. Of concurrent callers one gets true. */
-  async use({ digest, issuedAt }: PresentedChallenge): Promise<boolean> {
-    return (await this.database.rows(USE, [digest, addSeconds(issuedAt, CHALLENGE_LIFE_SECONDS)])).length > 0;
+  /**
+   * @param transaction in which the answer takes effect
+   * @returns whether it was not used before. Of concurrent callers one gets true.
+   */
+  async use(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
+    const values = [digest, addSeconds(issuedAt, CHALLENGE_LIFE_SECONDS)];
+    return (await transaction.query<unknown[]>(USE, values)).length > 0;
   }
 
   /** Deletes used challenges that have expired. See {@link Database.purge}. */

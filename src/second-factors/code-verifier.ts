@@ -1,16 +1,17 @@
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { toUserActor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
+import type { SecretDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database-clock.js';
-import { Database } from '../database/database.js';
 import type { Problem } from '../problems/problem.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactorThrottle, type CodeAttempt } from '../throttling/second-factor-throttle.js';
-import { FactorRefusals, type FactorReason } from './factor-refusals.js';
-import { ACCEPT_TIME_STEP, USE_RECOVERY_CODE } from './factor-statements.js';
+import { FactorRefusals, type FactorReason, type UseProof } from './factor-refusals.js';
+import { USE_RECOVERY_CODE, USE_TIME_STEP } from './factor-statements.js';
 import { toRecoveryDigest } from './recovery-codes.js';
 import type { UserWithFactors } from './second-factors.service.js';
 import { TotpVault } from './totp-vault.js';
@@ -26,12 +27,17 @@ export interface PresentedCode {
 
 type OwnCode = Omit<PresentedCode, 'refusal'>;
 
-interface Refused {
-  readonly valid: false;
-  readonly reason: FactorReason;
-}
+/** Does what a code is for, in a transaction in which it calls `useCode`. */
+type Act<Result> = (useCode: UseProof) => Promise<Result>;
 
-const ACCEPTED = { valid: true } as const;
+/** Costs a point of the throttle. */
+class WrongCodeError extends Error {
+  override readonly name = 'WrongCodeError';
+
+  constructor(readonly reason: FactorReason) {
+    super(reason);
+  }
+}
 
 /**
  * Verifies codes of authenticator apps and recovery codes. Each works once. Wrong ones are throttled by account. Without a
@@ -40,7 +46,6 @@ const ACCEPTED = { valid: true } as const;
 @Injectable()
 export class CodeVerifier {
   constructor(
-    private readonly database: Database,
     private readonly databaseClock: DatabaseClock,
     private readonly vault: TotpVault,
     private readonly throttle: SecondFactorThrottle,
@@ -49,43 +54,34 @@ export class CodeVerifier {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} the refusal; too_many_requests; hashing_busy; unavailable */
-  async acceptTotp(presented: PresentedCode): Promise<void> {
+  /** @throws {ProblemException} the refusal; those of the act; too_many_requests; hashing_busy; unavailable */
+  async acceptTotp<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
     const { user, code } = presented;
     if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
-    await this.attempt('totp', presented, async () => {
+    return this.attempt('totp', presented, async () => {
       const step = await this.findStep(user, code);
-      if (step === undefined) return toRefused('wrong_code');
-      const accepted = await this.database.rows(ACCEPT_TIME_STEP, [user.id, step]);
-      return accepted.length > 0 ? ACCEPTED : toRefused('repeated_code');
+      return act((transaction) => this.useTimeStep(transaction, user.id, step));
     });
   }
 
-  /** @throws {ProblemException} the refusal; too_many_requests; hashing_busy; unavailable */
-  async acceptRecoveryCode(presented: PresentedCode): Promise<void> {
+  /** @throws {ProblemException} the refusal; those of the act; too_many_requests; hashing_busy; unavailable */
+  async acceptRecoveryCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
     const { user, code, actor } = presented;
     if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
-    await this.attempt('recovery_code', presented, async () => {
+    return this.attempt('recovery_code', presented, async () => {
       const digest = toRecoveryDigest(code);
-      if (!digest) return toRefused('wrong_code');
-      const used = await this.audit.execute(USE_RECOVERY_CODE, [user.id, digest], {
-        event: 'user.recovery_code.used',
-        actor: toUserActor(actor, user.id),
-        time: this.clock.now(),
-        subject: user.id,
-        logFields: { user_id: user.id },
-      });
-      return used.length > 0 ? ACCEPTED : toRefused('wrong_code');
+      if (!digest) throw new WrongCodeError('wrong_code');
+      return act((transaction) => this.useRecoveryCode(transaction, user.id, digest, actor));
     });
   }
 
   /**
    * Of a user who is logged in, and may have lost the app: takes recovery codes too.
-   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable
+   * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable
    */
-  async acceptAny(own: OwnCode): Promise<void> {
+  async acceptAny<Result>(own: OwnCode, act: Act<Result>): Promise<Result> {
     const presented = { ...own, refusal: problems.wrongSecondFactor };
-    await (toRecoveryDigest(own.code) ? this.acceptRecoveryCode(presented) : this.acceptTotp(presented));
+    return toRecoveryDigest(own.code) ? this.acceptRecoveryCode(presented, act) : this.acceptTotp(presented, act);
   }
 
   /**
@@ -97,39 +93,61 @@ export class CodeVerifier {
     const { user, code } = own;
     const presented = { ...own, refusal: problems.wrongSecondFactor };
     if (!user.encryptedSecret || isVoid(user)) return this.refuse(presented, 'no_factor');
-    const { step } = await this.attempt('totp', presented, async () => {
-      const found = await this.findStep(user, code);
-      return found === undefined ? toRefused('wrong_code') : { valid: true, step: found };
-    });
-    return step;
+    return this.attempt('totp', presented, () => this.findStep(user, code));
   }
 
-  private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number | undefined> {
+  private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number> {
     const secret = encryptedSecret && this.vault.decrypt(id, encryptedSecret);
     if (!secret) {
       const cause = new Error('Neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts a TOTP secret');
       throw new ProblemException(problems.unavailable, { cause });
     }
-    return findTimeStep(secret, code, await this.databaseClock.now());
+    const step = findTimeStep(secret, code, await this.databaseClock.now());
+    if (step === undefined) throw new WrongCodeError('wrong_code');
+    return step;
   }
 
-  private async attempt<Accepted extends { readonly valid: true }>(
+  private async useTimeStep(transaction: EntityManager, userId: string, step: number): Promise<void> {
+    const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [userId, step]);
+    if (count === 0) throw new WrongCodeError('repeated_code');
+  }
+
+  private async useRecoveryCode(
+    transaction: EntityManager,
+    userId: string,
+    digest: SecretDigest,
+    actor: Actor,
+  ): Promise<void> {
+    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], {
+      event: 'user.recovery_code.used',
+      actor: toUserActor(actor, userId),
+      time: this.clock.now(),
+      subject: userId,
+      logFields: { user_id: userId },
+    });
+    if (used.length === 0) throw new WrongCodeError('wrong_code');
+  }
+
+  private async attempt<Result>(
     method: CodeAttempt['method'],
     presented: PresentedCode,
-    verify: () => Promise<Accepted | Refused>,
-  ): Promise<Accepted> {
+    verify: () => Promise<Result>,
+  ): Promise<Result> {
     const { user, actor } = presented;
-    const verdict = await this.throttle.attempt({ userId: user.id, method, address: actor.address }, verify);
-    return verdict.valid ? verdict : this.refuse(presented, verdict.reason);
+    const verdict = await this.throttle.attempt({ userId: user.id, method, address: actor.address }, async () => {
+      try {
+        return { valid: true, result: await verify() } as const;
+      } catch (error) {
+        if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+        throw error;
+      }
+    });
+    return verdict.valid ? verdict.result : this.refuse(presented, verdict.reason);
   }
 
   private async refuse({ user, actor, refusal }: PresentedCode, reason: FactorReason): Promise<never> {
     return this.refusals.refuse(refusal, reason, actor, user.id);
   }
-}
-
-function toRefused(reason: FactorReason): Refused {
-  return { valid: false, reason };
 }
 
 /** An enrolment began with the password: another password voids it, as it voids the options of a passkey. */

@@ -23,8 +23,9 @@ interface OwnerState {
 /** What was done in the transaction. */
 export interface FactorChange<Result> {
   readonly result: Result;
-  /** Undefined: the set of factors is as it was. */
-  readonly event: AuditEvent | undefined;
+  readonly event: AuditEvent;
+  /** Whether the set of factors is as it was. */
+  readonly keepsFactors?: boolean;
 }
 
 /**
@@ -79,12 +80,11 @@ export class FactorChanges {
     const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
       const { hasFactor } = await this.lock(transaction, owner);
       const changed = await change(transaction);
-      if (!changed.event) return { ...changed, isFirst: false };
-      await transaction.query(TOUCH_USER, [owner.userId, this.clock.now()]);
+      if (!changed.keepsFactors) await transaction.query(TOUCH_USER, [owner.userId, this.clock.now()]);
       const isFirstFactor = !hasFactor && (await this.read(transaction, owner)).hasFactor;
       const event = isFirstFactor ? await this.endOthers(transaction, owner, changed.event) : changed.event;
       await this.audit.record(transaction, event);
-      return { ...changed, isFirst: isFirstFactor };
+      return { result: changed.result, isFirst: isFirstFactor };
     });
     if (isFirst) await this.propagation.awaitPropagation();
     return result;

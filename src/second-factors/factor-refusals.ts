@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { toNetwork } from '../common/network.js';
@@ -9,6 +10,21 @@ import { problems } from '../problems/problems.js';
 
 const EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof EVENT>;
+
+/** Undoes the transaction of what was proven. */
+export class RefusedProofError extends Error {
+  override readonly name = 'RefusedProofError';
+
+  constructor(readonly reason: FactorReason) {
+    super(reason);
+  }
+}
+
+/**
+ * Uses a proof up in the transaction of what it is for: both are committed, or neither. A failure costs no code.
+ * @throws {Error} when it was used before
+ */
+export type UseProof = (transaction: EntityManager) => Promise<void>;
 
 /**
  * The refusal of a code for an enrolment that another password has voided while the code was verified. It is not counted,

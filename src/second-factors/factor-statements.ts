@@ -16,7 +16,7 @@ export const READ_FACTORS: Statement = {
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
 
-// The statements of changes run in the transaction that locks the row of the user (factor-changes.ts).
+// Statements that are no Statement run in a transaction that has locked the row of the user (factor-changes.ts).
 
 /**
  * Replaces an enrolment that was not confirmed. No row when one is confirmed. It is later than the password that it needed,
@@ -34,19 +34,15 @@ export const CONFIRM_TOTP = `UPDATE totp_factors SET confirmed_at = $2, last_ste
   WHERE user_id = $1 AND confirmed_at IS NULL AND encrypted_secret = $4 RETURNING user_id`;
 
 /** Decides the race of one code that is sent several times: the time step only grows. */
-export const ACCEPT_TIME_STEP: Statement = {
-  name: 'totp_factors_accept',
-  text: `UPDATE totp_factors SET last_step = $2
-         WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2) RETURNING user_id`,
-};
+export const USE_TIME_STEP = `UPDATE totp_factors SET last_step = $2
+  WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2)`;
 
 export const USE_RECOVERY_CODE = withAuditEvent({
   name: 'recovery_codes_use',
   text: `DELETE FROM recovery_codes WHERE user_id = $1 AND digest = $2 RETURNING user_id`,
 });
 
-export const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL RETURNING user_id';
-export const HAS_TOTP = 'SELECT user_id FROM totp_factors WHERE user_id = $1 AND confirmed_at IS NOT NULL';
+export const REMOVE_TOTP = 'DELETE FROM totp_factors WHERE user_id = $1';
 export const DELETE_RECOVERY_CODES = 'DELETE FROM recovery_codes WHERE user_id = $1';
 export const INSERT_RECOVERY_CODES =
   'INSERT INTO recovery_codes (user_id, digest) SELECT $1, digest FROM unnest($2::bytea[]) AS given (digest)';
@@ -101,11 +97,8 @@ export const INSERT_PASSKEY = `INSERT INTO passkeys
   RETURNING id`;
 
 /** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
-export const ADVANCE_COUNTER: Statement = {
-  name: 'passkeys_advance',
-  text: `UPDATE passkeys SET counter = $2, last_used_at = $3
-         WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0)) RETURNING id`,
-};
+export const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
+  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
 
 export const RENAME_PASSKEY = withAuditEvent({
   name: 'passkeys_rename',

@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import { Clock } from '../common/clock.js';
 import { Database } from '../database/database.js';
 import type { SessionOwner } from '../tokens/grant.js';
-import type { FactorReason } from './factor-refusals.js';
+import { RefusedProofError, type FactorReason, type UseProof } from './factor-refusals.js';
 import { ADVANCE_COUNTER, READ_PASSKEY } from './factor-statements.js';
 import type { Passkey } from './passkeys.service.js';
 import { RelyingParty, toUserHandle } from './relying-party.js';
@@ -21,7 +22,7 @@ interface PasskeyRow extends Passkey, Omit<PasskeyOwner, 'id'> {
 }
 
 export type PasskeyVerdict =
-  | { readonly valid: true; readonly owner: PasskeyOwner; readonly proof: PasskeyProof }
+  | { readonly valid: true; readonly owner: PasskeyOwner; readonly proof: PasskeyProof; readonly advance: UseProof }
   | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
 
 @Injectable()
@@ -33,7 +34,7 @@ export class PasskeyVerifier {
   ) {}
 
   /**
-   * Verifies an answer to a challenge that is valid. An accepted one has advanced the counter.
+   * Verifies an answer to a challenge that is valid, except for the counter: `advance` decides that.
    * @param ownerId the user who has presented the password; undefined: the passkey alone, which then needs the user's
    * verification by the authenticator, and tells who the user is
    */
@@ -46,11 +47,15 @@ export class PasskeyVerifier {
       : undefined;
     if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
     if (!isActive) return { valid: false, reason: 'disabled', userId };
-    const advanced = await this.database.rows(ADVANCE_COUNTER, [id, verified.counter, this.clock.now()]);
-    if (advanced.length === 0) return { valid: false, reason: 'counter_not_increased', userId };
     const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
     const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
-    return { valid: true, owner, proof: isSynced ? 'swk' : 'hwk' };
+    const advance: UseProof = (transaction) => this.advance(transaction, id, verified.counter);
+    return { valid: true, owner, proof: isSynced ? 'swk' : 'hwk', advance };
+  }
+
+  private async advance(transaction: EntityManager, id: string, counter: number): Promise<void> {
+    const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, [id, counter, this.clock.now()]);
+    if (count === 0) throw new RefusedProofError('counter_not_increased');
   }
 }
 

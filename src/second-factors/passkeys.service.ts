@@ -10,7 +10,7 @@ import { DatabaseClock } from '../database/database-clock.js';
 import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { Challenges, toPasswordContext } from './challenges.js';
+import { Challenges, toPasswordContext, type PresentedChallenge } from './challenges.js';
 import { FactorChanges } from './factor-changes.js';
 import { ProvenOwner } from './proven-owner.js';
 import * as sql from './factor-statements.js';
@@ -77,7 +77,7 @@ export class PasskeysService {
     const response = parseRegistration(answer);
     const verified = user && response && (await this.verify(user, response));
     if (!response || !verified) throw createInvalidPasskey();
-    const { credential, credentialDeviceType } = verified;
+    const { challenge, credential, credentialDeviceType } = verified;
     const passkey: Passkey = {
       id: createId(),
       userId,
@@ -89,12 +89,8 @@ export class PasskeysService {
       createdAt: this.clock.now(),
       lastUsedAt: null,
     };
-    await this.insert(
-      ProvenOwner.byEarlierStep(principal, user, createInvalidPasskey),
-      passkey,
-      credential.counter,
-      actor,
-    );
+    const owner = ProvenOwner.byEarlierStep(principal, user, createInvalidPasskey);
+    await this.insert(owner, challenge, passkey, credential.counter, actor);
     return passkey;
   }
 
@@ -132,15 +128,21 @@ export class PasskeysService {
     if (!this.challenges.isValid(challenge, await this.databaseClock.now(), toPasswordContext(user))) return undefined;
     const verified = await this.relyingParty.verifyRegistration(response, text);
     // The library bounds the id of the answer, not the one that the authenticator states.
-    if (verified?.credential.id !== response.id) return undefined;
-    return (await this.challenges.use(challenge)) ? verified : undefined;
+    return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
   }
 
-  private async insert(owner: ProvenOwner, passkey: Passkey, counter: number, actor: Actor): Promise<void> {
+  private async insert(
+    owner: ProvenOwner,
+    challenge: PresentedChallenge,
+    passkey: Passkey,
+    counter: number,
+    actor: Actor,
+  ): Promise<void> {
     const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
     const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
     try {
       await this.changes.run(owner, async (transaction) => {
+        if (!(await this.challenges.use(transaction, challenge))) throw createInvalidPasskey();
         const inserted = await transaction.query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS]);
         if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
         return { result: undefined, event: this.toEvent('user.passkey.added', userId, id, actor) };

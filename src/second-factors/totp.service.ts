@@ -60,7 +60,7 @@ export class TotpService {
     await this.changes.run(owner, async (transaction) => {
       const enrolled = await transaction.query<unknown[]>(sql.ENROL_TOTP, values);
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
-      return { result: undefined, event: undefined };
+      return { result: undefined, event: this.toEvent('user.totp.started', userId, actor), keepsFactors: true };
     });
     const issuer = this.environment.webauthnRpId ?? this.environment.serviceName;
     return { secret: toBase32(secret), otpauthUrl: toOtpauthUrl(secret, issuer, email) };
@@ -96,12 +96,14 @@ export class TotpService {
   async remove(principal: UserPrincipal, { password, code }: PasswordAndCode, actor: Actor): Promise<void> {
     const { userId } = principal;
     const owner = await this.changes.demandPassword(principal, password, actor);
-    await this.codes.acceptAny({ user: await this.read(userId), code, actor });
-    await this.changes.run(owner, async (transaction) => {
-      const [, count] = await transaction.query<[unknown, number]>(sql.REMOVE_TOTP, [userId]);
-      // Otherwise a parallel call has removed it.
-      return { result: undefined, event: count > 0 ? this.toEvent('user.totp.removed', userId, actor) : undefined };
-    });
+    const presented = { user: await this.read(userId), code, actor };
+    await this.codes.acceptAny(presented, (useCode) =>
+      this.changes.run(owner, async (transaction) => {
+        await useCode(transaction);
+        await transaction.query(sql.REMOVE_TOTP, [userId]);
+        return { result: undefined, event: this.toEvent('user.totp.removed', userId, actor) };
+      }),
+    );
   }
 
   /**
@@ -116,14 +118,14 @@ export class TotpService {
   ): Promise<string[]> {
     const { userId } = principal;
     const owner = await this.changes.demandPassword(principal, password, actor);
-    await this.codes.acceptAny({ user: await this.read(userId), code, actor });
-    return this.changes.run(owner, async (transaction) => {
-      const found = await transaction.query<unknown[]>(sql.HAS_TOTP, [userId]);
-      // A parallel call has removed it.
-      if (found.length === 0) throw new ProblemException(problems.notFound);
-      const result = await this.replaceCodes(transaction, userId);
-      return { result, event: this.toEvent('user.recovery_codes.replaced', userId, actor) };
-    });
+    const presented = { user: await this.read(userId), code, actor };
+    return this.codes.acceptAny(presented, (useCode) =>
+      this.changes.run(owner, async (transaction) => {
+        await useCode(transaction);
+        const result = await this.replaceCodes(transaction, userId);
+        return { result, event: this.toEvent('user.recovery_codes.replaced', userId, actor) };
+      }),
+    );
   }
 
   private async replaceCodes(transaction: EntityManager, userId: string): Promise<string[]> {

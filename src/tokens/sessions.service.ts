@@ -1,5 +1,5 @@
 /**
- * Sessions: a login starts one, refreshes rotate its token (token-rotation.ts), and a logout, its owner, a new password, a
+ * Sessions: a login starts one (new-sessions.ts), refreshes rotate its token (token-rotation.ts), and a logout, its owner, a new password, a
  * new second factor, an operator, a reused token or the session limit ends it (SESSION_END_REASONS). A live session has not
  * ended, has not reached its absolute expiry, and its user is active. Ends are final and idempotent: one conditional UPDATE,
  * whose audit event is recorded in the same statement or transaction.
@@ -10,15 +10,12 @@ import { MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { addDays, Clock } from '../common/clock.js';
-import { createId } from '../common/ids.js';
-import { toNetwork } from '../common/network.js';
+import { Clock } from '../common/clock.js';
 import { toPage, type Page, type PageRequest } from '../http/page.js';
-import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
-import type { Amr, Grant, SessionOwner } from './grant.js';
+import type { Amr } from './grant.js';
 import { RefreshTokens } from './refresh-token.js';
 import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
@@ -34,44 +31,8 @@ export class SessionsService {
     private readonly database: Database,
     private readonly tokens: RefreshTokens,
     private readonly audit: AuditLog,
-    private readonly environment: Environment,
     private readonly clock: Clock,
   ) {}
-
-  /**
-   * @param amr how the user authenticated
-   * @returns undefined when the user was disabled or deleted, or has another password or other factors by now
-   */
-  async start(owner: SessionOwner, actor: Actor, amr: Amr): Promise<Grant | undefined> {
-    const { id: userId, email } = owner;
-    const token = this.tokens.createFirst(createId());
-    const now = this.clock.now();
-    const { refreshTokenExpireDays, sessionMaxAgeDays } = this.environment;
-    const values = [
-      token.sessionId,
-      userId,
-      token.digest,
-      now,
-      addDays(now, refreshTokenExpireDays),
-      addDays(now, sessionMaxAgeDays),
-      owner.passwordChangedAt,
-      toNetwork(actor.address ?? undefined),
-      actor.userAgent ?? null,
-      amr,
-      owner.factorsChangedAt,
-    ];
-    const started = await this.audit.execute(sql.START_SESSION, values, {
-      event: 'user.login.succeeded',
-      actor,
-      time: now,
-      subject: userId,
-      details: { session_id: token.sessionId, amr },
-      logFields: { user_id: userId, session_id: token.sessionId },
-    });
-    if (started.length === 0) return undefined;
-    await this.endSurplus(userId, token.sessionId, actor);
-    return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
-  }
 
   /**
    * Ends the session of a refresh token of any generation: a concurrent refresh cannot leave the session alive.
@@ -152,16 +113,6 @@ export class SessionsService {
     const values = [userId, this.clock.now(), reason, exceptId];
     const [, count] = await transaction.query<[unknown, number]>(sql.END_ALL_SESSIONS, values);
     return count;
-  }
-
-  /** Enforces `SESSION_LIMIT_PER_USER`. */
-  private async endSurplus(userId: string, newSessionId: string, actor: Actor): Promise<void> {
-    const [event, reason] = ['session.ended', 'session_limit'] as const;
-    const now = this.clock.now();
-    const values = [userId, now, this.environment.sessionLimitPerUser, newSessionId];
-    const audited = { event, actor, time: now, subject: userId, details: { reason } };
-    const { length: count } = await this.audit.execute(sql.END_SURPLUS_SESSIONS, values, audited);
-    if (count > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count });
   }
 
   /** @returns undefined when the session is not live, or belongs to another user */

@@ -9,6 +9,7 @@ import { Environment } from '../config/environment.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { AccessTokens } from './access-tokens.js';
 import { LiveSessionsGauge } from './live-sessions.gauge.js';
+import { NewSessions } from './new-sessions.js';
 import { OwnSessions } from './own-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
@@ -38,12 +39,13 @@ import { UserStrategy } from './user.strategy.js';
     TokenKeys,
     AccessTokens,
     RefreshTokens,
+    NewSessions,
     SessionsService,
     OwnSessions,
     TokenRotation,
     UserStrategy,
     LiveSessionsGauge,
   ],
-  exports: [AccessTokens, SessionsService, OwnSessions, TokenRotation],
+  exports: [AccessTokens, NewSessions, SessionsService, OwnSessions, TokenRotation],
 })
 export class TokensModule {}

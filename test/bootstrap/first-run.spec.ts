@@ -37,14 +37,14 @@ describe('the secrets of a first start', () => {
     );
   });
 
-  it('are those that another process has written since the variables were read', () => {
+  it('are taken from another process that has written them since the variables were read', () => {
     const other = ensureSecrets({});
     const written = readFileSync('.env');
     expect(ensureSecrets({})).toEqual(other);
     expect(readFileSync('.env')).toEqual(written);
   });
 
-  it('are those that another process, or a killed one, is about to write', () => {
+  it('are taken from another process, or a killed one, that is about to write them', () => {
     const proposal = { SECRET_KEY: 's'.repeat(43), ADMIN_API_KEY: 'a'.repeat(43), AUDIT_SEAL_KEY: 'l'.repeat(43) };
     writeFileSync(
       '.first-start.env',

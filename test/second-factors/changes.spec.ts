@@ -1,6 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
-import { Challenges } from '../../src/second-factors/challenges.js';
 import { CodeVerifier } from '../../src/second-factors/code-verifier.js';
+import { RelyingParty } from '../../src/second-factors/relying-party.js';
 import { PasswordProof } from '../../src/users/password-proof.js';
 import { PasswordVerifier } from '../../src/users/password-verifier.js';
 import { recorded } from '../audit/record.js';
@@ -94,7 +94,7 @@ describe('a change of second factors', () => {
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
 
     const passkey = new Authenticator().create(await owner.creationOptions());
-    afterNext(app.nest.get(Challenges), 'use', async () => {
+    afterNext(app.nest.get(RelyingParty), 'verifyRegistration', async () => {
       const sql = `UPDATE users SET password_changed_at = password_changed_at + interval '1 second' WHERE id = $1`;
       await app.database.query(sql, [owner.user.id]);
     });

@@ -97,13 +97,13 @@ describe('POST /api/v0/users/me/totp', () => {
     await owner.enrols();
   });
 
-  it('is confirmed by exactly one of 20 concurrent calls over two replicas', async () => {
+  it('is confirmed by exactly one of 50 concurrent calls over two replicas', async () => {
     const owner = await FactorOwner.of(app);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
     const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, i) => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
+      Array.from({ length: 50 }, (_, i) => owner.post('/totp/confirm', { code: owner.code() }, i % 2 ? app : replica)),
     );
-    expect(countByStatus(answers)).toEqual({ 200: 1, 409: 19 });
+    expect(countByStatus(answers)).toEqual({ 200: 1, 409: 49 });
     expect((await owner.get('/totp')).body).toEqual({ is_confirmed: true, recovery_codes_left: 10 });
   });
 
@@ -117,6 +117,14 @@ describe('POST /api/v0/users/me/totp', () => {
     expectProblem(await owner.get('/totp'), problems.notFound);
     const rows = await app.database.query('SELECT 1 FROM recovery_codes WHERE user_id = $1', [owner.user.id]);
     expect(rows).toEqual([]);
+  });
+
+  it('is removed by exactly one of 5 concurrent calls with one code', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const body = { password: PASSWORD, code: owner.code() };
+    const answers = await Promise.all(Array.from({ length: 5 }, () => owner.post('/totp/remove', body)));
+    expect(countByStatus(answers)).toEqual({ 204: 1, 403: 4 });
+    expect(await recorded(app, { event: 'user.totp.removed', subject: owner.user.id })).toHaveLength(1);
   });
 
   it('answers 403, not 401, to a wrong code of a user who is logged in: the access token stays valid', async () => {
