@@ -59,18 +59,12 @@ export class FactorChanges {
     owner: ProvenOwner,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
   ): Promise<Result> {
-    try {
-      return await this.commit(owner, change);
-    } catch (error) {
-      if (error instanceof ProblemException && error.problem.status === 409) await this.propagation.awaitPropagation();
-      throw error;
-    }
+    return this.propagation.propagateAfterRefusal(() => this.commit(owner, change));
   }
 
   /** Refuses what was done before: the call that did it may have ended sessions, and may still be waiting. */
   async refuseRepetition(problem: Problem): Promise<never> {
-    await this.propagation.awaitPropagation();
-    throw new ProblemException(problem);
+    return this.propagation.propagateAfterRefusal(() => Promise.reject(new ProblemException(problem)));
   }
 
   private async commit<Result>(
