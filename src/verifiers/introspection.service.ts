@@ -5,7 +5,7 @@ import { Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { MAX_NAMES } from '../http/json-body.js';
+import { MAX_NAMES, refuseField } from '../http/json-body.js';
 import type { ActiveTokenResponse, InactiveTokenResponse } from './introspect.dto.js';
 
 export type Introspection = ActiveTokenResponse | InactiveTokenResponse;
@@ -41,13 +41,15 @@ export class IntrospectionService {
   }
 }
 
-function readToken(form: Buffer | undefined): string {
-  const bytes = form ?? Buffer.alloc(0);
+function readToken(body: Buffer | undefined): string {
+  const bytes = body ?? Buffer.alloc(0);
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
   const fields = bytes.toString().split('&', MAX_NAMES + 1);
   if (fields.length > MAX_NAMES) throw new ProblemException(problems.malformedRequest);
-  const [token, ...more] = new URLSearchParams(fields.join('&')).getAll('token');
+  const form = new URLSearchParams(fields.join('&'));
+  if (form.has('target'))
+    refuseField('/target', 'is not part of this request: the credential must be one for this service');
+  const [token, ...more] = form.getAll('token');
   if (token && more.length === 0) return token;
-  const errors = [{ pointer: '/token', detail: 'must be sent once, and not be empty' }];
-  throw new ProblemException(problems.validationFailed, { errors });
+  return refuseField('/token', 'must be sent once, and not be empty');
 }
