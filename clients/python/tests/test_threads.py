@@ -31,6 +31,9 @@ CHANGED = Renewal("2", False, 0.5, 0.5, [Change("node", NODE_ID), Change("user",
 RESET = Renewal("3", True, 0.5, 0.5, [])
 # For a mistake to show itself. A correct lock lets the other thread pass only after this time.
 PATIENCE_SECONDS = 0.2
+# Of remembering and evicting. A few hundred show every interleaving, unless there is a mistake.
+MIN_ROUNDS = 300
+MAX_ROUNDS = 50_000
 
 
 def make_key(name: str) -> Credential:
@@ -46,7 +49,7 @@ def create_keys(lease: Lease, max_entries: int = 10) -> KeyCache[NodePrincipal]:
 
 
 def create_tokens(lease: Lease, max_entries: int = 10) -> TokenCache:
-    return TokenCache(lease, Uses(), max_entries)
+    return TokenCache(lease, max_entries)
 
 
 class Intruder:
@@ -165,16 +168,21 @@ def test_no_thread_recalls_a_key_after_its_change_was_taken_over() -> None:
     threads = [threading.Thread(target=recall) for _ in range(4)]
     for thread in threads:
         thread.start()
-    while remembered < 300 or NODE not in recalled or None not in recalled_after_eviction:
-        remembered += 1
-        keys.remember(key, NODE, FOREVER, lease.take_ticket())
-        time.sleep(0)
-        lease.renew(CHANGED, Instant(0, 0))
-        evicted += 1
-        time.sleep(0)
-    is_over.set()
-    for thread in threads:
-        thread.join()
+    try:
+        while remembered < MAX_ROUNDS:
+            if remembered >= MIN_ROUNDS and NODE in recalled and recalled_after_eviction:
+                break
+            remembered += 1
+            keys.remember(key, NODE, FOREVER, lease.take_ticket())
+            time.sleep(0)
+            lease.renew(CHANGED, Instant(0, 0))
+            evicted += 1
+            time.sleep(0)
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    assert NODE in recalled
     assert recalled_after_eviction == {None}
 
 
@@ -270,6 +278,39 @@ def test_reports_the_last_use_of_a_key_once_also_when_it_was_remembered_again_or
     assert to_moments(uses.take()) == [("node", NODE_ID, 0.3)]
 
 
+def test_reports_every_use_of_a_key_that_was_remembered_again_while_a_thread_used_it() -> None:
+    intruder = Intruder()
+    uses = Uses()
+    keys: KeyCache[NodePrincipal] = KeyCache("node", intruder.lease, uses, 10)
+    key = make_key(NODE_ID)
+
+    def remember() -> None:
+        keys.remember(key, NODE, FOREVER, intruder.lease.take_ticket())
+
+    def use_at(moment: float) -> None:
+        intruder.now = moment
+        assert keys.recall(compute_fingerprint(key)) == NODE
+
+    def take_moments() -> list[float]:
+        return [use.at for use in uses.take()]
+
+    def preempt() -> None:
+        """The thread has found the entry, and reads the clock at 0.1 afterwards."""
+        remember()
+        use_at(0.2)
+        intruder.now = 0.1
+
+    remember()
+    for later, reported in (([], [0.2]), ([0.3], [0.3])):
+        intruder.at_clock = preempt
+        use_at(0.1)
+        for moment in later:
+            use_at(moment)
+        assert take_moments() == reported
+        use_at(0.4)
+        assert take_moments() == [0.4]
+
+
 def test_takes_no_headers_that_arrived_twice_for_remembered_ones() -> None:
     key = make_key(NODE_ID)
     once = [(b"x-api-key", key.headers["X-API-Key"].encode())]
@@ -286,9 +327,16 @@ def test_takes_no_headers_of_an_app_for_remembered_ones_unless_both_arrived_once
     app_id, key = [(name.lower().encode(), value.encode()) for name, value in forwarded.items()]
     joined = (app_id[0], b"\n".join((app_id[1], key[1])))
     text = [(name.decode(), value.decode()) for name, value in (app_id, key)]
-    assert find_app([app_id, (b"accept", b"*/*"), key]) == remembered
+    rest = [(b"accept", b"*/*"), (b"x-forwarded-proto", b"https"), (b"x-forwarded-server", b"a")]
+    titles = [(name.title(), value) for name, value in (app_id, key)]
+    for same in ([app_id, *rest, key], [key, *rest, app_id], titles):
+        assert find_app(same) == remembered
     others = ([app_id], [key], [joined], [app_id, key, key], [app_id, app_id, key], [app_id, app_id], [joined, key], text, {})
-    assert [other for other in others if find_app(other) == remembered] == []
+    id_twice = [app_id, (app_id[0], key[1])]
+    key_twice = [(key[0], app_id[1]), key]
+    swapped = [(key[0], app_id[1]), (app_id[0], key[1])]
+    misnamed = (id_twice, key_twice, swapped, swapped[::-1], [*id_twice, key], [*key_twice, app_id])
+    assert [other for other in (*others, *misnamed) if find_app(other) == remembered] == []
 
 
 def test_serves_event_loops_of_several_threads() -> None:

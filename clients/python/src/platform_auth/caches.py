@@ -1,6 +1,6 @@
 """
 Remembered verdicts: digests of credentials, never the credentials. Refusals are never remembered. A credential is found by the
-fingerprint of the headers that present it, so that a remembered one is not parsed again. To recall takes no lock (lease.py says
+fingerprint of the headers that present it, so that a remembered one is not parsed again. A recall takes no lock (lease.py says
 why that is safe); everything that writes holds the lock of the lease.
 """
 
@@ -33,11 +33,10 @@ class _Entry(Generic[Identity]):
 
 
 class _Cache(Generic[Identity]):
-    def __init__(self, lease: Lease, uses: Uses, max_entries: int) -> None:
+    def __init__(self, lease: Lease, max_entries: int) -> None:
         self._lease = lease
         self._monotonic = lease.clocks.monotonic
         self._wall = lease.clocks.wall
-        self._uses = uses
         self._max_entries = max_entries
         self._entries: OrderedDict[bytes, _Entry[Identity]] = OrderedDict()
         self._by_change: dict[Change, set[bytes]] = {}
@@ -61,11 +60,11 @@ class _Cache(Generic[Identity]):
         if use is not None:
             use.at = monotonic
             if not use.is_pending:
-                self._uses.add(use)
+                use.uses.add(use)
         return entry.principal
 
     def evict(self, change: Change) -> None:
-        # Not for signing keys: one that was revoked is a reset, and the tokens of a retired one live on.
+        # Signing keys are not indexed: one that was revoked is a reset, and the tokens of a retired one live on.
         for fingerprint in tuple(self._by_change.get(change, ())):
             self._delete(fingerprint)
 
@@ -108,8 +107,9 @@ class KeyCache(_Cache[KeyIdentity]):
     """The valid keys of apps or nodes: at most one for each id, in lower case."""
 
     def __init__(self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int) -> None:
-        super().__init__(lease, uses, max_entries)
+        super().__init__(lease, max_entries)
         self._kind = kind
+        self._uses = uses
 
     def recall_by_id(self, key_id: str, digest: bytes) -> KeyIdentity | None:
         """The same for a key that was parsed, whatever the spelling of its headers."""
@@ -123,7 +123,7 @@ class KeyCache(_Cache[KeyIdentity]):
     ) -> None:
         """Ignores a key when any change was heard since the ticket was taken."""
         change = Change(self._kind, credential.id)
-        use = Use(self._kind, credential.id)
+        use = Use(self._kind, credential.id, self._uses)
         fingerprint = compute_fingerprint(credential)
         entry = _Entry(fingerprint, principal, usable_until, (change,), credential.digest, use)
         with self._lease.lock:

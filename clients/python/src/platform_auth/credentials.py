@@ -44,7 +44,10 @@ def _names(*names: str) -> Mapping[Text, str]:
 
 
 _APP = _names("x-platform-app-id", "x-platform-app-key")
-_APP_LENGTHS = frozenset(map(len, _APP))
+_APP_ID = frozenset(_names("x-platform-app-id"))
+_APP_ID_LENGTH = len("x-platform-app-id")
+_APP_KEY = frozenset(_names("x-platform-app-key"))
+_APP_KEY_LENGTH = len("x-platform-app-key")
 _NODE = _names("x-api-key")
 _USER = _names("authorization")
 _TRACING = _names("x-request-id", "traceparent")
@@ -98,18 +101,26 @@ def read_tracing(headers: Headers) -> dict[str, str]:
 
 def find_app(headers: Headers) -> bytes:
     """
-    The fingerprint of an app's key in the form that is remembered: pairs of bytes, the id before the key. Empty, or not
-    remembered, for headers of any other form. Every request comes here: the lengths tell most names apart, and cost less to
-    compare than their letters.
+    The fingerprint of an app's key in the form that is remembered: pairs of bytes, the id once and the key once. Empty, or
+    not remembered, for headers of any other form. Every request comes here: the lengths tell most names apart, and cost less
+    to compare than their letters.
     """
     if type(headers) is not list:
         return b""
-    values = []
+    app_id = key = None
     for name, value in headers:
-        if len(name) in _APP_LENGTHS and (name in _APP or name.lower() in _APP):
-            values.append(value)
+        length = len(name)
+        if length == _APP_ID_LENGTH:
+            if name in _APP_ID or name.lower() in _APP_ID:
+                if app_id is not None:
+                    return b""
+                app_id = value
+        elif length == _APP_KEY_LENGTH and (name in _APP_KEY or name.lower() in _APP_KEY):
+            if key is not None:
+                return b""
+            key = value
     try:
-        return hashlib.sha256(b"\n".join(values)).digest() if len(values) == len(_APP_LENGTHS) else b""
+        return hashlib.sha256(b"\n".join((app_id, key))).digest()  # type: ignore[arg-type]
     except TypeError:
         return b""
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 # The service takes at most that many in one poll.
@@ -20,6 +20,8 @@ class Use:
 
     kind: UsedKind
     id: str
+    # Where it is added when it is not pending.
+    uses: "Uses" = field(repr=False)
     # By the monotonic clock.
     at: float = 0.0
     # Whether a poll will report it. Until then a later use only moves `at`, which takes no lock.
@@ -31,20 +33,30 @@ class Use:
 
 
 class Uses:
-    """Those that the next polls report."""
+    """Uses that the next polls report."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: dict[tuple[UsedKind, str], Use] = {}
 
     def add(self, use: Use) -> None:
-        """An earlier use of the same key, remembered before, is replaced."""
+        """
+        Replaces the pending use of the same key, remembered before or, when this thread was preempted, since. The later moment
+        is kept. The replaced use is added again at its next use.
+        """
         name = (use.kind, use.id)
         with self._lock:
             pending = self._pending
-            if len(pending) < _MAX_PENDING or name in pending:
-                pending[name] = use
-                use.is_pending = True
+            replaced = pending.get(name)
+            if replaced is None and len(pending) >= _MAX_PENDING:
+                return
+            if replaced is not None and replaced is not use:
+                # Before its moment is read: a thread that moves it later finds the use not pending, and adds it.
+                replaced.is_pending = False
+                if replaced.at > use.at:
+                    use.at = replaced.at
+            pending[name] = use
+            use.is_pending = True
 
     def take(self) -> list[Use]:
         """Takes out what fits into one poll."""

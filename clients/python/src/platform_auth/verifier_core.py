@@ -54,7 +54,7 @@ class VerifierCore:
         uses = Uses()
         self.apps: KeyCache[AppPrincipal] = KeyCache("app", lease, uses, settings.max_entries)
         self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, settings.max_entries)
-        self.tokens = TokenCache(lease, uses, settings.max_entries)
+        self.tokens = TokenCache(lease, settings.max_entries)
         client = ServiceClient(runtime)
         misconfigurations = Misconfigurations(settings.logger)
         self._defects = Defects(settings.logger)
