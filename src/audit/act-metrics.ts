@@ -20,7 +20,7 @@ export class ActMetrics {
       labelNames: ['event'],
       registers: [registry],
     });
-    // A series that is born as 1 has no increase: alerts would miss the first act of its kind.
+    // A series that begins at 1 has no increase: alerts would miss the first act of its kind.
     for (const event of AUDIT_EVENT_NAMES) if (isAct(event)) this.acts.inc({ event }, 0);
   }
 

@@ -16,6 +16,7 @@ export const AUDIT_EVENT_NAMES = [
   'user.mail.sent',
   'user.mail.failed',
   'user.second_factor.failed',
+  'user.totp.started',
   'user.totp.enrolled',
   'user.totp.removed',
   'user.recovery_codes.replaced',

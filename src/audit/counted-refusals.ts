@@ -114,7 +114,10 @@ export class CountedRefusals {
    * @returns the exception that ends the request
    * @throws when the refusal cannot be counted: fails closed with 503
    */
-  async refuse({ problem, refusal, members, ...count }: CountedRefusal, actor: Actor): Promise<ProblemException> {
+  async createException(
+    { problem, refusal, members, ...count }: CountedRefusal,
+    actor: Actor,
+  ): Promise<ProblemException> {
     await this.count({ event: refusal.event, reason: refusal.reason, ...count }, actor);
     return new ProblemException(problem, { refusal, ...(members && { members }) });
   }

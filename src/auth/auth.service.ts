@@ -73,7 +73,7 @@ export class AuthService {
     const { id: userId } = verdict.user;
     if (this.environment.requireVerifiedEmail && verdict.user.emailVerifiedAt === null)
       return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
-    if (verdict.user.hasSecondFactor) return this.secondFactors.demand(verdict.user);
+    if (verdict.user.hasSecondFactor) return this.secondFactors.refuseWithChallenge(verdict.user);
     const grant = await this.newSessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
     if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
     return this.accessTokens.signPair(grant);
@@ -121,6 +121,6 @@ export class AuthService {
     problem: Problem = problems.invalidCredentials,
   ): Promise<never> {
     const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.refuse({ problem, refusal, counted: email, subject: userId }, actor);
+    throw await this.refusals.createException({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

@@ -51,7 +51,7 @@ export class SecondFactorLogin {
   ) {}
 
   /** @throws {ProblemException} second_factor_required, with a challenge that a change of the password voids */
-  async demand(verified: VerifiedUser): Promise<never> {
+  async refuseWithChallenge(verified: VerifiedUser): Promise<never> {
     const { id } = verified;
     const user = await this.factors.read(id);
     const methods = user ? this.factors.listMethods(user) : [];
@@ -69,17 +69,17 @@ export class SecondFactorLogin {
   /**
    * @throws {ProblemException} invalid_second_factor; email_not_verified; too_many_requests; hashing_busy; unavailable
    */
-  async answer(request: SecondFactorRequest, actor: Actor): Promise<TokenPair> {
-    const { challenge, user } = await this.open(request.challenge, actor);
+  async logInWithAnswer(request: SecondFactorRequest, actor: Actor): Promise<TokenPair> {
+    const { challenge, user } = await this.openChallenge(request.challenge, actor);
     const refusal = problems.invalidSecondFactor;
     const { method, code = '', passkey = {} } = request;
     if (method === 'passkey') return this.answerWithPasskey(user, challenge, passkey, request.challenge, actor);
     const presented = { user, code, actor, refusal };
-    const begin = (useFactor: UseProof): Promise<TokenPair> =>
-      this.begin({ owner: user, challenge, amr: ['pwd', 'otp', 'mfa'], useFactor, refusal }, actor);
+    const start = (useFactor: UseProof): Promise<TokenPair> =>
+      this.startSession({ owner: user, challenge, amr: ['pwd', 'otp', 'mfa'], useFactor, refusal }, actor);
     return method === 'totp'
-      ? this.codes.acceptTotp(presented, begin)
-      : this.codes.acceptRecoveryCode(presented, begin);
+      ? this.codes.acceptTotp(presented, start)
+      : this.codes.acceptRecoveryCode(presented, start);
   }
 
   /**
@@ -103,14 +103,17 @@ export class SecondFactorLogin {
     const verdict = await this.passkeys.verify(response, text);
     if (!verdict.valid) return this.refusePasskey(refusal, verdict, actor);
     const { owner, proof, advance: useFactor } = verdict;
-    return this.begin({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
+    return this.startSession({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
   /**
    * Without a valid challenge nothing is known of the client, and the refusal is counted by its network. A forged one is
    * refused before the account is read: its time tells nothing about the id in it.
    */
-  private async open(text: string, actor: Actor): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
+  private async openChallenge(
+    text: string,
+    actor: Actor,
+  ): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
     const challenge = this.challenges.read('login', text);
     if (!challenge) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
     const [user, now] = await Promise.all([this.factors.read(challenge.userId), this.clock.now()]);
@@ -135,7 +138,7 @@ export class SecondFactorLogin {
       : ({ valid: false, reason: 'wrong_passkey' } as const);
     if (!verdict.valid) return this.refusePasskey(refusal, { ...verdict, userId: user.id }, actor);
     const { proof, advance: useFactor } = verdict;
-    return this.begin({ owner: user, challenge, amr: ['pwd', proof, 'user', 'mfa'], useFactor, refusal }, actor);
+    return this.startSession({ owner: user, challenge, amr: ['pwd', proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
   private canUsePasskey(user: UserWithFactors): boolean {
@@ -154,7 +157,7 @@ export class SecondFactorLogin {
    * Begins the session, and uses the challenge and the factor up with it, or does neither. Of concurrent answers to one
    * challenge, and of concurrent uses of one factor, one begins a session.
    */
-  private async begin(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
+  private async startSession(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
     const { owner, challenge, amr, useFactor, refusal } = login;
     const refuse = (reason: FactorReason, problem = refusal): Promise<never> =>
       this.refusals.refuse(problem, reason, actor, owner.id);

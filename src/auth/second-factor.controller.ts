@@ -30,7 +30,7 @@ export class SecondFactorController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
-    return TokenPairResponse.from(await this.logins.answer(body, toActor(request)));
+    return TokenPairResponse.from(await this.logins.logInWithAnswer(body, toActor(request)));
   }
 
   @Post('passkey/options')

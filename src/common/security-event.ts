@@ -7,6 +7,7 @@ export type SecurityEvent =
   | 'user.login.challenged'
   | 'user.second_factor.failed'
   | 'user.second_factor.throttled'
+  | 'user.totp.started'
   | 'user.totp.enrolled'
   | 'user.totp.removed'
   | 'user.recovery_codes.replaced'

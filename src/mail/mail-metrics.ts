@@ -20,7 +20,7 @@ export class MailMetrics {
       labelNames: ['kind', 'outcome'],
       registers: [metrics.registry],
     });
-    // A series that is born as 1 has no increase: alerts would miss the first failure.
+    // A series that begins at 1 has no increase: alerts would miss the first failure.
     for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
     const waiting = createSlowGauge(() => outbox.countWaiting());
     metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');

@@ -89,7 +89,7 @@ class SmtpTransport extends MailTransport {
         from: { ...this.from },
         // As an object it is not parsed: an address can neither become two, nor a header.
         to: { name: '', address: to },
-        // RFC 3834: no robot answers.
+        // RFC 3834: suppresses automatic replies.
         headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
         signal: AbortSignal.any([signal, AbortSignal.timeout(TOTAL_TIMEOUT_MS)]),
       });

@@ -44,7 +44,7 @@ const ADD = {
   text: `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, NULL, $4)
          ON CONFLICT (kind, recipient) WHERE user_id IS NULL DO UPDATE SET requested_at = excluded.requested_at`,
 };
-/** One pending mail of a kind for a user: the newer wish replaces the older one, also while that is being sent. */
+/** One pending mail of a kind for a user: the newer request replaces the older one, also while that is being sent. */
 const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3, $5, $4)
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
   SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, attempts = 0,

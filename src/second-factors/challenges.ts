@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import type { KeyObject } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
 import { addSeconds } from '../common/clock.js';
@@ -35,10 +34,7 @@ export interface PresentedChallenge {
   readonly digest: Buffer;
 }
 
-interface Keys {
-  readonly origin: KeyObject;
-  readonly context: KeyObject;
-}
+type Keys = ReturnType<typeof deriveKeys>;
 
 const USE = 'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest';
 
@@ -119,7 +115,7 @@ export class Challenges {
   }
 }
 
-function deriveKeys(secretKey: string): Keys {
+function deriveKeys(secretKey: string) {
   return { origin: deriveKey(secretKey, `${PURPOSE} origin`), context: deriveKey(secretKey, `${PURPOSE} context`) };
 }
 

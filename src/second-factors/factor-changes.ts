@@ -23,8 +23,9 @@ interface OwnerState {
 /** What was done in the transaction. */
 export interface FactorChange<Result> {
   readonly result: Result;
-  /** Undefined: the set of factors is as it was. */
-  readonly event: AuditEvent | undefined;
+  readonly event: AuditEvent;
+  /** Whether the set of factors is as it was. */
+  readonly keepsFactors?: boolean;
 }
 
 /**
@@ -58,18 +59,12 @@ export class FactorChanges {
     owner: ProvenOwner,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
   ): Promise<Result> {
-    try {
-      return await this.commit(owner, change);
-    } catch (error) {
-      if (error instanceof ProblemException && error.problem.status === 409) await this.propagation.awaitPropagation();
-      throw error;
-    }
+    return this.propagation.propagateAfterRefusal(() => this.commit(owner, change));
   }
 
   /** Refuses what was done before: the call that did it may have ended sessions, and may still be waiting. */
   async refuseRepetition(problem: Problem): Promise<never> {
-    await this.propagation.awaitPropagation();
-    throw new ProblemException(problem);
+    return this.propagation.propagateAfterRefusal(() => Promise.reject(new ProblemException(problem)));
   }
 
   private async commit<Result>(
@@ -79,12 +74,11 @@ export class FactorChanges {
     const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
       const { hasFactor } = await this.lock(transaction, owner);
       const changed = await change(transaction);
-      if (!changed.event) return { ...changed, isFirst: false };
-      await transaction.query(TOUCH_USER, [owner.userId, this.clock.now()]);
+      if (!changed.keepsFactors) await transaction.query(TOUCH_USER, [owner.userId, this.clock.now()]);
       const isFirstFactor = !hasFactor && (await this.read(transaction, owner)).hasFactor;
       const event = isFirstFactor ? await this.endOthers(transaction, owner, changed.event) : changed.event;
       await this.audit.record(transaction, event);
-      return { ...changed, isFirst: isFirstFactor };
+      return { result: changed.result, isFirst: isFirstFactor };
     });
     if (isFirst) await this.propagation.awaitPropagation();
     return result;

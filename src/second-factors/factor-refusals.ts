@@ -47,6 +47,6 @@ export class FactorRefusals {
   async refuse(problem: Problem, reason: FactorReason, actor: Actor, userId?: string): Promise<never> {
     const counted = userId ?? toNetwork(actor.address ?? undefined);
     const refusal = { event: EVENT, reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.refuse({ problem, refusal, counted, subject: userId }, actor);
+    throw await this.refusals.createException({ problem, refusal, counted, subject: userId }, actor);
   }
 }

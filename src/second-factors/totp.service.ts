@@ -60,7 +60,7 @@ export class TotpService {
     await this.changes.run(owner, async (transaction) => {
       const enrolled = await transaction.query<unknown[]>(sql.ENROL_TOTP, values);
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
-      return { result: undefined, event: undefined };
+      return { result: undefined, event: this.toEvent('user.totp.started', userId, actor), keepsFactors: true };
     });
     const issuer = this.environment.webauthnRpId ?? this.environment.serviceName;
     return { secret: toBase32(secret), otpauthUrl: toOtpauthUrl(secret, issuer, email) };

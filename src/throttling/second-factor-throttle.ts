@@ -39,7 +39,7 @@ export class SecondFactorThrottle {
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
     const limit = this.environment.secondFactorLimitPerAccount;
-    // Recovery codes cannot be guessed, and stay usable when the six digits are locked.
+    // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
     const weekly = method === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
     const budgets = [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
     const turn = { networks: toNetworks(address ?? undefined), isKnown: false };

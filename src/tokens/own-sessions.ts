@@ -36,7 +36,7 @@ export class OwnSessions {
    * @throws {ProblemException} not_found, also for a session of another user
    */
   async end(sessionId: string, userId: string, actor: Actor): Promise<void> {
-    // A session keeps its user for ever, so that nothing can change between the look and the end.
+    // The user of a session never changes, so this check cannot be outdated when the session is ended.
     const isOwn = isId(sessionId) && (await this.sessions.existsBy({ id: sessionId, userId }));
     if (!isOwn) throw new ProblemException(problems.notFound);
     const time = this.clock.now();

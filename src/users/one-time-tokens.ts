@@ -1,8 +1,8 @@
 /**
  * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. 256 random bits,
  * of which only the digest is stored; valid once, for 30 minutes by the clock of PostgreSQL, one for each user and
- * purpose. A trigger of the database deletes them whenever `password_changed_at` changes or the user is disabled, so that
- * no code can forget it.
+ * purpose. A trigger of the database deletes them whenever `password_changed_at` changes or the user is disabled, whichever
+ * statement does it.
  * A transaction locks the row of the user first: tokens and mail requests of one user then need no order.
  */
 import { Injectable } from '@nestjs/common';

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 
 import pytest
@@ -14,17 +14,21 @@ import pytest
 from platform_auth import UnavailableError, UserPrincipal
 from platform_auth.caches import KeyCache, TokenCache
 from platform_auth.clocks import Clocks, Instant
-from platform_auth.credentials import Credential, compute_fingerprint, find_node
+from platform_auth.credentials import Credential, compute_fingerprint, find_app, find_node
 from platform_auth.lease import Change, Lease, Renewal
 from platform_auth.principals import NodePrincipal
 from platform_auth.transport import ServiceAnswer, ServiceRequest
+from platform_auth.uses import Use, Uses
 from scripted import HOUSEHOLD_ID, NODE_HEADERS, NODE_ID, ScriptedTransport, ScriptedVerifier
 
 ALICE = UserPrincipal("alice", "session", "alice@example.org")
 NODE = NodePrincipal(NODE_ID, HOUSEHOLD_ID)
 FOREVER = Instant(inf, inf)
+# After the lease of QUIET.
+LAPSED = 0.6
 QUIET = Renewal("1", False, 0.5, 0.5, [])
 CHANGED = Renewal("2", False, 0.5, 0.5, [Change("node", NODE_ID), Change("user", "alice")])
+RESET = Renewal("3", True, 0.5, 0.5, [])
 # For a mistake to show itself. A correct lock lets the other thread pass only after this time.
 PATIENCE_SECONDS = 0.2
 
@@ -33,29 +37,38 @@ def make_key(name: str) -> Credential:
     return Credential("node", name, b"digest", {"X-API-Key": f"{name}:key"})
 
 
+def make_token(name: str) -> Credential:
+    return Credential("user", "", b"digest", {"Authorization": f"Bearer {name}"})
+
+
+def create_keys(lease: Lease, max_entries: int = 10) -> KeyCache[NodePrincipal]:
+    return KeyCache("node", lease, Uses(), max_entries)
+
+
+def create_tokens(lease: Lease, max_entries: int = 10) -> TokenCache:
+    return TokenCache(lease, Uses(), max_entries)
+
+
 class Intruder:
     """Takes over a change in another thread, in the middle of what the test does."""
 
     def __init__(self) -> None:
+        self.now = 0.0
         self.at_clock: Callable[[], None] = lambda: None
-        self.lease = Lease(Clocks(self._read_clock, lambda: 0.0), 0)
+        self.lease = Lease(Clocks(self._read_clock, lambda: self.now), 0)
         self.threads: list[threading.Thread] = []
         self.lease.renew(QUIET, Instant(0, 0))
 
     def _read_clock(self) -> float:
         work, self.at_clock = self.at_clock, lambda: None
         work()
-        return 0.0
+        return self.now
 
     def renew(self) -> None:
-        thread = threading.Thread(target=self.lease.renew, args=(CHANGED, Instant(0, 0)))
+        thread = threading.Thread(target=self.lease.renew, args=(CHANGED, Instant(self.now, self.now)))
         self.threads.append(thread)
         thread.start()
         thread.join(PATIENCE_SECONDS)
-
-    def is_kept_out(self) -> bool:
-        """Whether the change was not taken over until now."""
-        return self.lease.cursor == "1"
 
     def join(self) -> None:
         for thread in self.threads:
@@ -75,74 +88,186 @@ class InterruptedTicket(int):
     __hash__ = int.__hash__
 
 
-def test_takes_over_no_lease_between_finding_a_key_and_using_it() -> None:
-    intruder = Intruder()
-    cache: KeyCache[NodePrincipal] = KeyCache("node", intruder.lease, 10)
-    cache.remember(make_key(NODE_ID), NODE, FOREVER, intruder.lease.take_ticket())
-    kept_out: list[bool] = []
-    intruder.at_clock = lambda: (intruder.renew(), kept_out.append(intruder.is_kept_out()))  # type: ignore[func-returns-value]
-    assert cache.recall(NODE_ID, b"digest") == NODE
-    assert kept_out == [True]
-    intruder.join()
-    assert cache.recall(NODE_ID, b"digest") is None
+def remember_both(lease: Lease) -> list[Callable[[], object]]:
+    """A key and a token in caches of this lease. Returns how they are recalled."""
+    keys, tokens = create_keys(lease), create_tokens(lease)
+    key, token = make_key(NODE_ID), make_token("alice")
+    keys.remember(key, NODE, FOREVER, lease.take_ticket())
+    tokens.remember(token, ALICE, FOREVER, lease.take_ticket())
+    return [lambda: keys.recall(compute_fingerprint(key)), lambda: tokens.recall(compute_fingerprint(token))]
 
 
-def test_takes_over_no_lease_between_finding_a_token_and_using_it() -> None:
-    intruder = Intruder()
-    cache = TokenCache(intruder.lease, 10)
-    cache.remember(b"digest", ALICE, FOREVER, intruder.lease.take_ticket())
-    kept_out: list[bool] = []
-    intruder.at_clock = lambda: (intruder.renew(), kept_out.append(intruder.is_kept_out()))  # type: ignore[func-returns-value]
-    assert cache.recall(b"digest") == ALICE
-    assert kept_out == [True]
-    intruder.join()
-    assert cache.recall(b"digest") is None
+def test_uses_nothing_found_before_a_change_under_the_lease_that_came_with_it() -> None:
+    for number, principal in enumerate((NODE, ALICE)):
+        intruder = Intruder()
+        recall = remember_both(intruder.lease)[number]
+        assert recall() == principal
+        intruder.now = LAPSED
+        intruder.at_clock = intruder.renew
+        assert recall() is None
+        intruder.join()
+        assert intruder.lease.cursor == "2"
+
+
+def test_evicts_before_it_renews_the_lease() -> None:
+    found: list[object] = []
+
+    class Witness:
+        """Called before the caches."""
+
+        def evict(self, change: Change) -> None:
+            found.extend(recall() for recall in recalls)
+
+        def evict_all(self) -> None:
+            found.extend(recall() for recall in recalls)
+
+    for renewal in (CHANGED, RESET):
+        intruder = Intruder()
+        intruder.lease.add_listener(Witness())
+        recalls = remember_both(intruder.lease)
+        assert [recall() for recall in recalls] == [NODE, ALICE]
+        intruder.now = LAPSED
+        intruder.lease.renew(renewal, Instant(LAPSED, LAPSED))
+        found.extend(recall() for recall in recalls)
+    assert found
+    assert set(found) == {None}
+
+
+@pytest.fixture
+def frequent_switches() -> Iterator[None]:
+    """Between threads: CPython's own interval of 5 ms would show few interleavings."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_no_thread_recalls_a_key_after_its_change_was_taken_over() -> None:
+    lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
+    lease.renew(QUIET, Instant(0, 0))
+    keys = create_keys(lease)
+    key = make_key(NODE_ID)
+    fingerprint = compute_fingerprint(key)
+    is_over = threading.Event()
+    remembered = evicted = 0
+    recalled: set[NodePrincipal | None] = set()
+    recalled_after_eviction: set[NodePrincipal | None] = set()
+
+    def recall() -> None:
+        while not is_over.is_set():
+            rounds_before = evicted
+            found = keys.recall(fingerprint)
+            # Unless the next round began in between.
+            is_evicted = remembered == rounds_before
+            (recalled_after_eviction if is_evicted else recalled).add(found)
+
+    threads = [threading.Thread(target=recall) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while remembered < 300 or NODE not in recalled or None not in recalled_after_eviction:
+        remembered += 1
+        keys.remember(key, NODE, FOREVER, lease.take_ticket())
+        time.sleep(0)
+        lease.renew(CHANGED, Instant(0, 0))
+        evicted += 1
+        time.sleep(0)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert recalled_after_eviction == {None}
 
 
 def test_evicts_nothing_between_the_look_at_a_ticket_and_remembering() -> None:
     intruder = Intruder()
-    keys: KeyCache[NodePrincipal] = KeyCache("node", intruder.lease, 10)
-    tokens = TokenCache(intruder.lease, 10)
+    keys, tokens = create_keys(intruder.lease), create_tokens(intruder.lease)
+    key, token = make_key(NODE_ID), make_token("alice")
     for remember in (
-        lambda ticket: keys.remember(make_key(NODE_ID), NODE, FOREVER, ticket),
-        lambda ticket: tokens.remember(b"digest", ALICE, FOREVER, ticket),
+        lambda ticket: keys.remember(key, NODE, FOREVER, ticket),
+        lambda ticket: tokens.remember(token, ALICE, FOREVER, ticket),
     ):
         ticket = InterruptedTicket(intruder.lease.take_ticket())
         ticket.intruder = intruder
         remember(ticket)
         intruder.join()
-    assert keys.recall(NODE_ID, b"digest") is None
-    assert tokens.recall(b"digest") is None
+    assert keys.recall(compute_fingerprint(key)) is None
+    assert tokens.recall(compute_fingerprint(token)) is None
 
 
-def test_evicts_the_least_recently_used_beyond_the_limit() -> None:
+def test_evicts_what_was_not_recalled_beyond_the_limit() -> None:
     lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
     lease.renew(QUIET, Instant(0, 0))
-    keys: KeyCache[NodePrincipal] = KeyCache("node", lease, 2)
-    tokens = TokenCache(lease, 2)
-    for name in ("1", "2"):
+    keys, tokens = create_keys(lease, 2), create_tokens(lease, 2)
+
+    def remember(name: str) -> None:
         keys.remember(make_key(name), NODE, FOREVER, lease.take_ticket())
-        tokens.remember(name.encode(), ALICE, FOREVER, lease.take_ticket())
-    assert keys.recall("1", b"digest")
-    assert tokens.recall(b"1")
-    keys.remember(make_key("3"), NODE, FOREVER, lease.take_ticket())
-    tokens.remember(b"3", ALICE, FOREVER, lease.take_ticket())
-    assert [bool(keys.recall(name, b"digest")) for name in ("1", "2", "3")] == [True, False, True]
-    assert [bool(tokens.recall(name)) for name in (b"1", b"2", b"3")] == [True, False, True]
+        tokens.remember(make_token(name), ALICE, FOREVER, lease.take_ticket())
+
+    def recall(name: str) -> tuple[bool, bool]:
+        key, token = compute_fingerprint(make_key(name)), compute_fingerprint(make_token(name))
+        return bool(keys.recall(key)), bool(tokens.recall(token))
+
+    remember("1")
+    remember("2")
+    assert recall("1") == (True, True)
+    remember("3")
+    assert [recall(name) for name in ("1", "2", "3")] == [(True, True), (False, False), (True, True)]
+    # All of them were recalled: the oldest goes.
+    remember("4")
+    assert [recall(name) for name in ("1", "3", "4")] == [(False, False), (True, True), (True, True)]
+    # Nothing goes for what is remembered again.
+    remember("4")
+    assert [recall(name) for name in ("3", "4")] == [(True, True), (True, True)]
 
 
 def test_recalls_a_key_by_its_headers_only_until_it_is_evicted_or_replaced() -> None:
     lease = Lease(Clocks(lambda: 0.0, lambda: 0.0), 0)
     lease.renew(QUIET, Instant(0, 0))
-    keys: KeyCache[NodePrincipal] = KeyCache("node", lease, 10)
+    keys = create_keys(lease)
     key, other = make_key(NODE_ID), Credential("node", NODE_ID, b"other", {"X-API-Key": f"{NODE_ID}:other"})
+
+    def recall(credential: Credential) -> list[NodePrincipal | None]:
+        by_headers = keys.recall(compute_fingerprint(credential))
+        return [by_headers, keys.recall_by_id(credential.id, credential.digest)]
+
     keys.remember(key, NODE, FOREVER, lease.take_ticket())
-    assert keys.recall_exact(compute_fingerprint(key)) == (NODE_ID, NODE)
+    assert [recall(key), recall(other)] == [[NODE, NODE], [None, None]]
     keys.remember(other, NODE, FOREVER, lease.take_ticket())
-    assert keys.recall_exact(compute_fingerprint(key)) is None
-    assert keys.recall_exact(compute_fingerprint(other)) == (NODE_ID, NODE)
+    assert [recall(key), recall(other)] == [[None, None], [NODE, NODE]]
     lease.renew(CHANGED, Instant(0, 0))
-    assert keys.recall_exact(compute_fingerprint(other)) is None
+    assert [recall(key), recall(other)] == [[None, None], [None, None]]
+
+
+def test_reports_the_last_use_of_a_key_once_also_when_it_was_remembered_again_or_the_poll_failed() -> None:
+    now = 0.0
+    lease = Lease(Clocks(lambda: now, lambda: now), 0)
+    lease.renew(QUIET, Instant(0, 0))
+    uses = Uses()
+    keys: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, 10)
+    key = make_key(NODE_ID)
+
+    def use_at(moment: float) -> None:
+        nonlocal now
+        now = moment
+        assert keys.recall_by_id(NODE_ID, b"wrong") is None
+        assert keys.recall(compute_fingerprint(key)) == NODE
+
+    def to_moments(taken: list[Use]) -> list[tuple[str, str, float]]:
+        return [(use.kind, use.id, use.at) for use in taken]
+
+    keys.remember(key, NODE, FOREVER, lease.take_ticket())
+    use_at(0.1)
+    use_at(0.2)
+    assert to_moments(uses.take()) == [("node", NODE_ID, 0.2)]
+    assert uses.take() == []
+    use_at(0.25)
+    taken = uses.take()
+    keys.remember(key, NODE, FOREVER, lease.take_ticket())
+    uses.put_back(taken)
+    assert to_moments(uses.take()) == [("node", NODE_ID, 0.25)]
+    use_at(0.3)
+    uses.put_back(taken)
+    assert to_moments(uses.take()) == [("node", NODE_ID, 0.3)]
 
 
 def test_takes_no_headers_that_arrived_twice_for_remembered_ones() -> None:
@@ -151,8 +276,19 @@ def test_takes_no_headers_that_arrived_twice_for_remembered_ones() -> None:
     assert find_node(once) == compute_fingerprint(key)
     again = [(name.title(), value) for name, value in once]
     text = [(name.decode().upper(), value.decode()) for name, value in once]
-    assert [find_node(once + other) for other in (once, again, text)] == [None, None, None]
-    assert [find_node(other) for other in (text, {}, tuple(once))] == [None, None, None]
+    assert [find_node(once + other) for other in (once, again, text)] == [b"", b"", b""]
+    assert [find_node(other) for other in (text, {}, tuple(once), [])] == [b"", b"", b"", b""]
+
+
+def test_takes_no_headers_of_an_app_for_remembered_ones_unless_both_arrived_once() -> None:
+    forwarded = {"X-Platform-App-Id": "1", "X-Platform-App-Key": "pa_app_of-a-test"}
+    remembered = compute_fingerprint(Credential("app", "1", b"digest", forwarded))
+    app_id, key = [(name.lower().encode(), value.encode()) for name, value in forwarded.items()]
+    joined = (app_id[0], b"\n".join((app_id[1], key[1])))
+    text = [(name.decode(), value.decode()) for name, value in (app_id, key)]
+    assert find_app([app_id, (b"accept", b"*/*"), key]) == remembered
+    others = ([app_id], [key], [joined], [app_id, key, key], [app_id, app_id, key], [app_id, app_id], [joined, key], text, {})
+    assert [other for other in others if find_app(other) == remembered] == []
 
 
 def test_serves_event_loops_of_several_threads() -> None:

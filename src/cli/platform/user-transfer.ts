@@ -116,7 +116,7 @@ export async function exportUsers(file: string | undefined): Promise<number> {
       return count;
     });
   } catch (error) {
-    // Half an export looks like a whole one.
+    // A part of an export cannot be told from a complete one.
     if (file !== undefined) rmSync(file, { force: true });
     throw error;
   }

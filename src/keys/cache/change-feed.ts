@@ -56,15 +56,18 @@ const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeli
 /**
  * One statement, so that epoch, snapshot, purge mark and changes are consistent. Changes since snapshot S belong to
  * transactions that started after S or were open in it. Two branches, because the planner uses a sequential scan for an
- * OR; ordered, so that each branch is an index scan that stops at its limit.
+ * OR; ordered, so that each branch is an index scan that stops at its limit. A dump that is restored into another cluster
+ * brings transaction ids that this one has not assigned: they are ignored.
  */
 export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',
   text: `SELECT ${EPOCH} AS epoch, pg_current_snapshot()::text AS snapshot,
-      (SELECT purged::text FROM credential_change_purges) AS purged,
+      COALESCE((SELECT purged::text FROM credential_change_purges
+                WHERE purged < pg_snapshot_xmax(pg_current_snapshot())), '0') AS purged,
       (SELECT COALESCE(json_agg(json_build_object('kind', kind, 'id', credential_id, 'xid', xid::text)), '[]') FROM (
         (SELECT kind, credential_id, xid FROM credential_changes
-         WHERE xid >= pg_snapshot_xmax($1::pg_snapshot) ORDER BY xid LIMIT ${MAX_CHANGES + 1})
+         WHERE xid >= pg_snapshot_xmax($1::pg_snapshot) AND xid < pg_snapshot_xmax(pg_current_snapshot())
+         ORDER BY xid LIMIT ${MAX_CHANGES + 1})
         UNION ALL
         (SELECT kind, credential_id, xid FROM credential_changes
          WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip($1::pg_snapshot))) ORDER BY xid LIMIT ${MAX_CHANGES + 1})

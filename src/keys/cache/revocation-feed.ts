@@ -23,10 +23,13 @@ const PREPARE = 'LISTEN credential_changes; SET enable_seqscan = off; SET synchr
 const RETENTION = '2 days';
 /** Verifiers poll all the time, and sessions end all the time. A verifier that was away for longer starts anew. */
 const SESSION_RETENTION = '1 hours';
-/** Only finished transactions, so that the purge never overtakes a fresh cursor. */
+/**
+ * Only finished transactions, so that the purge never overtakes a fresh cursor, and those of another cluster, which a
+ * restored dump brings.
+ */
 const purgeWhere = (condition: string): string => `DELETE FROM credential_changes WHERE seq IN (
   SELECT seq FROM credential_changes WHERE ${condition} AND at < now() - $1::interval
-    AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY at LIMIT $2)`;
+    AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot())) ORDER BY at LIMIT $2)`;
 const PURGE = purgeWhere('true');
 const PURGE_ENDED_SESSIONS = purgeWhere(`kind = 'session'`);
 const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (

@@ -1,170 +1,146 @@
-"""Remembered verdicts: digests of credentials, never the credentials. Refusals are never remembered."""
+"""
+Remembered verdicts: digests of credentials, never the credentials. Refusals are never remembered. A credential is found by the
+fingerprint of the headers that present it, so that a remembered one is not parsed again. To recall takes no lock (lease.py says
+why that is safe); everything that writes holds the lock of the lease.
+"""
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from platform_auth.clocks import Instant
 from platform_auth.credentials import Credential, compute_fingerprint
 from platform_auth.lease import Change, Lease, Ticket
 from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
+from platform_auth.uses import Use, UsedKind, Uses
 
-Identity = TypeVar("Identity", AppPrincipal, NodePrincipal)
+Identity = TypeVar("Identity", AppPrincipal, NodePrincipal, UserPrincipal)
+KeyIdentity = TypeVar("KeyIdentity", AppPrincipal, NodePrincipal)
 
 
-@dataclass(frozen=True, slots=True)
-class _Key(Generic[Identity]):
-    digest: bytes = field(repr=False)
+@dataclass(slots=True, eq=False)
+class _Entry(Generic[Identity]):
     fingerprint: bytes = field(repr=False)
     principal: Identity
     usable_until: Instant
+    evicted_by: tuple[Change, ...]
+    # Of keys, which are found by their ids too.
+    digest: bytes = field(default=b"", repr=False)
+    # Of keys: uses of tokens are not reported.
+    use: Use | None = None
+    was_recalled: bool = False
 
 
-class KeyCache(Generic[Identity]):
-    """
-    The valid keys of one kind, by their ids in lower case, and by the fingerprints of the headers that presented them, so that a
-    remembered key need not be parsed. The least recently used is evicted beyond the limit.
-    """
-
-    def __init__(self, kind: Literal["app", "node"], lease: Lease, max_entries: int) -> None:
-        self._kind = kind
+class _Cache(Generic[Identity]):
+    def __init__(self, lease: Lease, uses: Uses, max_entries: int) -> None:
         self._lease = lease
+        self._monotonic = lease.clocks.monotonic
+        self._wall = lease.clocks.wall
+        self._uses = uses
         self._max_entries = max_entries
-        self._entries: OrderedDict[str, _Key[Identity]] = OrderedDict()
-        self._ids: dict[bytes, str] = {}
+        self._entries: OrderedDict[bytes, _Entry[Identity]] = OrderedDict()
+        self._by_change: dict[Change, set[bytes]] = {}
         lease.add_listener(self)
 
-    def recall_exact(self, fingerprint: bytes) -> tuple[str, Identity] | None:
-        """Returns the id too. None when the credential must be parsed."""
-        with self._lease.lock:
-            key_id = self._ids.get(fingerprint)
-            if key_id is None:
-                return None
-            entry = self._entries[key_id]
-            if not self._lease.covers(entry.usable_until):
-                return None
-            self._entries.move_to_end(key_id)
-            return key_id, entry.principal
-
-    def recall(self, key_id: str, digest: bytes) -> Identity | None:
-        """Returns None when the service must be asked."""
-        with self._lease.lock:
-            entry = self._entries.get(key_id)
-            if entry is None or not self._lease.covers(entry.usable_until):
-                return None
-            if not compare_digest(entry.digest, digest):
-                return None
-            self._entries.move_to_end(key_id)
-            return entry.principal
-
-    def remember(
-        self, credential: Credential, principal: Identity, usable_until: Instant, ticket: Ticket
-    ) -> None:
-        """Ignores a key when any change was heard since the ticket was taken."""
-        key_id, fingerprint = credential.id, compute_fingerprint(credential)
-        with self._lease.lock:
-            if not self._lease.is_current(ticket):
-                return
-            self._delete(key_id)
-            self._entries[key_id] = _Key(credential.digest, fingerprint, principal, usable_until)
-            self._ids[fingerprint] = key_id
-            if len(self._entries) > self._max_entries:
-                self._delete(next(iter(self._entries)))
-
-    def evict(self, change: Change) -> None:
-        if change.kind == self._kind:
-            self._delete(change.id)
-
-    def evict_all(self) -> None:
-        self._entries.clear()
-        self._ids.clear()
-
-    def _delete(self, key_id: str) -> None:
-        entry = self._entries.pop(key_id, None)
-        if entry is not None:
-            del self._ids[entry.fingerprint]
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    principal: UserPrincipal
-    usable_until: Instant
-
-
-class TokenCache:
-    """Access tokens of live sessions, by their digests; found by session and by user when those change."""
-
-    def __init__(self, lease: Lease, max_entries: int) -> None:
-        self._lease = lease
-        self._max_entries = max_entries
-        self._entries: OrderedDict[bytes, _Token] = OrderedDict()
-        self._by_session = _Index(lambda principal: principal.session_id)
-        self._by_user = _Index(lambda principal: principal.user_id)
-        lease.add_listener(self)
-
-    def recall(self, digest: bytes) -> UserPrincipal | None:
-        """Returns None when the service must be asked."""
-        with self._lease.lock:
-            entry = self._entries.get(digest)
-            if entry is None or not self._lease.covers(entry.usable_until):
-                return None
-            self._entries.move_to_end(digest)
-            return entry.principal
-
-    def remember(self, digest: bytes, principal: UserPrincipal, usable_until: Instant, ticket: Ticket) -> None:
-        """Ignores a token when any change was heard since the ticket was taken."""
-        with self._lease.lock:
-            if not self._lease.is_current(ticket):
-                return
-            self._delete(digest)
-            self._entries[digest] = _Token(principal, usable_until)
-            self._by_session.add(principal, digest)
-            self._by_user.add(principal, digest)
-            if len(self._entries) > self._max_entries:
-                self._delete(next(iter(self._entries)))
+    def recall(self, fingerprint: bytes) -> Identity | None:
+        """Returns None when the headers must be parsed, or the service asked. Every request comes here: no call without need."""
+        held_until = self._lease.held_until
+        try:
+            entry = self._entries[fingerprint]
+        except KeyError:
+            return None
+        usable_until = entry.usable_until
+        monotonic, wall = self._monotonic(), self._wall()
+        if monotonic >= held_until.monotonic or wall >= held_until.wall:
+            return None
+        if monotonic >= usable_until.monotonic or wall >= usable_until.wall:
+            return None
+        entry.was_recalled = True
+        use = entry.use
+        if use is not None:
+            use.at = monotonic
+            if not use.is_pending:
+                self._uses.add(use)
+        return entry.principal
 
     def evict(self, change: Change) -> None:
         # Not for signing keys: one that was revoked is a reset, and the tokens of a retired one live on.
-        if change.kind == "session":
-            for digest in self._by_session.find(change.id):
-                self._delete(digest)
-        elif change.kind == "user":
-            for digest in self._by_user.find(change.id):
-                self._delete(digest)
+        for fingerprint in tuple(self._by_change.get(change, ())):
+            self._delete(fingerprint)
 
     def evict_all(self) -> None:
         self._entries.clear()
-        self._by_session.clear()
-        self._by_user.clear()
+        self._by_change.clear()
 
-    def _delete(self, digest: bytes) -> None:
-        entry = self._entries.pop(digest, None)
-        if entry is not None:
-            self._by_session.delete(entry.principal, digest)
-            self._by_user.delete(entry.principal, digest)
+    def _put(self, entry: _Entry[Identity]) -> None:
+        self._delete(entry.fingerprint)
+        if len(self._entries) >= self._max_entries:
+            self._delete(self._find_unused())
+        self._entries[entry.fingerprint] = entry
+        for change in entry.evicted_by:
+            self._by_change.setdefault(change, set()).add(entry.fingerprint)
+
+    def _find_unused(self) -> bytes:
+        """
+        The oldest entry that was not recalled since it was last considered ("second chance"): an exact order of use would have
+        to be kept, with a lock, at every request.
+        """
+        entries = self._entries
+        for _ in range(len(entries)):
+            fingerprint, entry = next(iter(entries.items()))
+            if not entry.was_recalled:
+                return fingerprint
+            entry.was_recalled = False
+            entries.move_to_end(fingerprint)
+        return next(iter(entries))
+
+    def _delete(self, fingerprint: bytes) -> None:
+        entry = self._entries.pop(fingerprint, None)
+        for change in entry.evicted_by if entry else ():
+            known = self._by_change[change]
+            known.discard(fingerprint)
+            if not known:
+                del self._by_change[change]
 
 
-class _Index:
-    """Digests by an id of the principal."""
+class KeyCache(_Cache[KeyIdentity]):
+    """The valid keys of apps or nodes: at most one for each id, in lower case."""
 
-    def __init__(self, to_id: Callable[[UserPrincipal], str]) -> None:
-        self._to_id = to_id
-        self._digests: dict[str, set[bytes]] = {}
+    def __init__(self, kind: UsedKind, lease: Lease, uses: Uses, max_entries: int) -> None:
+        super().__init__(lease, uses, max_entries)
+        self._kind = kind
 
-    def add(self, principal: UserPrincipal, digest: bytes) -> None:
-        self._digests.setdefault(self._to_id(principal), set()).add(digest)
+    def recall_by_id(self, key_id: str, digest: bytes) -> KeyIdentity | None:
+        """The same for a key that was parsed, whatever the spelling of its headers."""
+        with self._lease.lock:
+            known = tuple(self._by_change.get(Change(self._kind, key_id), ()))
+            is_same = len(known) == 1 and compare_digest(self._entries[known[0]].digest, digest)
+        return self.recall(known[0]) if is_same else None
 
-    def delete(self, principal: UserPrincipal, digest: bytes) -> None:
-        name = self._to_id(principal)
-        known = self._digests.get(name, set())
-        known.discard(digest)
-        if not known:
-            self._digests.pop(name, None)
+    def remember(
+        self, credential: Credential, principal: KeyIdentity, usable_until: Instant, ticket: Ticket
+    ) -> None:
+        """Ignores a key when any change was heard since the ticket was taken."""
+        change = Change(self._kind, credential.id)
+        use = Use(self._kind, credential.id)
+        fingerprint = compute_fingerprint(credential)
+        entry = _Entry(fingerprint, principal, usable_until, (change,), credential.digest, use)
+        with self._lease.lock:
+            if self._lease.is_current(ticket):
+                self.evict(change)
+                self._put(entry)
 
-    def find(self, name: str) -> list[bytes]:
-        return list(self._digests.get(name, ()))
 
-    def clear(self) -> None:
-        self._digests.clear()
+class TokenCache(_Cache[UserPrincipal]):
+    """Access tokens of live sessions; several for each session and user."""
+
+    def remember(
+        self, credential: Credential, principal: UserPrincipal, usable_until: Instant, ticket: Ticket
+    ) -> None:
+        """Ignores a token when any change was heard since the ticket was taken."""
+        changes = (Change("session", principal.session_id), Change("user", principal.user_id))
+        entry = _Entry(compute_fingerprint(credential), principal, usable_until, changes)
+        with self._lease.lock:
+            if self._lease.is_current(ticket):
+                self._put(entry)

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 
-class Instant(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Instant:
     """A moment by both clocks."""
 
     # Never jumps; may stand still while the machine is suspended.

@@ -1,8 +1,9 @@
 """
 The right to answer from memory. Terms: a lease is granted by the answer to a poll and counts from the moment the poll was
 sent; a ticket shows that no change was heard since it was taken.
-Invariants: the caches and the lease share one lock, so that eviction, cursor and lease are taken over in one step, and no
-thread finds an entry of before under a lease of after. A lapsed lease evicts nothing: the cursor misses no change.
+Invariants: what writes (a renewal, remembering) shares one lock, so that eviction, cursor and lease are taken over in one step.
+What recalls takes no lock: it reads the lease, then the entry, then the clocks. A renewal evicts before it renews the lease, so
+that an entry of before is never used under a lease of after. A lapsed lease evicts nothing: the cursor misses no change.
 """
 
 import threading
@@ -43,10 +44,10 @@ class EvictionListener(Protocol):
 class Lease:
     def __init__(self, clocks: Clocks, outage_grace: float) -> None:
         self.lock = threading.Lock()
-        self._monotonic = clocks.monotonic
-        self._wall = clocks.wall
+        self.clocks = clocks
+        # Replaced as a whole. To be read before the entry that is used under it.
+        self.held_until = NEVER
         self._outage_grace = outage_grace
-        self._held_until = NEVER
         self._cursor: str | None = None
         self._version: Ticket = 0
         self._listeners: list[EvictionListener] = []
@@ -58,13 +59,6 @@ class Lease:
     def cursor(self) -> str | None:
         """Of the last answer."""
         return self._cursor
-
-    def covers(self, end: Instant) -> bool:
-        """Whether the lease is held, and an entry that ends then may be used. To be called with the lock held."""
-        monotonic, wall = self._monotonic(), self._wall()
-        held = self._held_until
-        is_held = monotonic < held.monotonic and wall < held.wall
-        return is_held and monotonic < end.monotonic and wall < end.wall
 
     def take_ticket(self) -> Ticket:
         """To be called before a question is sent."""
@@ -87,4 +81,4 @@ class Lease:
                         listener.evict(change)
             self._cursor = renewal.cursor
             # With REVOCATION_LEASE_MS=0 nothing is held, whatever the grace.
-            self._held_until = sent.plus(renewal.fresh_for + self._outage_grace) if renewal.lease > 0 else NEVER
+            self.held_until = sent.plus(renewal.fresh_for + self._outage_grace) if renewal.lease > 0 else NEVER

@@ -1,8 +1,9 @@
 """When remembered keys were last used: the service cannot see it, and is told with the polls."""
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 # The service takes at most that many in one poll.
 _MAX_USES_PER_POLL = 500
@@ -13,10 +14,16 @@ _MAX_PENDING = 100_000
 UsedKind = Literal["app", "node"]
 
 
-class Use(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Use:
+    """The last use of one remembered key."""
+
     kind: UsedKind
     id: str
-    at: float
+    # By the monotonic clock.
+    at: float = 0.0
+    # Whether a poll will report it. Until then a later use only moves `at`, which takes no lock.
+    is_pending: bool = False
 
     def to_body(self, now: float) -> dict[str, object]:
         ago_ms = int((now - self.at) * 1_000)
@@ -24,28 +31,32 @@ class Use(NamedTuple):
 
 
 class Uses:
-    """The last use of each credential, until a poll has reported it."""
+    """Those that the next polls report."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: dict[tuple[UsedKind, str], float] = {}
+        self._pending: dict[tuple[UsedKind, str], Use] = {}
 
-    def add(self, kind: UsedKind, key_id: str) -> None:
-        name = (kind, key_id)
+    def add(self, use: Use) -> None:
+        """An earlier use of the same key, remembered before, is replaced."""
+        name = (use.kind, use.id)
         with self._lock:
             pending = self._pending
             if len(pending) < _MAX_PENDING or name in pending:
-                pending[name] = self._monotonic()
+                pending[name] = use
+                use.is_pending = True
 
     def take(self) -> list[Use]:
         """Takes out what fits into one poll."""
         with self._lock:
             names = [name for name, _ in zip(self._pending, range(_MAX_USES_PER_POLL), strict=False)]
-            return [Use(*name, self._pending.pop(name)) for name in names]
+            uses = [self._pending.pop(name) for name in names]
+            for use in uses:
+                use.is_pending = False
+            return uses
 
     def put_back(self, uses: Sequence[Use]) -> None:
-        """After a poll without an answer. A later use of the same credential is kept."""
+        """After a poll without an answer. A later use of the same key is kept."""
         with self._lock:
-            for kind, key_id, at in uses:
-                self._pending.setdefault((kind, key_id), at)
+            for use in uses:
+                self._pending.setdefault((use.kind, use.id), use).is_pending = True

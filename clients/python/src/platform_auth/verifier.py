@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from platform_auth.credentials import Headers
+from platform_auth.credentials import Headers, find_app, find_node, find_token
 from platform_auth.events import LOGGER
 from platform_auth.options import Settings, read_environment
 from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
@@ -99,15 +99,18 @@ class Verifier:
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
         """Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`."""
-        return await (self._core or self._running()).verify_app(headers)
+        core = self._core or self._running()
+        return core.apps.recall(find_app(headers)) or await core.verify_app(headers)
 
     async def verify_node(self, headers: Headers) -> NodePrincipal:
         """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
-        return await (self._core or self._running()).verify_node(headers)
+        core = self._core or self._running()
+        return core.nodes.recall(find_node(headers)) or await core.verify_node(headers)
 
     async def verify_user(self, headers: Headers) -> UserPrincipal:
         """Verifies the access token of a user: `Authorization: Bearer`."""
-        return await (self._core or self._running()).verify_user(headers)
+        core = self._core or self._running()
+        return core.tokens.recall(find_token(headers)) or await core.verify_user(headers)
 
     @cached_property
     def app(self) -> "Callable[[HTTPConnection], Awaitable[AppPrincipal]]":

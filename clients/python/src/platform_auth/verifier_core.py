@@ -13,9 +13,7 @@ from platform_auth.caches import KeyCache, TokenCache
 from platform_auth.credentials import (
     Credential,
     Headers,
-    find_app,
-    find_node,
-    find_token,
+    compute_fingerprint,
     read_app,
     read_node,
     read_token,
@@ -45,7 +43,7 @@ from platform_auth.uses import Uses
 
 
 class VerifierCore:
-    """Safe with threads: what every request touches has a lock, and the rest runs on the loop of the worker."""
+    """Safe with threads: the caches are, and the rest runs on the loop of the worker."""
 
     def __init__(self, settings: Settings, runtime: Runtime) -> None:
         """Polls at once."""
@@ -53,15 +51,15 @@ class VerifierCore:
         self._runtime = runtime
         grace = settings.outage_grace_seconds
         lease = Lease(runtime.clocks, grace)
-        self._apps: KeyCache[AppPrincipal] = KeyCache("app", lease, settings.max_entries)
-        self._nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, settings.max_entries)
-        self._tokens = TokenCache(lease, settings.max_entries)
-        self._uses = Uses(runtime.clocks.monotonic)
+        uses = Uses()
+        self.apps: KeyCache[AppPrincipal] = KeyCache("app", lease, uses, settings.max_entries)
+        self.nodes: KeyCache[NodePrincipal] = KeyCache("node", lease, uses, settings.max_entries)
+        self.tokens = TokenCache(lease, uses, settings.max_entries)
         client = ServiceClient(runtime)
         misconfigurations = Misconfigurations(settings.logger)
         self._defects = Defects(settings.logger)
         self._token_check = TokenCheck(settings, runtime, client, misconfigurations, lease)
-        poller = Poller(settings, runtime, client, lease, self._uses, misconfigurations)
+        poller = Poller(settings, runtime, client, lease, uses, misconfigurations)
         self._questions = Questions(settings.max_questions, runtime, client, lease, misconfigurations, poller.start)
         if grace > 0:
             detail = f"While the authentication service is unreachable, a revoked credential may be accepted for {grace} s."
@@ -69,16 +67,10 @@ class VerifierCore:
         runtime.worker.start(poller.start)
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
-        fingerprint = find_app(headers)
-        known = None if fingerprint is None else self._apps.recall_exact(fingerprint)
-        if known is not None:
-            self._uses.add("app", known[0])
-            return known[1]
         credential = read_app(headers)
         key_id = credential.id
-        remembered = self._apps.recall(key_id, credential.digest)
+        remembered = self.apps.recall_by_id(key_id, credential.digest)
         if remembered is not None:
-            self._uses.add("app", key_id)
             return remembered
         name = self._settings.service_name
         path = "/internal/validate-app"
@@ -88,21 +80,15 @@ class VerifierCore:
             path,
             self._create_request(path, headers, forwarded, json.dumps({"target": name}).encode()),
             read=lambda body: to_app_principal(body, key_id, name),
-            remember=lambda principal, end, ticket: self._apps.remember(credential, principal, end, ticket),
+            remember=lambda principal, end, ticket: self.apps.remember(credential, principal, end, ticket),
         )
         return await self._ask(question)
 
     async def verify_node(self, headers: Headers) -> NodePrincipal:
-        fingerprint = find_node(headers)
-        known = None if fingerprint is None else self._nodes.recall_exact(fingerprint)
-        if known is not None:
-            self._uses.add("node", known[0])
-            return known[1]
         credential = read_node(headers)
         key_id = credential.id
-        remembered = self._nodes.recall(key_id, credential.digest)
+        remembered = self.nodes.recall_by_id(key_id, credential.digest)
         if remembered is not None:
-            self._uses.add("node", key_id)
             return remembered
         path = "/internal/validate-node"
         question = Question(
@@ -110,18 +96,13 @@ class VerifierCore:
             path,
             self._create_request(path, headers, self._with_own_key(credential)),
             read=lambda body: to_node_principal(body, key_id),
-            remember=lambda principal, end, ticket: self._nodes.remember(credential, principal, end, ticket),
+            remember=lambda principal, end, ticket: self.nodes.remember(credential, principal, end, ticket),
         )
         return await self._ask(question)
 
     async def verify_user(self, headers: Headers) -> UserPrincipal:
-        found = find_token(headers)
-        known = None if found is None else self._tokens.recall(found)
-        if known is not None:
-            return known
         credential = read_token(headers)
-        digest = credential.digest
-        remembered = self._tokens.recall(digest)
+        remembered = self.tokens.recall(compute_fingerprint(credential))
         if remembered is not None:
             return remembered
         token = parse_token(credential.token)
@@ -133,7 +114,7 @@ class VerifierCore:
             path,
             self._create_request(path, headers, self._with_own_key(credential)),
             read=lambda body: to_user_principal(body, token.user_id, token.session_id),
-            remember=lambda principal, end, ticket: self._tokens.remember(digest, principal, end, ticket),
+            remember=lambda principal, end, ticket: self.tokens.remember(credential, principal, end, ticket),
             check=lambda deadline: self._token_check.check(token, deadline),
         )
         return await self._ask(question)
