@@ -25,7 +25,7 @@ export class LogoutRequest {
 /** RFC 6749 §5.1. */
 export class TokenPairResponse {
   @ApiProperty({
-    description: 'JWT (HS256)',
+    description: 'JWT, signed with HS256 or ES256 (`ACCESS_TOKEN_ALGORITHM`)',
     example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIwMTk4NWY0ZSJ9.c2lnbmF0dXJl',
   })
   access_token!: string;

@@ -75,8 +75,9 @@ export class AuthService {
       return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
     if (verdict.user.hasSecondFactor) return this.secondFactors.refuseWithChallenge(verdict.user);
     const grant = await this.newSessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
-    if (!grant) return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
-    return this.accessTokens.signPair(grant);
+    if (grant) return this.accessTokens.signPair(grant);
+    if (await this.secondFactors.isDemanded(verdict.user)) return this.secondFactors.refuseWithChallenge(verdict.user);
+    return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
   }
 
   /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */

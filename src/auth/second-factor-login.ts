@@ -50,6 +50,13 @@ export class SecondFactorLogin {
     private readonly environment: Environment,
   ) {}
 
+  /** Whether the user, whose password is still the verified one, has a second factor by now. */
+  async isDemanded(verified: VerifiedUser): Promise<boolean> {
+    const user = await this.factors.read(verified.id);
+    if (!user?.isActive || toPasswordContext(user) !== toPasswordContext(verified)) return false;
+    return this.factors.listMethods(user).length > 0;
+  }
+
   /** @throws {ProblemException} second_factor_required, with a challenge that a change of the password voids */
   async refuseWithChallenge(verified: VerifiedUser): Promise<never> {
     const { id } = verified;
@@ -91,11 +98,11 @@ export class SecondFactorLogin {
     return this.relyingParty.createAuthenticationOptions(challenge);
   }
 
-  /** @throws {ProblemException} invalid_passkey; email_not_verified; not_found without WEBAUTHN_RP_ID */
+  /** @throws {ProblemException} invalid_passkey; validation_failed; email_not_verified; not_found without WEBAUTHN_RP_ID */
   async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
+    if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     const refusal = problems.invalidPasskey;
     const response = parseAuthentication(answer);
-    if (!response) return this.refusals.refuse(refusal, 'wrong_passkey', actor);
     const text = readChallenge(response);
     const challenge = this.challenges.read('passkey', text);
     if (!challenge || !this.challenges.isValid(challenge, await this.clock.now()))
@@ -132,7 +139,7 @@ export class SecondFactorLogin {
   ): Promise<TokenPair> {
     const refusal = problems.invalidSecondFactor;
     const response = parseAuthentication(answer);
-    const isAnswer = response && this.canUsePasskey(user) && readChallenge(response) === text;
+    const isAnswer = this.canUsePasskey(user) && readChallenge(response) === text;
     const verdict = isAnswer
       ? await this.passkeys.verify(response, text, user.id)
       : ({ valid: false, reason: 'wrong_passkey' } as const);

@@ -125,7 +125,9 @@ function refuseMisplacedTarget({ headers, url }: Request, names: readonly string
  */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
-  if (isForServices || Object.keys(request.query).some((name) => PROTOTYPE_NAMES.has(name)))
+  const names = Object.keys(request.query);
+  const isMisplaced = names.includes('target') && DOORS.app.headers.some((name) => request.headers[name] !== undefined);
+  if (isForServices || isMisplaced || names.some((name) => PROTOTYPE_NAMES.has(name)))
     refuseField('', 'contains a parameter that is not part of this request');
 }
 

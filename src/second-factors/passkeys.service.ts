@@ -140,24 +140,25 @@ export class PasskeysService {
   ): Promise<void> {
     const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
     const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
-    try {
-      await this.changes.run(owner, async (transaction) => {
-        if (!(await this.challenges.use(transaction, challenge))) throw createInvalidPasskey();
-        const inserted = await transaction.query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS]);
-        if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
-        return { result: undefined, event: this.toEvent('user.passkey.added', userId, id, actor) };
-      });
-    } catch (error) {
-      if (getViolatedConstraint(error) === 'passkeys_credential_id_key')
-        throw new ProblemException(problems.passkeyExists);
-      throw error;
-    }
+    await this.changes.run(owner, async (transaction) => {
+      if (!(await this.challenges.use(transaction, challenge))) throw createInvalidPasskey();
+      const inserted = await transaction
+        .query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS])
+        .catch(refuseKnownPasskey);
+      if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
+      return { result: undefined, event: this.toEvent('user.passkey.added', userId, id, actor) };
+    });
   }
 
   private toEvent(event: AuditEvent['event'], userId: string, passkeyId: string, actor: Actor): AuditEvent {
     const details = { passkey_id: passkeyId };
     return { event, actor, time: this.clock.now(), subject: userId, details, logFields: { user_id: userId } };
   }
+}
+
+function refuseKnownPasskey(error: unknown): never {
+  if (getViolatedConstraint(error) === 'passkeys_credential_id_key') throw new ProblemException(problems.passkeyExists);
+  throw error;
 }
 
 function createInvalidPasskey(): ProblemException {

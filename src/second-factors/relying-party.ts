@@ -109,6 +109,10 @@ export class RelyingParty {
     }
   }
 
+  get isConfigured(): boolean {
+    return this.environment.webauthnRpId !== undefined;
+  }
+
   private get settings(): { rpId: string; origins: string[] } {
     const { webauthnRpId: rpId, webauthnOrigins: origins } = this.environment;
     if (rpId === undefined || origins === undefined) throw new ProblemException(problems.notFound);

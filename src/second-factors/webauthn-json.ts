@@ -1,5 +1,7 @@
 import { decodeClientDataJSON } from '@simplewebauthn/server/helpers';
 import { z } from 'zod';
+import { ProblemException } from '../problems/problem.exception.js';
+import { problems } from '../problems/problems.js';
 
 const MAX_BINARY_LENGTH = 8_192;
 /** WebAuthn §5.8.4 lists them, and later versions may add some. */
@@ -32,7 +34,10 @@ const authentication = z.object({
     clientDataJSON: binary,
     authenticatorData: binary,
     signature: binary,
-    userHandle: binary.nullish().transform((handle) => handle ?? undefined),
+    userHandle: binary
+      .or(z.literal(''))
+      .nullish()
+      .transform((handle) => handle || undefined),
   }),
 });
 
@@ -45,9 +50,12 @@ export function parseRegistration(passkey: object): RegistrationJson | undefined
   return registration.safeParse(passkey).data;
 }
 
-/** @returns undefined when it is not in this form */
-export function parseAuthentication(passkey: object): AuthenticationJson | undefined {
-  return authentication.safeParse(passkey).data;
+/** @throws {ProblemException} validation_failed when it is not in this form */
+export function parseAuthentication(passkey: object): AuthenticationJson {
+  const { data } = authentication.safeParse(passkey);
+  if (data) return data;
+  const detail = 'must be what PublicKeyCredential.toJSON() returns in a browser, after navigator.credentials.get()';
+  throw new ProblemException(problems.validationFailed, { errors: [{ pointer: '/passkey', detail }] });
 }
 
 /** @returns the challenge that the client answers; empty when there is none */

@@ -62,5 +62,5 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
 
 /** RFC 6750 §2.1. Anchored: the extractor of passport-jwt backtracks (16 KB without a space: 150 ms). */
 function readBearer({ headers }: IncomingMessage): string | null {
-  return /^bearer\s+(\S+)/i.exec(headers.authorization ?? '')?.[1] ?? null;
+  return /^bearer\s+(\S+)\s*$/i.exec(headers.authorization ?? '')?.[1] ?? null;
 }

@@ -6,6 +6,8 @@ import { problems } from '../problems/problems.js';
 
 const BASIC = /^basic +(?<credentials>[A-Za-z0-9+/=_-]+)$/i;
 
+const BASIC_CHALLENGE = 'Basic realm="platform-auth"';
+
 /** The app door, also with HTTP Basic, which OAuth 2.0 clients send (RFC 6749 §2.3.1). */
 @Injectable()
 export class IntrospectGuard implements CanActivate {
@@ -13,9 +15,15 @@ export class IntrospectGuard implements CanActivate {
 
   async canActivate(context: ExecutionContext): Promise<true> {
     const request = context.switchToHttp().getRequest<Request>();
-    if (request.headers.authorization !== undefined) this.readBasic(request, request.headers.authorization);
-    request.user = await this.doors.authenticate('app', request);
-    return true;
+    const { authorization } = request.headers;
+    try {
+      if (authorization !== undefined) this.readBasic(request, authorization);
+      request.user = await this.doors.authenticate('app', request);
+      return true;
+    } catch (error) {
+      const isRefusal = error instanceof ProblemException && error.problem.status === 401;
+      throw isRefusal && authorization !== undefined ? addBasicChallenge(error) : error;
+    }
   }
 
   private readBasic(request: Request, authorization: string): void {
@@ -28,6 +36,12 @@ export class IntrospectGuard implements CanActivate {
     request.headers['x-platform-app-id'] = id;
     request.headers['x-platform-app-key'] = key;
   }
+}
+
+/** RFC 6749 §5.2: the scheme that the client used. */
+function addBasicChallenge({ problem, refusal, isLogged }: ProblemException): ProblemException {
+  const headers = { 'WWW-Authenticate': BASIC_CHALLENGE };
+  return new ProblemException(problem, { ...(refusal && { refusal }), isLogged, headers });
 }
 
 /** @returns undefined for what is not form-encoded */

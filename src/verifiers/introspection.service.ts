@@ -5,8 +5,11 @@ import { Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { MAX_NAMES } from '../http/json-body.js';
+import { MAX_NAMES, refuseField, refuseHostileText } from '../http/json-body.js';
 import type { ActiveTokenResponse, InactiveTokenResponse } from './introspect.dto.js';
+
+/** The documented fields of the form, which bounds their length. */
+const NAMES = ['token', 'token_type_hint'];
 
 export type Introspection = ActiveTokenResponse | InactiveTokenResponse;
 
@@ -16,7 +19,8 @@ export class IntrospectionService {
 
   /**
    * @param form as it arrived
-   * @throws {ProblemException} malformed_request; validation_failed without exactly one token; unavailable
+   * @throws {ProblemException} malformed_request; validation_failed without exactly one token, or with a longer one than
+   * documented; unavailable
    */
   async introspect(form: Buffer | undefined): Promise<Introspection> {
     const principal = await this.authenticate(readToken(form));
@@ -41,13 +45,16 @@ export class IntrospectionService {
   }
 }
 
-function readToken(form: Buffer | undefined): string {
-  const bytes = form ?? Buffer.alloc(0);
+function readToken(body: Buffer | undefined): string {
+  const bytes = body ?? Buffer.alloc(0);
   if (!isUtf8(bytes)) throw new ProblemException(problems.malformedRequest);
   const fields = bytes.toString().split('&', MAX_NAMES + 1);
   if (fields.length > MAX_NAMES) throw new ProblemException(problems.malformedRequest);
-  const [token, ...more] = new URLSearchParams(fields.join('&')).getAll('token');
+  const form = new URLSearchParams(fields.join('&'));
+  if (form.has('target'))
+    refuseField('/target', 'is not part of this request: the credential must be one for this service');
+  for (const name of NAMES) for (const value of form.getAll(name)) refuseHostileText(value, `/${name}`);
+  const [token, ...more] = form.getAll('token');
   if (token && more.length === 0) return token;
-  const errors = [{ pointer: '/token', detail: 'must be sent once, and not be empty' }];
-  throw new ProblemException(problems.validationFailed, { errors });
+  return refuseField('/token', 'must be sent once, and not be empty');
 }

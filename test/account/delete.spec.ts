@@ -7,6 +7,7 @@ import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
+import { FactorOwner } from '../second-factors/owner.js';
 
 describe('POST /api/v0/users/me/delete', () => {
   const app = useApp();
@@ -21,6 +22,26 @@ describe('POST /api/v0/users/me/delete', () => {
     expectProblem(await app.admin.get(`/users/${alice.user.id}`), problems.notFound);
     expect(await app.database.query('SELECT FROM sessions WHERE user_id = $1', [alice.user.id])).toEqual([]);
     expect((await app.user(alice.user.email)).id).not.toBe(alice.user.id);
+  });
+
+  it('deletes the second factors: beside the audit log, only the feed of changes still names the account', async () => {
+    const alice = await FactorOwner.withTotp(app);
+    await alice.registers();
+    const tables = await app.database.query<{ name: string }>(
+      `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'`,
+    );
+    const namingTables = async (): Promise<string[]> => {
+      const found: string[] = [];
+      for (const { name } of tables.filter((table) => !table.name.startsWith('audit_'))) {
+        const sql = `SELECT FROM "${name}" AS entry WHERE strpos(to_jsonb(entry)::text, $1) > 0`;
+        if ((await app.database.query(sql, [alice.user.id])).length > 0) found.push(name);
+      }
+      return found.sort();
+    };
+    const factors = ['passkeys', 'recovery_codes', 'totp_factors'];
+    expect(await namingTables()).toEqual(expect.arrayContaining([...factors, 'sessions', 'users']));
+    await alice.deleteAccount().expect(204);
+    expect(await namingTables()).toEqual(['credential_changes']);
   });
 
   it('keeps the act in the audit log, and the address nowhere', async () => {

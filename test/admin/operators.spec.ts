@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
+import { eventually } from '../../tools/eventually.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { scrape } from '../support/scrape.js';
 import { countByStatus } from '../support/throttled.js';
 import { useApp } from '../support/use-app.js';
 
@@ -159,7 +161,7 @@ describe('/api/v0/admin/operators', () => {
 });
 
 describe('the acts of an operator', () => {
-  const app = useApp();
+  const app = useApp({ variables: { METRICS_PORT: '0' } });
 
   it('name it in the audit log, the log and the metrics, where the root key is the admin', async () => {
     const operator = await app.operator(['nodes'], 'carol');
@@ -183,6 +185,9 @@ describe('the acts of an operator', () => {
     expect(
       app.log.lines.filter(({ message, operator: named }) => message === 'request' && named === 'carol'),
     ).toHaveLength(1);
+    const countOf = async (actor: string) => (await scrape(app)).value('admin_requests_total', { actor });
+    await eventually('its request is counted', async () => (await countOf('operator:carol')) === 1);
+    expect(await countOf('admin')).toBeGreaterThan(1);
   });
 
   it('name it where a credential is explained', async () => {

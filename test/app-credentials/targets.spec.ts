@@ -36,6 +36,11 @@ describe('an app key', () => {
     expectProblem(await app.validateNode(node.header).set(foreign.headers), problems.invalidAppCredentials);
   });
 
+  it('is refused with 400 in the query of a call with an app credential, where it would not be checked', async () => {
+    const answer = await app.get(`/api/v0/users/${alice.id}?target=ocr`).set(own.headers);
+    expectInvalid(answer, '');
+  });
+
   it('for the service named by SERVICE_NAME is accepted at its doors', async () => {
     const renamed = await app.startReplica({ variables: { SERVICE_NAME: 'ocr' } });
     await readsAlice(foreign, renamed).expect(200);

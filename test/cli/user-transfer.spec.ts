@@ -165,6 +165,22 @@ describe('platform-auth users import', () => {
     });
   });
 
+  it('ends at the first interruption also while it waits for a pipe, and imports the lines that have come', async () => {
+    const url = `${app.database.url}?application_name=import-of-a-pipe`;
+    const piped = http
+      .with({ DATABASE_URL: url })
+      .withInput(`${JSON.stringify(account('early'))}\n`, { staysOpen: true });
+    const run = piped.start('users', 'import', '-', '--json');
+    const sql = `SELECT FROM pg_stat_activity WHERE application_name = 'import-of-a-pipe'`;
+    await eventually('it has connected', async () => (await app.database.query(sql)).length > 0);
+    run.kill('SIGINT');
+    const { code, stdout, stderr } = await run.ended;
+    expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
+    const { imported, lines } = JSON.parse(stdout) as Report;
+    expect(imported).toBe(lines);
+    expect(await usersLike('early@%')).toHaveLength(imported);
+  });
+
   it('reads standard input as -', async () => {
     const text = `${JSON.stringify(account('piped'))}\n${JSON.stringify(account('last'))}`;
     expect(await cli().withInput(text).json<Report>('users', 'import', '-')).toMatchObject({ lines: 2, imported: 2 });

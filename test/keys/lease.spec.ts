@@ -86,3 +86,19 @@ describe('a cached key', () => {
     expect(recalls('a')).toBe(false);
   });
 });
+
+describe('what is left of a lease', () => {
+  it('is handed on without the grace: the lesser remainder of the two clocks, rounded down', async () => {
+    const now = { monotonic: 0, wall: 0 };
+    const { hears, lease } = leaseOver(now, DAY_MS);
+    expect(lease.remainingMs).toBe(0);
+    await hears();
+    expect(lease.remainingMs).toBe(LEASE_MS);
+    Object.assign(now, { monotonic: 100.5, wall: 50 });
+    expect(lease.remainingMs).toBe(LEASE_MS - 101);
+    now.wall = 200;
+    expect(lease.remainingMs).toBe(LEASE_MS - 200);
+    now.monotonic = LEASE_MS;
+    expect([lease.isHeld, lease.remainingMs]).toEqual([true, 0]);
+  });
+});

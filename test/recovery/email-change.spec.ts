@@ -5,8 +5,9 @@ import { PasswordProof } from '../../src/users/password-proof.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receive, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
+import { raceForRow } from '../support/row-lock.js';
 import { PASSWORD } from '../support/settings.js';
-import { expectThrottled } from '../support/throttled.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 const newAddress = (): string => `${randomUUID()}@example.org`;
@@ -19,7 +20,7 @@ describe('a change of the own e-mail address', () => {
   const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
   const change = (token: string, new_email: string, password = PASSWORD) =>
     app.post('/api/v0/users/me/email', { password, new_email }).set(bearer(token));
-  const confirm = (token: string) => app.post('/api/v0/auth/email-verification/confirm', { token });
+  const confirm = (token: string, on = app) => on.post('/api/v0/auth/email-verification/confirm', { token });
 
   it('takes effect when the new address confirms it, and the old one is told at once', async () => {
     const [alice, email] = [await app.user(), newAddress()];
@@ -36,6 +37,16 @@ describe('a change of the own e-mail address', () => {
     await app.login(email).expect(200);
     const events = (await recorded(app, { subject: alice.id })).map(({ event }) => event);
     expect(events).toEqual(expect.arrayContaining(['user.email.change_requested', 'user.email.changed']));
+  });
+
+  it('takes effect in exactly one of 50 concurrent confirmations over two replicas', async () => {
+    const [leo, email] = [await app.user(), newAddress()];
+    await change((await leo.logsIn()).access_token, email).expect(202);
+    const token = await receiveToken(app, server, email);
+    const calls = Array.from({ length: 50 }, (_, i) => confirm(token, i % 2 ? app : throttled));
+    const answers = await raceForRow(app.database, 'users', leo.id, calls);
+    expect(countByStatus(answers)).toEqual({ 204: 1, 400: 49 });
+    expect(await recorded(app, { subject: leo.id, event: 'user.email.changed' })).toHaveLength(1);
   });
 
   it('is recorded in the feed of changes, by which verifiers forget the old address', async () => {

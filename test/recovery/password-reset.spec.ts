@@ -3,6 +3,8 @@ import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { receiveToken, useMailServer, workOff, receive } from '../support/mail-server.js';
 import { PASSWORD } from '../support/settings.js';
 import { recorded } from '../audit/record.js';
+import { raceForRow } from '../support/row-lock.js';
+import { countByStatus } from '../support/throttled.js';
 import { Authenticator } from '../second-factors/authenticator.js';
 import { logInWithPasskey, FactorOwner, passkeyOptions, type CreationOptions } from '../second-factors/owner.js';
 import type { Tokens } from '../support/test-app.js';
@@ -125,7 +127,8 @@ describe('a password reset by e-mail', () => {
     const carol = await app.user();
     const token = await tokenFor(carol.email);
     const passwords = Array.from({ length: 50 }, (_, index) => `${NEW_PASSWORD} ${index}`);
-    const answers = await Promise.all(passwords.map((password) => confirm(token, password)));
+    const calls = passwords.map((password) => confirm(token, password));
+    const answers = await raceForRow(app.database, 'users', carol.id, calls);
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 204)).toHaveLength(1);
     expect(statuses.filter((status) => status === 400)).toHaveLength(49);
@@ -244,6 +247,16 @@ describe('a password reset by an operator', () => {
     const [row] = await app.database.query('SELECT email_verified_at FROM users WHERE id = $1', [alice.id]);
     expect(row).toEqual({ email_verified_at: null });
     expectProblem(await confirm(token), problems.invalidLink);
+  });
+
+  it('accepts exactly one of 50 concurrent confirmations with one token', async () => {
+    const dave = await app.user();
+    const { body } = await app.admin.post(`/users/${dave.id}/password-reset`).expect(201);
+    const { token } = body as { token: string };
+    const calls = Array.from({ length: 50 }, () => confirm(token));
+    const answers = await raceForRow(app.database, 'users', dave.id, calls);
+    expect(countByStatus(answers)).toEqual({ 204: 1, 400: 49 });
+    expect(await recorded(app, { subject: dave.id, event: 'user.password.reset' })).toHaveLength(1);
   });
 
   it('is not replaced by a request of an anonymous client, and replaces the token before it', async () => {

@@ -44,11 +44,14 @@ describe('a change of second factors', () => {
     expect(added!.details).not.toHaveProperty('ended_sessions');
   });
 
-  it('refuses a login that verified the password before the first factor was added', async () => {
+  it('asks a login for the factor that was added after it verified the password: it is right, so not 401', async () => {
     const owner = await FactorOwner.of(app);
-    afterNext(app.nest.get(PasswordVerifier), 'verify', () => owner.registers());
-    expectProblem(await app.login(owner.user.email), problems.invalidCredentials);
-    await owner.isChallenged();
+    afterNext(app.nest.get(PasswordVerifier), 'verify', () => owner.enrols());
+    const answer = await app.login(owner.user.email);
+    expectProblem(answer, problems.secondFactorRequired);
+    app.clock.advance({ seconds: 60 });
+    const { challenge } = answer.body as { challenge: string };
+    await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
   });
 
   it('leaves logins alone that verified the password before an enrolment began, or was refused', async () => {

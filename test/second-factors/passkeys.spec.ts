@@ -271,11 +271,25 @@ describe('POST /api/v0/auth/login/passkey', () => {
       await logInWithPasskey(app, second.get(options)),
       await logInWithPasskey(app, third.get(old)),
       await logInWithPasskey(app, third.get(ofSecondFactor)),
-      await logInWithPasskey(app, {}),
     ];
     for (const answer of answers) expectProblem(answer, problems.invalidPasskey);
     const headers = answers.map((answer) => Object.keys(answer.headers).filter((name) => !/^ratelimit/.test(name)));
     expect(new Set(headers.map(String)).size).toBe(1);
+  });
+});
+
+describe('an answer that no browser makes', () => {
+  const app = useApp();
+
+  it('is 400 at both logins, and uses no challenge up', async () => {
+    const owner = await FactorOwner.of(app);
+    const authenticator = await owner.registers();
+    const { challenge } = await owner.isChallenged();
+    for (const passkey of [{}, { id: 'x' }]) {
+      expectInvalid(await logInWithPasskey(app, passkey), '/passkey');
+      expectInvalid(await owner.answers(challenge, 'passkey', { passkey }), '/passkey');
+    }
+    await owner.answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) }).expect(200);
   });
 });
 
@@ -290,6 +304,7 @@ describe('without WEBAUTHN_RP_ID in production', () => {
     expectProblem(await owner.post('/passkeys/options', { password: PASSWORD }, without), problems.notFound);
     const options = await passkeyOptions(app);
     expectProblem(await logInWithPasskey(without, authenticator.get(options)), problems.notFound);
+    expectProblem(await logInWithPasskey(without, {}), problems.notFound);
     expect(await owner.isChallenged(without)).toMatchObject({ methods: [] });
   });
 });

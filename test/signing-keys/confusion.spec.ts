@@ -1,6 +1,7 @@
 import { createHmac, createPublicKey, generateKeyPairSync, sign, type JsonWebKey, type KeyObject } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { SECRET_KEY } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 import { ES256, kidOf, readJwks } from './support.js';
 
@@ -55,6 +56,13 @@ describe('an access token under ES256', () => {
     ],
   ])('is refused with %s', async (_name, forge) => {
     expectProblem(await app.me(forge()), problems.invalidAccessToken);
+  });
+
+  it('is refused with HS256 and SECRET_KEY where no session ever began under HS256', async () => {
+    expectProblem(
+      await app.me(signHs256({ alg: 'HS256', typ: 'JWT' }, payload(), SECRET_KEY)),
+      problems.invalidAccessToken,
+    );
   });
 
   it('is accepted as it was signed', async () => {

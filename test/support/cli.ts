@@ -28,16 +28,17 @@ export class Cli {
     /** The working directory. */
     readonly folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-')),
     private readonly input = '',
+    private readonly isInputOpen = false,
   ) {}
 
   /** The same command line with more variables. */
   with(more: Readonly<Record<string, string>>): Cli {
-    return new Cli(this.url, { ...this.variables, ...more }, this.folder, this.input);
+    return new Cli(this.url, { ...this.variables, ...more }, this.folder, this.input, this.isInputOpen);
   }
 
-  /** The same command line with text on standard input. */
-  withInput(input: string): Cli {
-    return new Cli(this.url, this.variables, this.folder, input);
+  /** The same command line with text on standard input, which ends after it unless it stays open. */
+  withInput(input: string, { staysOpen = false } = {}): Cli {
+    return new Cli(this.url, this.variables, this.folder, input, staysOpen);
   }
 
   path(name: string): string {
@@ -53,7 +54,8 @@ export class Cli {
     };
     const child = spawn(process.execPath, [PROGRAM, ...parameters], { env, cwd: this.folder });
     // A command that reads no input may have ended already.
-    child.stdin.on('error', () => undefined).end(this.input);
+    child.stdin.on('error', () => undefined).write(this.input);
+    if (!this.isInputOpen) child.stdin.end();
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => void (stdout += chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => void (stderr += chunk.toString()));

@@ -1,4 +1,5 @@
 import { Client } from 'pg';
+import type { Response, Test as SupertestRequest } from 'supertest';
 import type { TestDatabase } from './test-database.js';
 
 /** Locks a row, so that a test decides the order of its changes. */
@@ -21,4 +22,18 @@ export async function holdRow(database: TestDatabase, table: string, id: string)
       await client.end();
     },
   };
+}
+
+/** Sends calls that lock a row, and lets them lock it only when several have found what they race for. */
+export async function raceForRow(
+  database: TestDatabase,
+  table: string,
+  id: string,
+  calls: SupertestRequest[],
+): Promise<Response[]> {
+  const row = await holdRow(database, table, id);
+  const answers = Promise.all(calls);
+  await row.waiting(2);
+  await row.release();
+  return answers;
 }

@@ -45,6 +45,10 @@ describe('an access token', () => {
     expect((claims.exp as number) - (claims.iat as number)).toBe(15 * 60);
   });
 
+  it.each([' x', ' , x', ','])('is refused with "%s" behind it', async (rest) => {
+    expectProblem(await app.me(`${tokens.access_token}${rest}`), problems.invalidAccessToken);
+  });
+
   it('can be verified by any service that has SECRET_KEY', async () => {
     await app.me(forge(HS256, claims)).expect(200);
   });

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
+import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { pollChanges, type Changes } from '../support/poll-changes.js';
@@ -38,6 +40,21 @@ describe('POST /internal/changes', () => {
     expect(await poll(first.cursor)).toMatchObject({ reset: false, changes: [] });
   });
 
+  it('answers 503 without a lease, also while the verdict on the caller and the log of changes are at hand', async () => {
+    const { cursor } = await poll();
+    const locker = new Client({ connectionString: app.database.url });
+    await locker.connect();
+    await locker.query('BEGIN; LOCK TABLE credential_changes IN ACCESS EXCLUSIVE MODE');
+    const attempt = () => app.post('/internal/changes', { cursor }).set(service.headers);
+    try {
+      await eventually('the lease is over', async () => (await attempt()).status !== 200);
+      expectProblem(await attempt(), problems.unavailable);
+    } finally {
+      await locker.end();
+    }
+    expect(await poll(cursor)).toMatchObject({ reset: false });
+  });
+
   it('names revoked keys, ended sessions and changed users, on any replica, before the call that ended them answers', async () => {
     const [node, user] = [await app.node(), await app.user()];
     const { access_token } = await user.logsIn();
@@ -60,11 +77,16 @@ describe('POST /internal/changes', () => {
     }
   });
 
-  it('does not name rotations of refresh tokens, logins, or uses of keys', async () => {
+  it('does not name rotations of refresh tokens, logins, rehashed passwords, or uses of keys', async () => {
     const user = await app.user();
+    const rehashing = await app.startReplica({ variables: { BCRYPT_COST: '5' } });
+    const hash = () => app.database.query('SELECT password_hash FROM users WHERE id = $1', [user.id]);
+    const before = await hash();
     const node = await app.node();
     const { cursor } = await poll();
-    const { refresh_token } = await user.logsIn();
+    const { refresh_token } = await user.logsIn(rehashing);
+    expect(await hash()).not.toEqual(before);
+    await rehashing.stop();
     await app.refresh(refresh_token).expect(200);
     await app.validateNode(node.header).expect(200);
     await app.admin.get(`/nodes/${node.nodeId}/explain`).expect(200);
@@ -98,6 +120,27 @@ describe('POST /internal/changes', () => {
     expect(await poll(`${epoch}/4:6:4`)).toMatchObject({ reset: true });
   });
 
+  it('names an ended session for an hour, and other changes for two days', async () => {
+    const insert = `INSERT INTO credential_changes (xid, kind, credential_id, at)
+      VALUES ('3', $1, gen_random_uuid(), now() - $2::interval) RETURNING credential_id AS id`;
+    const add = async (kind: string, age: string): Promise<string> =>
+      (await app.database.query<{ id: string }>(insert, [kind, age]))[0]!.id;
+    const kept = [await add('session', '59 minutes')];
+    const old = [await add('session', '61 minutes')];
+    for (const kind of ['node', 'app', 'user', 'signing_key']) {
+      kept.push(await add(kind, '47 hours'));
+      old.push(await add(kind, '49 hours'));
+    }
+    const left = async (ids: string[]): Promise<number> =>
+      (await app.database.query('SELECT FROM credential_changes WHERE credential_id = ANY ($1)', [ids])).length;
+    // Another replica may be purging.
+    await eventually('old changes are purged', async () => {
+      await app.nest.get(PurgeJob).run();
+      return (await left(old)) === 0;
+    });
+    expect(await left(kept)).toBe(kept.length);
+  });
+
   it('asks PostgreSQL for what a replica that started later cannot know', async () => {
     const { cursor } = await poll();
     const node = await app.node();
@@ -120,18 +163,25 @@ describe('POST /internal/changes', () => {
     expect(await poll(cursor)).toMatchObject({ reset: true, changes: [] });
   });
 
-  it('records uses for the service that reports them, clamps their age, and ends no overlap', async () => {
-    const node = await app.node();
+  it('records uses for the service that reports them, clamps their age to an hour, and ends no overlap', async () => {
+    const [node, other] = [await app.node(), await app.service('ocr', 'recipes')];
     await app.validateNode(node.header).expect(200);
     await app.admin.post(`/nodes/${node.nodeId}/rotate`).expect(200);
     const used = [
-      { kind: 'node', id: node.nodeId.toUpperCase(), ago_ms: -50 },
-      { kind: 'app', id: service.appId, ago_ms: 1e12 },
+      { kind: 'node', id: node.nodeId.toUpperCase(), ago_ms: -1e12 },
+      { kind: 'app', id: other.appId, ago_ms: 1e12 },
       { kind: 'node', id: randomUUID(), ago_ms: 1 },
     ];
+    const from = app.clock.now().getTime();
     await app.post('/internal/changes', { used }).set(service.headers).expect(200);
-    const explained = (await app.admin.get(`/nodes/${node.nodeId}/explain`).expect(200)).body as object;
-    expect(JSON.stringify(explained)).toContain('recipes');
+    const until = app.clock.now().getTime();
+    const keys = [`/nodes/${node.nodeId}`, `/app-credentials/${other.appId}`];
+    for (const [path, agoMs] of keys.map((key, index) => [key, index * 3_600_000] as const)) {
+      expect((await app.admin.get(`${path}/explain`).expect(200)).body).toMatchObject({ last_accepted_for: 'recipes' });
+      const { last_used_at } = (await app.admin.get(path).expect(200)).body as { last_used_at: string };
+      expect(Date.parse(last_used_at)).toBeGreaterThanOrEqual(from - agoMs);
+      expect(Date.parse(last_used_at)).toBeLessThanOrEqual(until - agoMs);
+    }
     await app.validateNode(node.header).expect(200);
   });
 

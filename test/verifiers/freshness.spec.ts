@@ -48,14 +48,27 @@ describe('validations with Cache-Control: no-cache', () => {
     });
   });
 
-  it('round down to the expiry of the key', async () => {
-    const node = await app.node();
-    const expires_at = new Date(clock.now().getTime() + 20_500).toISOString();
+  it('round down to the expiry of the key, or of the access token', async () => {
+    const [user, node, moment] = [await app.user(), await app.node(), clock.now().getTime()];
+    const { access_token } = await user.logsIn();
+    // The access token has lived for all but 21 of its 900 seconds.
+    clock.advance({ seconds: 879 });
+    const expires_at = new Date(moment + 899_500).toISOString();
     await app.admin.patch(`/nodes/${node.nodeId}`, { expires_at }).expect(200);
-    const { headers } = await app.validateNode(node.header).set(NO_CACHE).expect(200);
-    const { remember, expiresIn } = freshness(headers);
-    expect(remember).toBe('yes');
-    expect(expiresIn).toBeLessThanOrEqual(20);
+    const pair = { caller: 'ocr', target: 'reminders', expires_at };
+    const { body } = await app.admin.post('/app-credentials', pair).expect(201);
+    const headers = { 'X-Platform-App-Id': body.app_id as string, 'X-Platform-App-Key': body.app_key as string };
+    const bearer = { Authorization: `Bearer ${access_token}` };
+    for (const call of [
+      app.validateNode(node.header),
+      app.validateApp(headers),
+      app.post('/internal/validate-user').set(bearer),
+    ]) {
+      const { remember, expiresIn } = freshness((await call.set(NO_CACHE).expect(200)).headers);
+      expect(remember).toBe('yes');
+      expect(expiresIn).toBeLessThanOrEqual(21);
+      expect(expiresIn).toBeGreaterThan(0);
+    }
   });
 
   it('do not let either key be remembered during the overlap of a rotation', async () => {
@@ -66,14 +79,22 @@ describe('validations with Cache-Control: no-cache', () => {
   });
 
   it('are read from PostgreSQL, not from the cache', async () => {
-    const node = await app.node();
+    const [node, service] = [await app.node(), await app.service()];
     await app.validateNode(node.header).expect(200);
-    await app.database.query('ALTER TABLE nodes DISABLE TRIGGER USER');
-    await app.database.query('UPDATE nodes SET revoked_at = now() WHERE id = $1', [node.nodeId]);
-    await app.database.query('ALTER TABLE nodes ENABLE ALWAYS TRIGGER nodes_record_update');
-    await app.database.query('ALTER TABLE nodes ENABLE ALWAYS TRIGGER nodes_record_delete');
+    await app.validateApp(service.headers).expect(200);
+    for (const [table, id] of [
+      ['nodes', node.nodeId],
+      ['app_credentials', service.appId],
+    ] as const) {
+      await app.database.query(`ALTER TABLE ${table} DISABLE TRIGGER USER`);
+      await app.database.query(`UPDATE ${table} SET revoked_at = now() WHERE id = $1`, [id]);
+      await app.database.query(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_record_update`);
+      await app.database.query(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_record_delete`);
+    }
     await app.validateNode(node.header).expect(200);
+    await app.validateApp(service.headers).expect(200);
     expectProblem(await app.validateNode(node.header).set(NO_CACHE), problems.invalidNodeCredentials);
+    expectProblem(await app.validateApp(service.headers).set(NO_CACHE), problems.invalidAppCredentials);
   });
 
   it('hand on REVOCATION_WAIT_MS, and nothing to remember, when the lease is 0', async () => {

@@ -59,7 +59,9 @@ describe('POST /internal/introspect', () => {
       'Bearer x',
       `Basic ${Buffer.from('%zz:%').toString('base64')}`,
     ]) {
-      expectProblem(await introspect('token=x').set('Authorization', authorization), problems.invalidAppCredentials);
+      const answer = await introspect('token=x').set('Authorization', authorization);
+      expect(answer.body).toMatchObject({ status: 401, code: problems.invalidAppCredentials.code });
+      expect(answer.headers['www-authenticate']).toBe('Basic realm="platform-auth"');
     }
     const both = { ...service.headers, Authorization: basic };
     expectProblem(await introspect('token=x').set(both), problems.duplicateHeader);
@@ -67,6 +69,16 @@ describe('POST /internal/introspect', () => {
 
   it.each(['', 'token=', 'token=a&token=b', 'tokens=a'])('answers 400 to the form "%s"', async (form) => {
     expectInvalid(await introspect(form).set(service.headers), '/token');
+  });
+
+  it('refuses a target, which would not be checked', async () => {
+    expectInvalid(await introspect('token=x&target=ocr').set(service.headers), '/target');
+  });
+
+  it.each(['token', 'token_type_hint'])('answers 400 to a %s of more than 8192 characters', async (name) => {
+    const formOf = (length: number): string => `${name === 'token' ? '' : 'token=x&'}${name}=${'x'.repeat(length)}`;
+    expectInvalid(await introspect(formOf(8_193)).set(service.headers), `/${name}`);
+    await introspect(formOf(8_192)).set(service.headers).expect(200, { active: false });
   });
 
   it.each(['introspect', 'changes', 'validate-node'])(

@@ -1,13 +1,16 @@
 import { jest } from '@jest/globals';
 import { Propagation } from '../../src/keys/cache/propagation.js';
+import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';
+import { receiveToken, useMailServer } from '../support/mail-server.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
 
 /** When such a call has answered, no verifier accepts what it ended, not even one that is cut off. */
 describe('calls that end sessions or users', () => {
-  const app = useApp();
+  const { server, variables } = useMailServer();
+  const app = useApp({ variables });
 
   const waitsOf = async (call: () => PromiseLike<unknown>): Promise<number> => {
     const waits = jest.spyOn(app.nest.get(Propagation), 'awaitPropagation');
@@ -55,6 +58,40 @@ describe('calls that end sessions or users', () => {
     const reset = () => app.post('/api/v0/auth/password-reset/confirm', { token, new_password: NEW_PASSWORD });
     expect(await waitsOf(() => reset().expect(204))).toBe(1);
     expect(await waitsOf(() => reset().expect(400))).toBe(1);
+  });
+
+  it('wait too when an operator removes the second factors, also when there are none', async () => {
+    const { user } = await FactorOwner.withTotp(app);
+    const remove = (id: string) => app.admin.delete(`/users/${id}/factors`);
+    for (let i = 0; i < 2; i += 1) expect(await waitsOf(() => remove(user.id).expect(204))).toBe(1);
+    await app.admin.delete(`/users/${user.id}`).expect(204);
+    expect(await waitsOf(() => remove(user.id).expect(404))).toBe(1);
+  });
+
+  it('wait too when a passkey is the first factor, and when the call is repeated', async () => {
+    const owner = await FactorOwner.of(app);
+    const authenticator = new Authenticator();
+    const register = async (options = owner.creationOptions()) => {
+      const passkey = authenticator.create(await options);
+      return () => owner.post('/passkeys', { name: 'phone', passkey });
+    };
+    const first = await register();
+    expect(await waitsOf(() => first().expect(201))).toBe(1);
+    expect(await waitsOf(() => first().expect(400))).toBe(1);
+    const again = await register();
+    expect(await waitsOf(() => again().expect(409))).toBe(1);
+    const second = new Authenticator().create(await owner.creationOptions());
+    expect(await waitsOf(() => owner.post('/passkeys', { name: 'key', passkey: second }).expect(201))).toBe(0);
+  });
+
+  it('wait too when an address is changed, by which verifiers forget the old one, and when the link was used', async () => {
+    const owner = await Owner.of(app);
+    const new_email = `new-${owner.user.email}`;
+    await owner.as(app.post('/api/v0/users/me/email', { password: PASSWORD, new_email })).expect(202);
+    const token = await receiveToken(app, server, new_email);
+    const confirm = () => app.post('/api/v0/auth/email-verification/confirm', { token });
+    expect(await waitsOf(() => confirm().expect(204))).toBe(1);
+    expect(await waitsOf(() => confirm().expect(400))).toBe(1);
   });
 
   it('are the only ones: logins, refreshes, lists and enabling a user do not wait', async () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { mistakes } from './model/mistakes.js';
+import { GRACE_MS } from './model/replica.js';
 import { World } from './model/world.js';
 
 /** The same histories in each run, since some mistakes show in one of 1,000. All are found within the first half. */
@@ -11,7 +12,7 @@ describe('the model of verifiers', () => {
     async (mistake, histories) => {
       const search = fc.check(
         fc.asyncProperty(histories, async (history) => {
-          const world = new World(mistake);
+          const world = new World(mistake, mistake === 'grace handed on' ? GRACE_MS : 0);
           await world.run(history);
           return world.violations.length === 0;
         }),

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { histories } from './model/histories.js';
 import { focusedHistories } from './model/mistakes.js';
+import { GRACE_MS } from './model/replica.js';
 import { World } from './model/world.js';
 
 /** For a longer search: MODEL_RUNS=20000, and MODEL_SEED to repeat one. */
@@ -12,8 +13,8 @@ describe('after a revoking call has answered', () => {
     let accepted = 0;
     const all = fc.oneof({ weight: focusedHistories.length, arbitrary: histories }, ...focusedHistories);
     await fc.assert(
-      fc.asyncProperty(all, async (history) => {
-        const world = new World('none');
+      fc.asyncProperty(all, fc.constantFrom(0, GRACE_MS), async (history, graceMs) => {
+        const world = new World('none', graceMs);
         await world.run(history);
         accepted += world.accepted;
         expect(world.violations).toEqual([]);

@@ -18,7 +18,11 @@ export function createImportCommand(): Command {
   return new Command('import')
     .description('Import accounts with their password hashes. An account that exists stays as it is.')
     .argument('<file>', 'one JSON object a line (docs/operations/users.md); - reads standard input')
-    .option('--dry-run', 'check every line and change nothing', false)
+    .option(
+      '--dry-run',
+      'check every line and change nothing; an address that the file repeats counts each time',
+      false,
+    )
     .addHelpText(
       'after',
       `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run`,
@@ -61,7 +65,7 @@ export function createExportCommand(): Command {
     });
 }
 
-/** Ctrl-C ends the run after the batch at hand; a second one ends the process. */
+/** Ctrl-C ends the run after the lines that were read; a second one ends the process. */
 async function stoppable<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();

@@ -1,7 +1,7 @@
 import { createReadStream, createWriteStream, fstatSync, openSync, rmSync } from 'node:fs';
 import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
-import type { Writable } from 'node:stream';
+import { addAbortSignal, type Writable } from 'node:stream';
 import { DataSource } from 'typeorm';
 import { AuditLog } from '../../audit/audit-log.js';
 import { AuditModule } from '../../audit/audit.module.js';
@@ -46,16 +46,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   const size = fstatSync(descriptor).size;
   const progress = new Progress(size > 0 ? size : undefined);
   return withTransfer(async (transfer) => {
-    const report: ImportReport = {
-      dry_run: isDryRun,
-      lines: 0,
-      imported: 0,
-      existing: 0,
-      refused: 0,
-      interrupted: false,
-      refused_lines: [],
-    };
-    const chunks = createReadStream(file, { fd: descriptor }) as AsyncIterable<Buffer>;
+    const report = createReport(isDryRun);
     const now = new Clock().now();
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
@@ -65,15 +56,18 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
       report.existing += batch.length - added;
       batch = [];
     };
-    for await (const line of splitLines(chunks, MAX_LINE_BYTES)) {
-      report.lines = line.number;
-      const account = parseOrReport(line, report, now);
-      if (account) batch.push(account);
-      if (line.number % BATCH_SIZE !== 0) continue;
-      await commit();
-      progress.show(line.endsAt, line.number);
-      report.interrupted = signal.aborted;
-      if (report.interrupted) break;
+    try {
+      for await (const line of splitLines(readBytes(file, descriptor, signal), MAX_LINE_BYTES)) {
+        report.lines = line.number;
+        const account = parseOrReport(line, report, now);
+        if (account) batch.push(account);
+        if (line.number % BATCH_SIZE !== 0) continue;
+        await commit();
+        progress.show(line.endsAt, line.number);
+      }
+    } catch (error) {
+      report.interrupted = error instanceof Error && error.name === 'AbortError';
+      if (!report.interrupted) throw error;
     }
     await commit();
     progress.clear();
@@ -81,6 +75,17 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     await transfer.finish({ imported, existing, refused });
     return report;
   });
+}
+
+function createReport(isDryRun: boolean): ImportReport {
+  const counts = { lines: 0, imported: 0, existing: 0, refused: 0 };
+  return { dry_run: isDryRun, ...counts, interrupted: false, refused_lines: [] };
+}
+
+/** The signal ends it with an AbortError, also while a pipe is silent: a pipe is read without blocking, unlike a file. */
+function readBytes(file: string, descriptor: number, signal: AbortSignal): AsyncIterable<Buffer> {
+  const bytes = file === '-' ? process.stdin : createReadStream(file, { fd: descriptor });
+  return addAbortSignal(signal, bytes) as AsyncIterable<Buffer>;
 }
 
 function parseOrReport({ text, number }: Line, report: ImportReport, now: Date): PortableAccount | undefined {

@@ -22,7 +22,8 @@ export class CreateSigningKeys1763684300000 implements MigrationInterface {
       );
       COMMENT ON COLUMN signing_algorithms.last_signed_at IS 'to the minute; its tokens are accepted for one token life after it';
       -- A version before this one signed with HS256 and did not record it.
-      INSERT INTO signing_algorithms (algorithm, last_signed_at) VALUES ('HS256', now()), ('ES256', NULL);
+      INSERT INTO signing_algorithms (algorithm, last_signed_at) VALUES
+        ('HS256', (SELECT now() WHERE EXISTS (SELECT FROM sessions))), ('ES256', NULL);
 
       CREATE TABLE signing_keys (
         id                    uuid        NOT NULL,

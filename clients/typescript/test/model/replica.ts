@@ -7,7 +7,8 @@ import { LEASE_MS } from './histories.js';
 import { Process } from './process.js';
 
 const POLL_MS = LEASE_MS / 3;
-const GRACE_MS = 2_000;
+/** OUTAGE_GRACE_SECONDS of the replicas, where they have one. */
+export const GRACE_MS = 2_000;
 
 export class Replica extends Process {
   private lease!: RevocationLease;
@@ -18,8 +19,7 @@ export class Replica extends Process {
 
   start(): void {
     this.life += 1;
-    const outageGraceMs = this.world.mistake === 'grace handed on' ? GRACE_MS : 0;
-    this.lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs }, this.clocks);
+    this.lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs: this.world.graceMs }, this.clocks);
     this.log = new ChangeLog();
     this.poll(this.life);
   }
@@ -51,10 +51,10 @@ export class Replica extends Process {
   }
 
   private async answerPoll(cursor: string | undefined): Promise<ServiceAnswer> {
-    const { mistake, database } = this.world;
+    const { mistake, database, graceMs } = this.world;
     const fromLog = this.log.answer(cursor) ?? this.assumeConnection();
     const answer = fromLog ?? (await this.ask(() => database.answer(cursor)));
-    const freshForMs = this.lease.remainingMs + (mistake === 'grace handed on' && this.lease.isHeld ? GRACE_MS : 0);
+    const freshForMs = this.lease.remainingMs + (mistake === 'grace handed on' && this.lease.isHeld ? graceMs : 0);
     if (freshForMs === 0) return { status: 503, headers: {}, body: '{}' };
     const changes = mistake === 'list truncated' ? answer.changes.slice(0, 1) : answer.changes;
     const listed = changes.map(({ kind, id }) => ({ kind, id }));

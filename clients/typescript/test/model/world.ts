@@ -19,7 +19,10 @@ export class World {
   network = { outMs: 5, backMs: 5 };
   private readonly queue: { readonly atMs: number; readonly work: () => void }[] = [];
 
-  constructor(readonly mistake: Mistake) {
+  constructor(
+    readonly mistake: Mistake,
+    readonly graceMs = 0,
+  ) {
     this.database = new Database(mistake as ProtocolMistake);
   }
 
