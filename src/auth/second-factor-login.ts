@@ -119,17 +119,19 @@ export class SecondFactorLogin {
     });
   }
 
-  /** Without a valid challenge nothing is known of the client, and the refusal is counted by its network. */
+  /**
+   * Without a valid challenge nothing is known of the client, and the refusal is counted by its network. A forged one is
+   * refused before the account is read: its time tells nothing about the id in it.
+   */
   private async openChallenge(
     text: string,
     actor: Actor,
   ): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
     const challenge = this.challenges.read('login', text);
     if (!challenge) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
-    // The same work for an id that is unknown: a forged challenge tells nothing about accounts.
     const [user, now] = await Promise.all([this.factors.read(challenge.userId), this.clock.now()]);
-    const isValid = this.challenges.isValid(challenge, now, toPasswordContext(user ?? { passwordChangedAt: now }));
-    if (!user || !isValid) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
+    if (!user || !this.challenges.isValid(challenge, now, toPasswordContext(user)))
+      return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
     if (!user.isActive) return this.refusals.refuse(problems.invalidSecondFactor, 'disabled', actor, user.id);
     return { challenge, user };
   }

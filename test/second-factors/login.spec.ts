@@ -1,4 +1,5 @@
 import { jest } from '@jest/globals';
+import { Database } from '../../src/database/database.js';
 import { problems } from '../../src/problems/problems.js';
 import { ThrottleWindows } from '../../src/throttling/throttle-windows.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -111,6 +112,26 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expectProblem(forged, problems.invalidSecondFactor);
     for (const text of ['x', challenge.slice(1), `${challenge}A`])
       expectProblem(await owner.answers(text, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
+  });
+
+  it('reads no account for a forged challenge, so that its time does not tell whether the id in it exists', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const forged = Buffer.from(challenge, 'base64url');
+    // The time, of the same account.
+    forged.writeUInt8(forged.readUInt8(6) ^ 1, 6);
+    const run = jest.spyOn(Database.prototype, 'rows');
+    const listStatements = async (text: string): Promise<string[]> => {
+      run.mockClear();
+      expectProblem(await owner.answers(text, 'totp', { code: owner.wrongCode() }), problems.invalidSecondFactor);
+      return run.mock.calls.map(([{ name }]) => name);
+    };
+    try {
+      expect(await listStatements(challenge)).toContain('second_factors_read');
+      expect(await listStatements(forged.toString('base64url'))).not.toContain('second_factors_read');
+    } finally {
+      run.mockRestore();
+    }
   });
 
   it('refuses a challenge after the password was changed, the user disabled, or the app removed', async () => {

@@ -75,6 +75,12 @@ describe('POST /internal/introspect', () => {
     expectInvalid(await introspect('token=x&target=ocr').set(service.headers), '/target');
   });
 
+  it.each(['token', 'token_type_hint'])('answers 400 to a %s of more than 8192 characters', async (name) => {
+    const formOf = (length: number): string => `${name === 'token' ? '' : 'token=x&'}${name}=${'x'.repeat(length)}`;
+    expectInvalid(await introspect(formOf(8_193)).set(service.headers), `/${name}`);
+    await introspect(formOf(8_192)).set(service.headers).expect(200, { active: false });
+  });
+
   it.each(['introspect', 'changes', 'validate-node'])(
     'and its neighbours refuse an empty query on %s',
     async (route) => {
