@@ -90,6 +90,18 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expect(countByStatus(answers)).toEqual({ 200: 1, 401: 9 });
   });
 
+  it('says that an address is not verified to a right code only, which stays usable', async () => {
+    const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
+    const owner = await FactorOwner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const wrong = await owner.answers(challenge, 'totp', { code: owner.wrongCode() }, strict);
+    expectProblem(wrong, problems.invalidSecondFactor);
+    const code = owner.code();
+    expectProblem(await owner.answers(challenge, 'totp', { code }, strict), problems.emailNotVerified);
+    await owner.answers(challenge, 'totp', { code }).expect(200);
+    await strict.stop();
+  });
+
   it('refuses a challenge after 5 minutes', async () => {
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
