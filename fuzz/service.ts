@@ -29,6 +29,7 @@ interface Start {
 export class FuzzedService {
   private constructor(
     private readonly server: ServerProcess,
+    readonly databaseUrl: string,
     readonly adminKey: string,
     /** Of its configuration. */
     readonly secrets: readonly string[],
@@ -47,7 +48,7 @@ export class FuzzedService {
     await server.start();
     const { password } = new URL(database.url());
     const { SECRET_KEY, ADMIN_API_KEY } = secrets;
-    return new FuzzedService(server, ADMIN_API_KEY, [SECRET_KEY, ADMIN_API_KEY, password]);
+    return new FuzzedService(server, database.url(), ADMIN_API_KEY, [SECRET_KEY, ADMIN_API_KEY, password]);
   }
 
   get port(): number {

@@ -43,8 +43,8 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
     const verdict = await this.operators.verify(key);
     if (!verdict.valid) {
-      if (verdict.reason === 'unknown') throw await this.createRefusal(request, 'wrong_key');
-      throw await this.createRefusal(request, verdict.reason, verdict.operator);
+      if (verdict.reason === 'unknown') throw await this.recordRefusal(request, 'wrong_key');
+      throw await this.recordRefusal(request, verdict.reason, verdict.operator);
     }
     const principal: AdminPrincipal = { door: 'admin', operator: verdict.operator };
     // Also when the scope is missing: the key is valid, and the metrics, the log and the audit log name the operator.
@@ -53,7 +53,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     return principal;
   }
 
-  private async createRefusal(
+  private async recordRefusal(
     request: Request,
     reason: DoorReason<'admin'>,
     operator?: OperatorIdentity,
@@ -63,7 +63,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     const fields = { door: 'admin', ...(operator && { operator_id: operator.id, operator: operator.name }) };
     const refusal = { event: 'admin.key.refused', reason, fields } as const;
     const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };
-    return this.refusals.createException(counted, toActor(request));
+    return this.refusals.record(counted, toActor(request));
   }
 
   /** @throws {ProblemException} missing_scope */
@@ -72,6 +72,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     if (scope === undefined) throw new Error('The route declares no scope');
     const scopes = listAcceptedScopes(scope, request.method);
     if (scopes.some((each) => operator.scopes.includes(each))) return;
-    throw await this.refusals.createException(describeMissingScope(operator, scope, scopes), toActor(request));
+    throw await this.refusals.record(describeMissingScope(operator, scope, scopes), toActor(request));
   }
 }

@@ -114,10 +114,7 @@ export class CountedRefusals {
    * @returns the exception that ends the request
    * @throws when the refusal cannot be counted: fails closed with 503
    */
-  async createException(
-    { problem, refusal, members, ...count }: CountedRefusal,
-    actor: Actor,
-  ): Promise<ProblemException> {
+  async record({ problem, refusal, members, ...count }: CountedRefusal, actor: Actor): Promise<ProblemException> {
     await this.count({ event: refusal.event, reason: refusal.reason, ...count }, actor);
     return new ProblemException(problem, { refusal, ...(members && { members }) });
   }

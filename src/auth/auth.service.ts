@@ -74,9 +74,10 @@ export class AuthService {
     if (this.environment.requireVerifiedEmail && verdict.user.emailVerifiedAt === null)
       return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
     if (verdict.user.hasSecondFactor) return this.secondFactors.refuseWithChallenge(verdict.user);
+    const sign = await this.accessTokens.createSigner();
     const grant = await this.newSessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
-    if (grant) return this.accessTokens.signPair(grant);
-    if (await this.secondFactors.isDemanded(verdict.user)) return this.secondFactors.refuseWithChallenge(verdict.user);
+    if (grant) return sign(grant);
+    await this.secondFactors.refuseIfAdded(verdict.user);
     return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
   }
 
@@ -122,6 +123,6 @@ export class AuthService {
     problem: Problem = problems.invalidCredentials,
   ): Promise<never> {
     const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.createException({ problem, refusal, counted: email, subject: userId }, actor);
+    throw await this.refusals.record({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

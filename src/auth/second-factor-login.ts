@@ -34,7 +34,7 @@ interface VerifiedLogin {
   readonly refusal: Problem;
 }
 
-/** Logins that need more than a password, or another thing than a password. */
+/** Logins with a second factor, and with a passkey alone. */
 @Injectable()
 export class SecondFactorLogin {
   constructor(
@@ -44,37 +44,29 @@ export class SecondFactorLogin {
     private readonly passkeys: PasskeyVerifier,
     private readonly relyingParty: RelyingParty,
     private readonly refusals: FactorRefusals,
-    private readonly sessions: NewSessions,
+    private readonly newSessions: NewSessions,
     private readonly accessTokens: AccessTokens,
     private readonly clock: DatabaseClock,
     private readonly environment: Environment,
   ) {}
 
-  /** Whether the user, whose password is still the verified one, has a second factor by now. */
-  async isDemanded(verified: VerifiedUser): Promise<boolean> {
-    const user = await this.factors.read(verified.id);
-    if (!user?.isActive || toPasswordContext(user) !== toPasswordContext(verified)) return false;
-    return this.factors.listMethods(user).length > 0;
-  }
-
   /** @throws {ProblemException} second_factor_required, with a challenge that a change of the password voids */
   async refuseWithChallenge(verified: VerifiedUser): Promise<never> {
-    const { id } = verified;
-    const user = await this.factors.read(id);
-    const methods = user ? this.factors.listMethods(user) : [];
-    const challenge = this.challenges.issue('login', await this.clock.now(), id, toPasswordContext(verified));
-    const passkey_options =
-      user && methods.includes('passkey')
-        ? this.relyingParty.createAuthenticationOptions(challenge, user.passkeys)
-        : undefined;
-    throw new ProblemException(problems.secondFactorRequired, {
-      refusal: { event: 'user.login.challenged', reason: 'second_factor', fields: { user_id: id } },
-      members: { methods, challenge, ...(passkey_options && { passkey_options }) },
-    });
+    throw await this.createDemand(verified, await this.factors.read(verified.id));
   }
 
   /**
-   * @throws {ProblemException} invalid_second_factor; email_not_verified; too_many_requests; hashing_busy; unavailable
+   * To be called when no session could begin.
+   * @throws {ProblemException} second_factor_required, if the user has one by now and still the password that was verified
+   */
+  async refuseIfAdded(verified: VerifiedUser): Promise<void> {
+    const user = await this.factors.read(verified.id);
+    if (!user?.isActive || toPasswordContext(user) !== toPasswordContext(verified)) return;
+    if (user.confirmedAt || user.passkeys.length > 0) throw await this.createDemand(verified, user);
+  }
+
+  /**
+   * @throws {ProblemException} invalid_second_factor; validation_failed; email_not_verified; too_many_requests; hashing_busy; unavailable
    */
   async logInWithAnswer(request: SecondFactorRequest, actor: Actor): Promise<TokenPair> {
     const { challenge, user } = await this.openChallenge(request.challenge, actor);
@@ -109,21 +101,37 @@ export class SecondFactorLogin {
       return this.refusals.refuse(refusal, 'challenge', actor);
     const verdict = await this.passkeys.verify(response, text);
     if (!verdict.valid) return this.refusePasskey(refusal, verdict, actor);
-    const { owner, proof, advance: useFactor } = verdict;
+    const { owner, proof, useFactor } = verdict;
     return this.startSession({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
-  /** Without a valid challenge nothing is known of the client, and the refusal is counted by its network. */
+  private async createDemand(verified: VerifiedUser, user: UserWithFactors | undefined): Promise<ProblemException> {
+    const { id } = verified;
+    const methods = user ? this.factors.listMethods(user) : [];
+    const challenge = this.challenges.issue('login', await this.clock.now(), id, toPasswordContext(verified));
+    const passkey_options =
+      user && methods.includes('passkey')
+        ? this.relyingParty.createAuthenticationOptions(challenge, user.passkeys)
+        : undefined;
+    return new ProblemException(problems.secondFactorRequired, {
+      refusal: { event: 'user.login.challenged', reason: 'second_factor', fields: { user_id: id } },
+      members: { methods, challenge, ...(passkey_options && { passkey_options }) },
+    });
+  }
+
+  /**
+   * Without a valid challenge nothing is known of the client, and the refusal is counted by its network. A forged one is
+   * refused before the account is read: its time tells nothing about the id in it.
+   */
   private async openChallenge(
     text: string,
     actor: Actor,
   ): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
     const challenge = this.challenges.read('login', text);
     if (!challenge) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
-    // The same work for an id that is unknown: a forged challenge tells nothing about accounts.
     const [user, now] = await Promise.all([this.factors.read(challenge.userId), this.clock.now()]);
-    const isValid = this.challenges.isValid(challenge, now, toPasswordContext(user ?? { passwordChangedAt: now }));
-    if (!user || !isValid) return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
+    if (!user || !this.challenges.isValid(challenge, now, toPasswordContext(user)))
+      return this.refusals.refuse(problems.invalidSecondFactor, 'challenge', actor);
     if (!user.isActive) return this.refusals.refuse(problems.invalidSecondFactor, 'disabled', actor, user.id);
     return { challenge, user };
   }
@@ -142,7 +150,7 @@ export class SecondFactorLogin {
       ? await this.passkeys.verify(response, text, user.id)
       : ({ valid: false, reason: 'wrong_passkey' } as const);
     if (!verdict.valid) return this.refusePasskey(refusal, { ...verdict, userId: user.id }, actor);
-    const { proof, advance: useFactor } = verdict;
+    const { proof, useFactor } = verdict;
     return this.startSession({ owner: user, challenge, amr: ['pwd', proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
@@ -164,19 +172,26 @@ export class SecondFactorLogin {
    */
   private async startSession(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
     const { owner, challenge, amr, useFactor, refusal } = login;
-    const refuse = (reason: FactorReason, problem = refusal): Promise<never> =>
-      this.refusals.refuse(problem, reason, actor, owner.id);
-    if (this.environment.requireVerifiedEmail && owner.emailVerifiedAt === null)
-      return refuse('email_not_verified', problems.emailNotVerified);
+    const refuse = (reason: FactorReason): Promise<never> =>
+      this.refusals.refuse(
+        reason === 'email_not_verified' ? problems.emailNotVerified : refusal,
+        reason,
+        actor,
+        owner.id,
+      );
     const useProofs: UseProof = async (transaction) => {
       if (!(await this.challenges.use(transaction, challenge))) throw new RefusedProofError('challenge');
       await useFactor(transaction);
+      if (this.environment.requireVerifiedEmail && owner.emailVerifiedAt === null)
+        throw new RefusedProofError('email_not_verified');
     };
+    const sign = await this.accessTokens.createSigner();
     try {
-      const grant = await this.sessions.start(owner, toUserActor(actor, owner.id), amr, useProofs);
-      return await (grant ? this.accessTokens.signPair(grant) : refuse('changed_meanwhile'));
+      const grant = await this.newSessions.start(owner, toUserActor(actor, owner.id), amr, useProofs);
+      return grant ? sign(grant) : await refuse('changed_meanwhile');
     } catch (error) {
       if (error instanceof RefusedProofError) return refuse(error.reason);
+      // A WrongCodeError too: the throttle counts it.
       throw error;
     }
   }

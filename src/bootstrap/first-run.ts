@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { createFile } from '../common/durable-file.js';
 import { EXAMPLES } from '../common/examples.js';
 import { EnvFile, FileChangedError } from '../config/env-file.js';
@@ -19,13 +19,16 @@ const DATA_FOLDER = '.data/postgres';
  */
 export function ensureSecrets(variables: Variables): Variables {
   const missing = listMissing(variables);
-  if (missing.length === 0) return variables;
+  if (missing.length === 0) {
+    removeOldProposal();
+    return variables;
+  }
   // One process proposes values, and all write the same ones, so it does not matter which of them is the last.
   createFile(PROPOSAL, formatProposal());
   const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
   if (!proposal.exists) return ensureSecrets(variables);
-  for (const name of missing) file.set(name, file.get(name) ?? proposal.get(name) ?? generateSecret());
+  for (const name of missing) file.set(name, file.get(name) ?? readProposed(proposal, name));
   try {
     if (file.needsWriting) file.write(HEADING);
   } catch (error) {
@@ -34,6 +37,19 @@ export function ensureSecrets(variables: Variables): Variables {
   }
   rmSync(PROPOSAL, { force: true });
   return { ...variables, ...Object.fromEntries(missing.map((name) => [name, file.get(name)])) };
+}
+
+function readProposed(proposal: EnvFile, name: string): string {
+  const value = proposal.get(name);
+  if (value === undefined) throw new Error(`${PROPOSAL} has no ${name}: delete this file and start again`);
+  return value;
+}
+
+/** Of a start that was killed. While another one still needs it, `.env` is not complete. */
+function removeOldProposal(): void {
+  if (!existsSync(PROPOSAL)) return;
+  const file = EnvFile.read(FILE);
+  if (GENERATED.every((name) => file.get(name) !== undefined)) rmSync(PROPOSAL, { force: true });
 }
 
 function formatProposal(): Buffer {

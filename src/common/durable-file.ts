@@ -1,6 +1,7 @@
 import {
   closeSync,
   constants,
+  existsSync,
   fchmodSync,
   fchownSync,
   fstatSync,
@@ -24,6 +25,8 @@ import { createRandomId } from './ids.js';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 const PRIVATE_MODE = 0o600;
+/** Of exFAT and some shared folders, where two processes may create a file at the same moment. */
+const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'ENOSYS']);
 
 /** A file as it was when it was opened. The bytes and the owner belong to the same file. */
 export interface FoundFile {
@@ -91,8 +94,10 @@ export function createFile(path: string, bytes: Buffer): boolean {
   try {
     linkSync(temporary, path);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' || existsSync(path)) return false;
+    if (!NO_HARD_LINKS.has(code)) throw error;
+    renameSync(temporary, path);
   } finally {
     rmSync(temporary, { force: true });
   }

@@ -22,6 +22,7 @@ import { CreateOperators1763771600000 } from './migrations/1763771600000-create-
 import { CreateLinksByEmail1763771700000 } from './migrations/1763771700000-create-links-by-email.js';
 import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
 import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-keep-links-at-rehashes.js';
+import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -54,6 +55,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       CreateLinksByEmail1763771700000,
       AddSecondFactors1763771800000,
       KeepLinksAtRehashes1763771900000,
+      IgnoreRestoredPurges1763772000000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

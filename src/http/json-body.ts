@@ -94,7 +94,7 @@ function refuseHostileValues(body: unknown, listField: string | undefined): void
   }
 }
 
-function refuseHostileText(text: string, pointer: string): void {
+export function refuseHostileText(text: string, pointer: string): void {
   if (text.length > MAX_TEXT_LENGTH) refuseField(pointer, `must be text of at most ${MAX_TEXT_LENGTH} characters`);
   if (!text.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
 }

@@ -120,14 +120,15 @@ function refuseMisplacedTarget({ headers, url }: Request, names: readonly string
 }
 
 /**
- * A parameter that reaches a prototype is dropped before validation, and would be ignored silently. The routes for
- * services do not have parameters.
+ * A parameter that reaches a prototype is dropped before validation, and would be ignored silently; so would a target beside
+ * an app credential. The routes for services do not have parameters.
  */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
-  const isMisplaced = names.includes('target') && DOORS.app.headers.some((name) => request.headers[name] !== undefined);
-  if (isForServices || isMisplaced || names.some((name) => PROTOTYPE_NAMES.has(name)))
+  const hasMisplacedTarget =
+    names.includes('target') && DOORS.app.headers.some((name) => request.headers[name] !== undefined);
+  if (isForServices || hasMisplacedTarget || names.some((name) => PROTOTYPE_NAMES.has(name)))
     refuseField('', 'contains a parameter that is not part of this request');
 }
 

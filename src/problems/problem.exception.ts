@@ -41,4 +41,12 @@ export class ProblemException extends Error {
     this.headers = options.headers ?? {};
     this.members = options.members ?? {};
   }
+
+  /** @returns the same with further headers of the response */
+  withHeaders(headers: Readonly<Record<string, string>>): ProblemException {
+    const { problem, refusal, isLogged, members, cause, errors } = this;
+    const all = { ...this.headers, ...headers };
+    const options = { ...(refusal && { refusal }), ...(errors && { errors }), isLogged, members, cause, headers: all };
+    return new ProblemException(problem, options);
+  }
 }

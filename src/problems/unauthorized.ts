@@ -1,6 +1,6 @@
 import type { Problem } from './problem.js';
 
-const REALM = 'realm="platform-auth"';
+export const REALM = 'realm="platform-auth"';
 /** A member of the body of each refused validation. */
 export const NOT_VALID = { valid: false } as const;
 

@@ -22,7 +22,7 @@ export class RefusedProofError extends Error {
 
 /**
  * Uses a proof up in the transaction of what it is for: both are committed, or neither. A failure costs no code.
- * @throws {Error} when it was used before
+ * @throws {RefusedProofError} when it was used before; of a code, an error that {@link CodeVerifier} counts
  */
 export type UseProof = (transaction: EntityManager) => Promise<void>;
 
@@ -47,6 +47,6 @@ export class FactorRefusals {
   async refuse(problem: Problem, reason: FactorReason, actor: Actor, userId?: string): Promise<never> {
     const counted = userId ?? toNetwork(actor.address ?? undefined);
     const refusal = { event: EVENT, reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.createException({ problem, refusal, counted, subject: userId }, actor);
+    throw await this.refusals.record({ problem, refusal, counted, subject: userId }, actor);
   }
 }

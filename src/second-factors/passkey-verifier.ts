@@ -22,7 +22,7 @@ interface PasskeyRow extends Passkey, Omit<PasskeyOwner, 'id'> {
 }
 
 export type PasskeyVerdict =
-  | { readonly valid: true; readonly owner: PasskeyOwner; readonly proof: PasskeyProof; readonly advance: UseProof }
+  | { readonly valid: true; readonly owner: PasskeyOwner; readonly proof: PasskeyProof; readonly useFactor: UseProof }
   | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
 
 @Injectable()
@@ -34,7 +34,7 @@ export class PasskeyVerifier {
   ) {}
 
   /**
-   * Verifies an answer to a challenge that is valid, except for the counter: `advance` decides that.
+   * Verifies an answer to a challenge that is valid, except for the counter: `useFactor` decides that.
    * @param ownerId the user who has presented the password; undefined: the passkey alone, which then needs the user's
    * verification by the authenticator, and tells who the user is
    */
@@ -49,8 +49,8 @@ export class PasskeyVerifier {
     if (!isActive) return { valid: false, reason: 'disabled', userId };
     const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
     const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
-    const advance: UseProof = (transaction) => this.advance(transaction, id, verified.counter);
-    return { valid: true, owner, proof: isSynced ? 'swk' : 'hwk', advance };
+    const useFactor: UseProof = (transaction) => this.advance(transaction, id, verified.counter);
+    return { valid: true, owner, proof: isSynced ? 'swk' : 'hwk', useFactor };
   }
 
   private async advance(transaction: EntityManager, id: string, counter: number): Promise<void> {

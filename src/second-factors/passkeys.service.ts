@@ -72,6 +72,7 @@ export class PasskeysService {
    * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys; invalid_access_token
    */
   async register(principal: UserPrincipal, name: string, answer: object, actor: Actor): Promise<Passkey> {
+    if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     const { userId } = principal;
     const user = await this.factors.read(userId);
     const response = parseRegistration(answer);

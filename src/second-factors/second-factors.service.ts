@@ -1,6 +1,7 @@
 /**
  * Second factors of users: authenticator apps (TOTP), recovery codes and passkeys. A passkey is also enough alone.
- * A code works once: one conditional statement accepts it. A change of the set of factors needs the password, and commits
+ * A code works once: one conditional statement accepts it, in the transaction of what it is for (which locks the row of the
+ * user first, then the challenge, then the factor). A change of the set of factors needs the password, and commits
  * together with its audit event. Challenges (challenges.ts) live 5 minutes by PostgreSQL's clock, and are used once.
  */
 import { Injectable } from '@nestjs/common';

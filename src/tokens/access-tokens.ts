@@ -4,7 +4,7 @@ import { Clock } from '../common/clock.js';
 import { isId, createRandomId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import type { Amr, Grant } from './grant.js';
-import { TokenKeys } from './token-keys.js';
+import { TokenKeys, type SigningOptions } from './token-keys.js';
 
 /** The claims of an access token (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
@@ -71,26 +71,20 @@ export class AccessTokens {
 
   /** @throws {ProblemException} unavailable */
   async signPair(grant: Grant): Promise<TokenPair> {
-    return { accessToken: await this.sign(grant), refreshToken: grant.refreshToken, ttlSeconds: this.ttlSeconds };
+    return (await this.createSigner())(grant);
   }
 
-  /** @throws {ProblemException} unavailable */
-  async sign({ userId, sessionId, email, amr }: Omit<Grant, 'refreshToken'>): Promise<string> {
+  /**
+   * Everything of a signature that can fail, to be done before what it is for is committed.
+   * @throws {ProblemException} unavailable
+   */
+  async createSigner(): Promise<(grant: Grant) => TokenPair> {
     const options = await this.keys.getSigningOptions();
-    const { jwtIssuer, jwtAudience } = this.environment;
-    const iat = Math.floor(this.clock.now().getTime() / 1_000);
-    const exp = iat + this.ttlSeconds;
-    const claims: AccessTokenClaims = {
-      iss: jwtIssuer,
-      sub: userId,
-      sid: sessionId,
-      jti: createRandomId(),
-      iat,
-      exp,
-      email,
-      amr,
-    };
-    return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) }, toJwtOptions(options));
+    return (grant) => ({
+      accessToken: this.sign(grant, options),
+      refreshToken: grant.refreshToken,
+      ttlSeconds: this.ttlSeconds,
+    });
   }
 
   /**
@@ -111,6 +105,23 @@ export class AccessTokens {
     } catch {
       return undefined;
     }
+  }
+
+  private sign({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
+    const { jwtIssuer, jwtAudience } = this.environment;
+    const iat = Math.floor(this.clock.now().getTime() / 1_000);
+    const exp = iat + this.ttlSeconds;
+    const claims: AccessTokenClaims = {
+      iss: jwtIssuer,
+      sub: userId,
+      sid: sessionId,
+      jti: createRandomId(),
+      iat,
+      exp,
+      email,
+      amr,
+    };
+    return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) }, toJwtOptions(options));
   }
 }
 

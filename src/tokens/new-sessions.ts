@@ -7,6 +7,8 @@ import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
 import type { Amr, Grant, SessionOwner } from './grant.js';
 import { RefreshTokens } from './refresh-token.js';
 import { END_SURPLUS_SESSIONS, START_SESSION } from './session-statements.js';
@@ -20,6 +22,7 @@ export class NewSessions {
     private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
+    private readonly log: Log,
   ) {}
 
   /**
@@ -62,7 +65,10 @@ export class NewSessions {
       ? await this.insertWith(useProofs, values, event)
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
-    await this.endSurplus(userId, token.sessionId, actor);
+    // The session is committed: the next login ends what is too many.
+    await this.endSurplus(userId, token.sessionId, actor).catch((error: unknown) => {
+      this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
+    });
     return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
   }
 

@@ -3,10 +3,12 @@ import type { Request } from 'express';
 import { createRefusal, Doors } from '../access/doors.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
+import { REALM } from '../problems/unauthorized.js';
 
 const BASIC = /^basic +(?<credentials>[A-Za-z0-9+/=_-]+)$/i;
 
-const BASIC_CHALLENGE = 'Basic realm="platform-auth"';
+/** RFC 6749 §5.2: of the scheme that the header must have. */
+const BASIC_CHALLENGE = { 'WWW-Authenticate': `Basic ${REALM}` };
 
 /** The app door, also with HTTP Basic, which OAuth 2.0 clients send (RFC 6749 §2.3.1). */
 @Injectable()
@@ -22,7 +24,7 @@ export class IntrospectGuard implements CanActivate {
       return true;
     } catch (error) {
       const isRefusal = error instanceof ProblemException && error.problem.status === 401;
-      throw isRefusal && authorization !== undefined ? addBasicChallenge(error) : error;
+      throw isRefusal && authorization !== undefined ? error.withHeaders(BASIC_CHALLENGE) : error;
     }
   }
 
@@ -36,12 +38,6 @@ export class IntrospectGuard implements CanActivate {
     request.headers['x-platform-app-id'] = id;
     request.headers['x-platform-app-key'] = key;
   }
-}
-
-/** RFC 6749 §5.2: the scheme that the client used. */
-function addBasicChallenge({ problem, refusal, isLogged }: ProblemException): ProblemException {
-  const headers = { 'WWW-Authenticate': BASIC_CHALLENGE };
-  return new ProblemException(problem, { ...(refusal && { refusal }), isLogged, headers });
 }
 
 /** @returns undefined for what is not form-encoded */

@@ -5,8 +5,11 @@ import { Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { MAX_NAMES, refuseField } from '../http/json-body.js';
+import { MAX_NAMES, refuseField, refuseHostileText } from '../http/json-body.js';
 import type { ActiveTokenResponse, InactiveTokenResponse } from './introspect.dto.js';
+
+/** The documented fields of the form, which bounds their length. */
+const NAMES = ['token', 'token_type_hint'];
 
 export type Introspection = ActiveTokenResponse | InactiveTokenResponse;
 
@@ -16,7 +19,8 @@ export class IntrospectionService {
 
   /**
    * @param form as it arrived
-   * @throws {ProblemException} malformed_request; validation_failed without exactly one token; unavailable
+   * @throws {ProblemException} malformed_request; validation_failed without exactly one token, or with a longer one than
+   * documented; unavailable
    */
   async introspect(form: Buffer | undefined): Promise<Introspection> {
     const principal = await this.authenticate(readToken(form));
@@ -49,6 +53,7 @@ function readToken(body: Buffer | undefined): string {
   const form = new URLSearchParams(fields.join('&'));
   if (form.has('target'))
     refuseField('/target', 'is not part of this request: the credential must be one for this service');
+  for (const name of NAMES) for (const value of form.getAll(name)) refuseHostileText(value, `/${name}`);
   const [token, ...more] = form.getAll('token');
   if (token && more.length === 0) return token;
   return refuseField('/token', 'must be sent once, and not be empty');

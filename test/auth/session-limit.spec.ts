@@ -1,3 +1,4 @@
+import { Client } from 'pg';
 import { eventually } from '../../tools/eventually.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -87,6 +88,23 @@ describe('SESSION_LIMIT_PER_USER', () => {
     );
     await logInTimes(alice, 4);
     await app.me(kept.access_token).expect(200);
+  });
+
+  it('does not undo a login when the surplus cannot be ended; the next login ends it', async () => {
+    const hasty = await app.startReplica({ variables: { DATABASE_STATEMENT_TIMEOUT_MS: '300' } });
+    const alice = await app.user();
+    await logInTimes(alice, 5);
+    const holder = new Client({ connectionString: app.database.url });
+    await holder.connect();
+    await holder.query('BEGIN');
+    await holder.query('SELECT FROM sessions WHERE user_id = $1 FOR UPDATE', [alice.id]);
+    const { access_token } = await alice.logsIn(hasty);
+    await holder.end();
+    await app.me(access_token).expect(200);
+    expect(await liveSessionsOf(alice)).toHaveLength(6);
+    await alice.logsIn(hasty);
+    expect(await liveSessionsOf(alice)).toHaveLength(5);
+    await hasty.stop();
   });
 
   it('evicts sessions beyond a lowered limit at the next login', async () => {

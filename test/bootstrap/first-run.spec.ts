@@ -57,6 +57,19 @@ describe('the secrets of a first start', () => {
     expect(existsSync('.first-start.env')).toBe(false);
   });
 
+  it('are in no other file once .env has them, also after a start that was killed', () => {
+    const variables = ensureSecrets({});
+    writeFileSync('.first-start.env', readFileSync('.env'));
+    expect(ensureSecrets(variables)).toEqual(variables);
+    expect(existsSync('.first-start.env')).toBe(false);
+  });
+
+  it('are not made of a file that lacks one of them', () => {
+    writeFileSync('.first-start.env', 'SECRET_KEY=x\n');
+    expect(() => ensureSecrets({})).toThrow('.first-start.env has no ADMIN_API_KEY: delete this file');
+    expect(existsSync('.env')).toBe(false);
+  });
+
   it('include no AUDIT_SEAL_KEY when a SECRET_KEY is in use, which seals without one', () => {
     expect(Object.keys(ensureSecrets({ SECRET_KEY }))).toEqual(['SECRET_KEY', 'ADMIN_API_KEY']);
     expect(Object.keys(read())).toEqual(['ADMIN_API_KEY']);

@@ -8,16 +8,17 @@ const { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync
 const { lstatSync, symlinkSync, writeFileSync } = fs;
 
 /** Called before each file system call of the code under test. */
-let beforeEachCall = (): void => undefined;
+let beforeEachCall: (name: string) => void = () => undefined;
 const watched = Object.fromEntries(
   Object.entries(fs).map(([name, value]): [string, unknown] => {
     if (typeof value !== 'function' || !name.endsWith('Sync')) return [name, value];
     const call = value as (...parameters: unknown[]) => unknown;
-    return [name, (...parameters: unknown[]) => (beforeEachCall(), call(...parameters))];
+    return [name, (...parameters: unknown[]) => (beforeEachCall(name), call(...parameters))];
   }),
 );
 jest.unstable_mockModule('node:fs', () => watched);
 const { ConfigFile } = await import('../../src/cli/remote/config-file.js');
+const { createFile } = await import('../../src/common/durable-file.js');
 const { EnvFile } = await import('../../src/config/env-file.js');
 
 const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
@@ -180,5 +181,15 @@ describe('a file that root replaces in a folder of a less trusted user', () => {
       beforeEachCall = () => undefined;
       expect(readdirSync(folder).sort()).toEqual(['file.json', 'moved.json']);
     });
+  });
+
+  it.each(['EPERM', 'ENOTSUP'])('is created also where hard links fail with %s', (code) => {
+    beforeEachCall = (name) => {
+      if (name === 'linkSync') throw Object.assign(new Error('no hard links'), { code });
+    };
+    expect(createFile(path('new'), Buffer.from('A'))).toBe(true);
+    expect(createFile(path('new'), Buffer.from('B'))).toBe(false);
+    expect(readFileSync(path('new'), 'utf8')).toBe('A');
+    expect(readdirSync(folder)).toEqual(['new']);
   });
 });

@@ -1,4 +1,5 @@
 import { jest } from '@jest/globals';
+import { Database } from '../../src/database/database.js';
 import { problems } from '../../src/problems/problems.js';
 import { ThrottleWindows } from '../../src/throttling/throttle-windows.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -89,6 +90,18 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expect(countByStatus(answers)).toEqual({ 200: 1, 401: 9 });
   });
 
+  it('says that an address is not verified to a right code only, which stays usable', async () => {
+    const strict = await app.startReplica({ variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
+    const owner = await FactorOwner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const wrong = await owner.answers(challenge, 'totp', { code: owner.wrongCode() }, strict);
+    expectProblem(wrong, problems.invalidSecondFactor);
+    const code = owner.code();
+    expectProblem(await owner.answers(challenge, 'totp', { code }, strict), problems.emailNotVerified);
+    await owner.answers(challenge, 'totp', { code }).expect(200);
+    await strict.stop();
+  });
+
   it('refuses a challenge after 5 minutes', async () => {
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
@@ -111,6 +124,26 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     expectProblem(forged, problems.invalidSecondFactor);
     for (const text of ['x', challenge.slice(1), `${challenge}A`])
       expectProblem(await owner.answers(text, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
+  });
+
+  it('reads no account for a forged challenge, so that its time does not tell whether the id in it exists', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const { challenge } = await owner.isChallenged();
+    const forged = Buffer.from(challenge, 'base64url');
+    // The time, of the same account.
+    forged.writeUInt8(forged.readUInt8(6) ^ 1, 6);
+    const run = jest.spyOn(Database.prototype, 'rows');
+    const listStatements = async (text: string): Promise<string[]> => {
+      run.mockClear();
+      expectProblem(await owner.answers(text, 'totp', { code: owner.wrongCode() }), problems.invalidSecondFactor);
+      return run.mock.calls.map(([{ name }]) => name);
+    };
+    try {
+      expect(await listStatements(challenge)).toContain('second_factors_read');
+      expect(await listStatements(forged.toString('base64url'))).not.toContain('second_factors_read');
+    } finally {
+      run.mockRestore();
+    }
   });
 
   it('refuses a challenge after the password was changed, the user disabled, or the app removed', async () => {

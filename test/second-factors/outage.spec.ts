@@ -22,9 +22,11 @@ describe('a proof whose use could not be committed', () => {
   /** The table can be read, and not written. */
   const whileBlocked = async (table: string, act: () => PromiseLike<Response>): Promise<Response> => {
     await holder.query(`BEGIN; LOCK TABLE ${table} IN SHARE MODE`);
-    const answer = await act();
-    await holder.query('ROLLBACK');
-    return answer;
+    try {
+      return await act();
+    } finally {
+      await holder.query('ROLLBACK');
+    }
   };
 
   const expectNoRefusal = async (owner: FactorOwner): Promise<void> =>

@@ -305,6 +305,7 @@ describe('without WEBAUTHN_RP_ID in production', () => {
     const options = await passkeyOptions(app);
     expectProblem(await logInWithPasskey(without, authenticator.get(options)), problems.notFound);
     expectProblem(await logInWithPasskey(without, {}), problems.notFound);
+    expectProblem(await owner.post('/passkeys', { name: 'late', passkey: {} }, without), problems.notFound);
     expect(await owner.isChallenged(without)).toMatchObject({ methods: [] });
   });
 });

@@ -60,8 +60,7 @@ describe('POST /internal/introspect', () => {
       `Basic ${Buffer.from('%zz:%').toString('base64')}`,
     ]) {
       const answer = await introspect('token=x').set('Authorization', authorization);
-      expect(answer.body).toMatchObject({ status: 401, code: problems.invalidAppCredentials.code });
-      expect(answer.headers['www-authenticate']).toBe('Basic realm="platform-auth"');
+      expectProblem(answer, { ...problems.invalidAppCredentials, challenge: 'Basic realm="platform-auth"' });
     }
     const both = { ...service.headers, Authorization: basic };
     expectProblem(await introspect('token=x').set(both), problems.duplicateHeader);
@@ -73,6 +72,12 @@ describe('POST /internal/introspect', () => {
 
   it('refuses a target, which would not be checked', async () => {
     expectInvalid(await introspect('token=x&target=ocr').set(service.headers), '/target');
+  });
+
+  it.each(['token', 'token_type_hint'])('answers 400 to a %s of more than 8192 characters', async (name) => {
+    const formOf = (length: number): string => `${name === 'token' ? '' : 'token=x&'}${name}=${'x'.repeat(length)}`;
+    expectInvalid(await introspect(formOf(8_193)).set(service.headers), `/${name}`);
+    await introspect(formOf(8_192)).set(service.headers).expect(200, { active: false });
   });
 
   it.each(['introspect', 'changes', 'validate-node'])(

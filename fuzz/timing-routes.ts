@@ -1,0 +1,195 @@
+// Accounts of every kind, and the routes that must answer an anonymous client alike, and in the same time, for all of them.
+import { randomBytes } from 'node:crypto';
+import { TOTP } from 'otpauth';
+import { parse } from 'uuid';
+import { z } from 'zod';
+import { tokenPair } from '../tools/api-client.js';
+import { withClient } from '../tools/postgres.js';
+import type { Client } from './send.js';
+import type { FuzzedService } from './service.js';
+
+const ACCOUNTS = 20;
+const PASSWORD = 'a perfectly fine passphrase';
+/** Of the same length. */
+const WRONG_PASSWORD = 'a perfectly poor passphrase';
+
+/** The local parts of the addresses, all of the same length. `verified` and `factor` are active accounts too. */
+const LOCAL_PARTS = {
+  unknown: 'absent',
+  active: 'active',
+  verified: 'proven',
+  disabled: 'closed',
+  factor: 'factor',
+} as const;
+
+export type Kind = keyof typeof LOCAL_PARTS;
+
+/** A route, and the pairs of kinds that it must not tell apart. */
+export interface Route {
+  readonly name: string;
+  readonly path: string;
+  readonly status: number;
+  readonly pairs: readonly (readonly [Kind, Kind])[];
+  readonly toBody: (kind: Kind, round: number) => object;
+}
+
+/** The parts of a challenge (src/second-factors/challenges.ts) that a client can read, and so can forge. */
+const CHALLENGE = { bytes: 71, timeAt: 1, timeBytes: 6, userAt: 7, userBytes: 16 };
+const UNKNOWN_TAIL_BYTES = 6;
+
+const created = z.object({ id: z.string() });
+const enrolment = z.object({ secret: z.string() });
+const challenged = z.object({ challenge: z.string() });
+
+type Ids = Readonly<Record<Kind, readonly string[]>>;
+
+/** Makes the accounts, and returns the routes. */
+export async function prepareRoutes(service: FuzzedService, client: Client): Promise<readonly Route[]> {
+  const setup = new Setup(client, service.adminKey);
+  const ids = {
+    active: await setup.create('active'),
+    verified: await setup.create('verified'),
+    disabled: await setup.create('disabled'),
+    factor: await setup.create('factor'),
+  };
+  await withClient(service.databaseUrl, (database) =>
+    database.query('UPDATE users SET email_verified_at = now() WHERE id = ANY($1)', [ids.verified]),
+  );
+  for (const id of ids.disabled) await setup.admin('PATCH', `/api/v0/admin/users/${id}`, { is_active: false });
+  for (let number = 0; number < ACCOUNTS; number += 1) await setup.enrolTotp(emailOf('factor', number));
+  const challenge = await setup.readChallenge(emailOf('factor', 0), ids.factor[0] ?? '');
+  return toRoutes({ ...ids, unknown: ids.active.map(toUnknownId) }, challenge);
+}
+
+function toRoutes(ids: Ids, challenge: Buffer): readonly Route[] {
+  const toForgedAnswer = (kind: Kind, round: number): object => ({
+    challenge: forge(challenge, ids[kind][round % ACCOUNTS] ?? ''),
+    method: 'totp',
+    code: '000000',
+  });
+  return [
+    {
+      name: 'login',
+      path: '/api/v0/auth/login',
+      status: 401,
+      pairs: [...toPairs('unknown', 'active', 'disabled', 'factor'), ...toPairs('active', 'disabled', 'factor')],
+      toBody: toCredentials,
+    },
+    {
+      name: 'reset',
+      path: '/api/v0/auth/password-reset',
+      status: 202,
+      pairs: toPairs('unknown', 'active', 'disabled', 'factor'),
+      toBody: toLinkRequest,
+    },
+    {
+      name: 'verification',
+      path: '/api/v0/auth/email-verification',
+      status: 202,
+      pairs: [...toPairs('unknown', 'active', 'verified', 'disabled'), ['active', 'verified']],
+      toBody: toLinkRequest,
+    },
+    {
+      // That an address is taken, it tells by design. What kind of account has it, it must not tell.
+      name: 'registration',
+      path: '/api/v0/auth/register',
+      status: 409,
+      pairs: toPairs('active', 'verified', 'disabled', 'factor'),
+      toBody: (kind, round) => ({ email: emailOf(kind, round), password: PASSWORD }),
+    },
+    {
+      name: 'challenge',
+      path: '/api/v0/auth/login/second-factor',
+      status: 401,
+      pairs: [...toPairs('unknown', 'active', 'disabled', 'factor'), ['active', 'factor']],
+      toBody: toForgedAnswer,
+    },
+  ];
+}
+
+/** @returns the kinds of the pairs, each once */
+export function listKinds({ pairs }: Pick<Route, 'pairs'>): Kind[] {
+  return [...new Set(pairs.flat())];
+}
+
+class Setup {
+  constructor(
+    private readonly client: Client,
+    private readonly adminKey: string,
+  ) {}
+
+  async admin(method: string, path: string, body: object): Promise<unknown> {
+    return this.call(method, path, body, { 'X-Admin-Key': this.adminKey });
+  }
+
+  /** @returns the ids */
+  async create(kind: Kind): Promise<string[]> {
+    const ids: string[] = [];
+    for (let number = 0; number < ACCOUNTS; number += 1) {
+      const body = { email: emailOf(kind, number), password: PASSWORD };
+      ids.push(created.parse(await this.admin('POST', '/api/v0/admin/users', body)).id);
+    }
+    return ids;
+  }
+
+  /** From now on a login of the account needs a code. */
+  async enrolTotp(email: string): Promise<void> {
+    const tokens = await this.call('POST', '/api/v0/auth/login', { email, password: PASSWORD });
+    const bearer = { Authorization: `Bearer ${tokenPair.parse(tokens).access_token}` };
+    const body = { password: PASSWORD };
+    const { secret } = enrolment.parse(await this.call('POST', '/api/v0/users/me/totp', body, bearer));
+    await this.call('POST', '/api/v0/users/me/totp/confirm', { code: new TOTP({ secret }).generate() }, bearer);
+  }
+
+  /** @throws when a challenge has another layout than {@link forge} knows: forged ones would all be refused unread */
+  async readChallenge(email: string, userId: string): Promise<Buffer> {
+    const body = { email, password: PASSWORD };
+    const { status, json } = await this.client.json('POST', '/api/v0/auth/login', { headers: {}, body });
+    if (status !== 403) throw new Error(`A login of an account with a second factor answered ${status}`);
+    const challenge = Buffer.from(challenged.parse(json).challenge, 'base64url');
+    const { bytes, userAt, userBytes } = CHALLENGE;
+    if (challenge.length !== bytes || !challenge.subarray(userAt, userAt + userBytes).equals(parse(userId)))
+      throw new Error('The layout of challenges has changed: see src/second-factors/challenges.ts');
+    return challenge;
+  }
+
+  private async call(method: string, path: string, body: object, headers = {}): Promise<unknown> {
+    const { status, json } = await this.client.json(method, path, { headers, body });
+    if (status >= 300) throw new Error(`${method} ${path} answered ${status}`);
+    return json;
+  }
+}
+
+function toPairs(one: Kind, ...others: readonly Kind[]): [Kind, Kind][] {
+  return others.map((other) => [one, other]);
+}
+
+function emailOf(kind: Kind, round: number): string {
+  return `${LOCAL_PARTS[kind]}-${String(round % ACCOUNTS).padStart(4, '0')}@example.org`;
+}
+
+function toCredentials(kind: Kind, round: number): object {
+  // The correct password: whether an account is disabled is only checked after the password was verified.
+  const password = kind === 'disabled' ? PASSWORD : WRONG_PASSWORD;
+  return { email: emailOf(kind, round), password };
+}
+
+/** Meanwhile the worker mails to active accounts alone, and verifications to unverified ones. */
+function toLinkRequest(kind: Kind, round: number): object {
+  return { email: emailOf(kind, round) };
+}
+
+/** @returns an id without an account, beside the given one in the index */
+function toUnknownId(id: string): string {
+  return `${id.slice(0, -2 * UNKNOWN_TAIL_BYTES)}${randomBytes(UNKNOWN_TAIL_BYTES).toString('hex')}`;
+}
+
+/** @returns a fresh challenge of the user whose HMAC is wrong */
+function forge(challenge: Buffer, userId: string): string {
+  const { timeAt, timeBytes, userAt, userBytes } = CHALLENGE;
+  const forged = Buffer.from(challenge);
+  forged.writeUIntBE(Date.now(), timeAt, timeBytes);
+  forged.set(parse(userId), userAt);
+  forged.set(randomBytes(forged.length - userAt - userBytes), userAt + userBytes);
+  return forged.toString('base64url');
+}
