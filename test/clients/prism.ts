@@ -140,6 +140,8 @@ export class ProxiedCalls {
     const id = randomUUID();
     const name = 'phone';
     const passkey = {};
+    const response = { clientDataJSON: 'e30', authenticatorData: 'AAAA', signature: 'AAAA' };
+    const unknownPasskey = { id: 'AAAA', rawId: 'AAAA', type: 'public-key', clientExtensionResults: {}, response };
     await this.call({ operation: `GET ${passkeys}`, status: 200, headers });
     await this.call({ operation: `POST ${passkeys}/options`, status: 200, headers, body: proof });
     await this.call({ operation: `POST ${passkeys}/options`, status: 403, headers, body: { password: 'wrong' } });
@@ -147,7 +149,8 @@ export class ProxiedCalls {
     await this.call({ operation: `PATCH ${passkeys}/{id}`, status: 404, headers, id, body: { name } });
     await this.call({ operation: `POST ${passkeys}/{id}/remove`, status: 404, headers, id, body: proof });
     await this.call({ operation: 'POST /api/v0/auth/login/passkey/options', status: 200, body: {} });
-    await this.call({ operation: 'POST /api/v0/auth/login/passkey', status: 401, body: { passkey } });
+    await this.call({ operation: 'POST /api/v0/auth/login/passkey', status: 400, body: { passkey } });
+    await this.call({ operation: 'POST /api/v0/auth/login/passkey', status: 401, body: { passkey: unknownPasskey } });
   }
 
   private async callWithToken(token: string, headers: Fields): Promise<void> {
