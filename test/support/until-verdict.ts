@@ -1,0 +1,10 @@
+import type { Response } from 'supertest';
+
+const MAX_CALLS = 10;
+
+/** Repeats a call that a busy machine answered with 503, which is no verdict. */
+export async function untilVerdict(call: () => PromiseLike<Response>): Promise<Response> {
+  let answer = await call();
+  for (let calls = 1; answer.status === 503 && calls < MAX_CALLS; calls += 1) answer = await call();
+  return answer;
+}
