@@ -64,7 +64,8 @@ export class FactorChanges {
 
   /** Refuses what was done before: the call that did it may have ended sessions, and may still be waiting. */
   async refuseRepetition(problem: Problem): Promise<never> {
-    return this.propagation.propagateAfterRefusal(() => Promise.reject(new ProblemException(problem)));
+    await this.propagation.awaitPropagation();
+    throw new ProblemException(problem);
   }
 
   private async commit<Result>(

@@ -16,7 +16,7 @@ export const READ_FACTORS: Statement = {
          FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
 };
 
-// Statements that are no Statement run in a transaction that has locked the row of the user (factor-changes.ts).
+// The plain texts below run in transactions that have locked the row of the user (factor-changes.ts, new-sessions.ts).
 
 /**
  * Replaces an enrolment that was not confirmed. No row when one is confirmed. It is later than the password that it needed,

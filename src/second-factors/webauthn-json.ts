@@ -1,7 +1,6 @@
 import { decodeClientDataJSON } from '@simplewebauthn/server/helpers';
 import { z } from 'zod';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { refuseField } from '../http/json-body.js';
 
 const MAX_BINARY_LENGTH = 8_192;
 /** WebAuthn §5.8.4 lists them, and later versions may add some. */
@@ -52,10 +51,8 @@ export function parseRegistration(passkey: object): RegistrationJson | undefined
 
 /** @throws {ProblemException} validation_failed when it is not in this form */
 export function parseAuthentication(passkey: object): AuthenticationJson {
-  const { data } = authentication.safeParse(passkey);
-  if (data) return data;
   const detail = 'must be what PublicKeyCredential.toJSON() returns in a browser, after navigator.credentials.get()';
-  throw new ProblemException(problems.validationFailed, { errors: [{ pointer: '/passkey', detail }] });
+  return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
 }
 
 /** @returns the challenge that the client answers; empty when there is none */

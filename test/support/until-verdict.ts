@@ -2,7 +2,7 @@ import type { Response } from 'supertest';
 
 const MAX_CALLS = 10;
 
-/** Repeats a call that a busy machine answered with 503, which is no verdict. */
+/** Repeats a call while the service is too busy to decide and answers 503; at most ten times. */
 export async function untilVerdict(call: () => PromiseLike<Response>): Promise<Response> {
   let answer = await call();
   for (let calls = 1; answer.status === 503 && calls < MAX_CALLS; calls += 1) answer = await call();

@@ -1,6 +1,6 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
-const IS_OWN = (xid: string): string => `${xid} < pg_snapshot_xmax(pg_current_snapshot())`;
+const buildIsOwn = (xid: string): string => `${xid} < pg_snapshot_xmax(pg_current_snapshot())`;
 
 /**
  * A dump of another cluster brings transaction ids that this one has not assigned, as rows of credential_changes and as the
@@ -11,13 +11,13 @@ export class IgnoreRestoredPurges1763772000000 implements MigrationInterface {
     await createFunction(
       runner,
       `GREATEST(
-          CASE WHEN ${IS_OWN('purged')} THEN purged END,
-          (SELECT xid FROM gone WHERE ${IS_OWN('xid')} ORDER BY xid DESC LIMIT 1),
+          CASE WHEN ${buildIsOwn('purged')} THEN purged END,
+          (SELECT xid FROM gone WHERE ${buildIsOwn('xid')} ORDER BY xid DESC LIMIT 1),
           '0')`,
     );
     // What was purged under such a mark is not known: older cursors are reset once.
     await runner.query(
-      `UPDATE credential_change_purges SET purged = pg_current_xact_id() WHERE NOT ${IS_OWN('purged')}`,
+      `UPDATE credential_change_purges SET purged = pg_current_xact_id() WHERE NOT ${buildIsOwn('purged')}`,
     );
   }
 

@@ -29,7 +29,8 @@ const SESSION_RETENTION = '1 hours';
  */
 const purgeWhere = (condition: string): string => `DELETE FROM credential_changes WHERE seq IN (
   SELECT seq FROM credential_changes WHERE ${condition} AND at < now() - $1::interval
-    AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot())) ORDER BY at LIMIT $2)`;
+    AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot()))
+  ORDER BY at LIMIT $2)`;
 const PURGE = purgeWhere('true');
 const PURGE_ENDED_SESSIONS = purgeWhere(`kind = 'session'`);
 const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
