@@ -25,12 +25,19 @@ export function reportFailure(error: unknown, { json }: Output): number {
 
 export function toFailure(error: unknown): Failure {
   if (error instanceof CommandFailedError) return { code: error.code, message: error.message };
-  if (error instanceof InvalidEnvironmentError) return { code: 'configuration_unusable', message: error.message };
+  if (error instanceof InvalidEnvironmentError)
+    return { code: 'configuration_unusable', message: error.message + adviseOn(error) };
   if (error instanceof StartTimeoutError)
     return { code: 'database_unreachable', message: `Gave up: ${error.message}.` };
   const known = describeSystemError(error);
   if (known) return known;
   return { code: 'unexpected', message: `Unexpected error: ${error instanceof Error ? error.message : String(error)}` };
+}
+
+/** Outside production the service runs without DATABASE_URL, so that a newcomer has none to give. */
+function adviseOn({ problems }: InvalidEnvironmentError): string {
+  if (!problems.some((problem) => problem.startsWith('DATABASE_URL is required'))) return '';
+  return '\nThat of the database which the service starts by itself in development: docs/operations/embedded-database.md';
 }
 
 function sayFailure({ code, message }: Failure): void {

@@ -2,11 +2,12 @@
 // The operators' program. Commands of `platform/` work on the database and on files; commands of `remote/` call the
 // service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
 // else; with --json its last line is a failure, `{"code", "message"}`. Exit codes: 0 done, 1 failed or something is
-// broken, 2 wrong usage.
+// broken, 2 wrong usage, 141 when the reader of its output has ended (as shells report SIGPIPE).
 import { readFileSync } from 'node:fs';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { reportFailure } from './failure.js';
 import { createProgram } from './program.js';
+import { endWithReaders } from './readers.js';
 
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
   readonly version: string;
@@ -27,4 +28,5 @@ async function main(): Promise<number> {
   }
 }
 
+endWithReaders(output);
 process.exitCode = await main();

@@ -133,9 +133,12 @@ export function toRefusal(url: string, answer: Answer): CommandFailedError {
       'unexpected_answer',
     );
   }
-  const fields = (problem.errors ?? []).map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
+  const errors = problem.errors ?? [];
+  const fields = errors.map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
   const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
-  const said = `${problem.title} (${problem.code}, ${answer.status}). ${problem.detail}`;
+  // The details of these problems refer to members of the document, which are printed instead.
+  const detail = errors.length > 0 || problem.scopes ? '' : ` ${problem.detail}`;
+  const said = `${problem.title} (${problem.code}, ${answer.status}).${detail}`;
   return new RefusedError(said + fields + adviseOn(answer, problem) + id, problem.code);
 }
 
@@ -147,7 +150,7 @@ export function readProblem({ body }: Answer): ProblemBody | undefined {
 function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody): string {
   if (code === 'invalid_admin_key')
     return '\n  ADMIN_API_KEY is neither the key that the service runs with nor the key of a live operator.';
-  if (code === 'missing_scope') return `\n  It needs the scope ${scopes.join(' or ')}.`;
+  if (code === 'missing_scope') return `\n  The key is valid. Its operator needs the scope ${scopes.join(' or ')}.`;
   if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
   if (code === 'not_found')
     return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';

@@ -21,7 +21,10 @@ export function parseDatabaseUrl(variables: Variables): string {
 export function parseAuditSealSecret(variables: Variables): string {
   const given = readSecretFiles(variables, ['AUDIT_SEAL_KEY']);
   if (given.AUDIT_SEAL_KEY !== undefined) return parseOne(given, 'AUDIT_SEAL_KEY', secret);
-  return parseOne(readSecretFiles(variables, ['SECRET_KEY']), 'SECRET_KEY', secret);
+  const derived = readSecretFiles(variables, ['SECRET_KEY']);
+  if (derived.SECRET_KEY === undefined)
+    throw new InvalidEnvironmentError(['AUDIT_SEAL_KEY (or SECRET_KEY, if the service has none) is required']);
+  return parseOne(derived, 'SECRET_KEY', secret);
 }
 
 /**

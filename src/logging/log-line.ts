@@ -59,7 +59,25 @@ export interface LogLine {
 /** Drops the message of an error, because it may quote what a caller sent. */
 export function toErrorFields(error: unknown): ErrorFields {
   if (!types.isNativeError(error)) return { name: typeof error };
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
   const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));
-  return { name: error.name, code, stack: frames?.join('\n') };
+  return { name: error.name, code: findCode(error), stack: frames?.join('\n') };
+}
+
+/** The driver reports these without a code. Its messages hold no values. */
+const DRIVER_CODES: readonly [message: RegExp, code: string][] = [
+  [/^Query read timeout/, 'STATEMENT_TIMEOUT'],
+  [/^timeout exceeded when trying to connect/, 'POOL_TIMEOUT'],
+  [/^(timeout expired|Connection terminated due to connection timeout)/, 'CONNECT_TIMEOUT'],
+  [/^Connection terminated/, 'CONNECTION_TERMINATED'],
+];
+const MAX_CAUSES = 5;
+
+/** @returns the SQLSTATE of PostgreSQL or the code of Node.js, which holds no values, also that of the cause */
+function findCode(error: unknown, depth = 0): string | undefined {
+  if (!types.isNativeError(error) || depth > MAX_CAUSES) return undefined;
+  const { code, cause, errors } = error as Error & { code?: unknown; errors?: unknown };
+  if (typeof code === 'string') return code;
+  const ofDriver = DRIVER_CODES.find(([message]) => message.test(error.message))?.[1];
+  // A host with several addresses fails with one error for each.
+  return ofDriver ?? findCode(Array.isArray(errors) ? errors[0] : cause, depth + 1);
 }

@@ -6,25 +6,27 @@ import type { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import type { PortableAccount } from './portable-account.js';
 
-const GIVEN = `unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
-  AS given(id, email, password_hash, is_active, is_email_verified, created_at)`;
-
 /** An account whose address or id exists stays as it is: a repeated import goes on where the one before ended. */
 const INSERT = `INSERT INTO users (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
   SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
-  FROM ${GIVEN}
+  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
+    AS given(id, email, password_hash, is_active, is_email_verified, created_at)
   ON CONFLICT DO NOTHING RETURNING id`;
 
-const COUNT_NEW = `SELECT count(*)::integer AS count
-  FROM ${GIVEN}
+/** In the order in which they are given. */
+const FIND_NEW = `SELECT id, email
+  FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS given(id, email, line)
   WHERE NOT EXISTS (SELECT FROM users WHERE users.email = given.email)
-    AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)`;
+    AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)
+  ORDER BY line`;
 
 const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
     email_verified_at IS NOT NULL AS "isEmailVerified", created_at AS "createdAt"
   FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
 
 const PAGE_SIZE = 1_000;
+/** Addresses and ids that a dry run remembers, about 100 MB. Beyond that, a repetition counts as new. */
+const MAX_COUNTED = 1_000_000;
 
 /** What a run of an import has done so far. */
 export interface ImportCounts {
@@ -40,6 +42,8 @@ export interface ImportCounts {
 export class AccountTransfer {
   private readonly runId = createId();
   private isStarted = false;
+  /** What {@link countNew} counted: the addresses and ids that would exist by then. */
+  private readonly counted = new Set<string>();
 
   constructor(
     private readonly dataSource: DataSource,
@@ -59,10 +63,16 @@ export class AccountTransfer {
     });
   }
 
-  /** @returns the number of accounts that an import would add; an address that the file repeats counts each time */
+  /** @returns the number of accounts that an import would add, after the batches that were counted before */
   async countNew(batch: readonly PortableAccount[]): Promise<number> {
-    const [row] = await this.dataSource.query<{ count: number }[]>(COUNT_NEW, toColumns(batch));
-    return row?.count ?? 0;
+    const given = [batch.map(({ id }) => id), batch.map(({ email }) => email)];
+    let count = 0;
+    for (const { id, email } of await this.dataSource.query<{ id: string; email: string }[]>(FIND_NEW, given)) {
+      if (this.counted.has(id) || this.counted.has(email)) continue;
+      count += 1;
+      if (this.counted.size < MAX_COUNTED) this.counted.add(id).add(email);
+    }
+    return count;
   }
 
   /** Records the end of an import that added an account. */

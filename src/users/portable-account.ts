@@ -58,8 +58,9 @@ const FIELD_REASONS: Readonly<Record<string, string>> = {
   made_by: `made_by may only be "${MADE_HERE}"`,
   is_active: 'is_active must be true or false',
   email_verified: 'email_verified must be true or false',
-  created_at: 'created_at must be a date and time (ISO 8601)',
+  created_at: 'created_at must be a date and time with an offset, such as 2020-01-31T12:00:00Z (ISO 8601)',
 };
+const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${Object.keys(FIELD_REASONS).join(', ')}`;
 
 /**
  * @param text one line of an import
@@ -94,14 +95,16 @@ export function formatAccountLine(account: PortableAccount): string {
 }
 
 function parseFields(text: string): AccountLine {
-  const { success, data, error } = accountLine.safeParse(parseJson(text));
+  const given = parseJson(text);
+  const { success, data, error } = accountLine.safeParse(given);
   if (success) return data;
   const [issue] = error.issues;
-  if (issue?.code === 'unrecognized_keys') throw new RefusedLineError('it has an unknown field', 'unknown_field');
+  if (issue?.code === 'unrecognized_keys') throw new RefusedLineError(UNKNOWN_FIELD, 'unknown_field');
   const field = String(issue?.path[0] ?? '');
   const reason = FIELD_REASONS[field];
   if (reason === undefined) throw new RefusedLineError('it is not a JSON object', 'not_json');
-  throw new RefusedLineError(reason, `${field}_invalid`);
+  const isMissing = !(field in (given as object));
+  throw new RefusedLineError(isMissing ? `${field} is missing` : reason, `${field}_invalid`);
 }
 
 function parseJson(text: string): unknown {

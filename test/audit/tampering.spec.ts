@@ -82,6 +82,16 @@ describe('platform-auth audit verify', () => {
       expect(await auditor.verify()).toMatchObject({ seals: 5, findings: [] });
       const stranger = new Auditor(app.database, { AUDIT_SEAL_KEY: 'another-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u' });
       expect(await stranger.findings()).toEqual([1, 2, 3, 4, 5].map((number) => `other_key ${number}`));
+      const { code, stderr } = await stranger.cli.run('audit', 'verify');
+      expect({ code, stderr }).toEqual({
+        code: 1,
+        stderr: expect.stringMatching(
+          /^5 seals were made with a key that was not given: nothing is proven about them\./,
+        ),
+      });
+      expect(stderr).not.toContain('Tampered');
+      const keyless = await new Auditor(app.database, {}).cli.fails('audit', 'verify');
+      expect(keyless).toContain('AUDIT_SEAL_KEY (or SECRET_KEY, if the service has none) is required');
       const file = stranger.cli.path('old-keys');
       writeFileSync(file, `${SECRET_KEY}\n`);
       expect(await stranger.findings('--old-keys', file)).toEqual([]);
@@ -94,6 +104,10 @@ describe('platform-auth audit verify', () => {
       );
       const kinds = (await auditor.findings()).filter((finding) => finding.startsWith('seal'));
       expect(kinds).toEqual(['seal_changed 2', 'seal_changed 5', 'seal_missing 4']);
+      const mixed = await new Auditor(app.database, {
+        AUDIT_SEAL_KEY: 'another-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u',
+      }).cli.run('audit', 'verify');
+      expect(mixed.stderr).toBe('Tampered with: 1. Seals under a key that was not given: 4.\n');
     },
     SCENARIO_MS,
   );

@@ -42,7 +42,14 @@ describe('platform-auth doctor', () => {
     [
       'a file that is missing',
       () => rmSync(platform.path('logging')),
-      [{ severity: 'broken', where: 'logging.env', what: 'The file is missing.' }],
+      [
+        {
+          severity: 'broken',
+          where: 'logging.env',
+          what: 'The file is missing.',
+          do: expect.stringMatching(/^Is --env-dir right\?/),
+        },
+      ],
     ],
     [
       'a symbolic link in the place of a file',
@@ -70,7 +77,14 @@ describe('platform-auth doctor', () => {
     [
       'another ADMIN_API_KEY than that of the running service',
       () => set('auth', 'ADMIN_API_KEY', 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u'),
-      [{ severity: 'broken', where: 'auth.env: ADMIN_API_KEY', what: expect.stringMatching(/service refuses this/) }],
+      [
+        {
+          severity: 'broken',
+          where: 'auth.env: ADMIN_API_KEY',
+          what: expect.stringMatching(/service refuses this/),
+          do: expect.stringMatching(/^Restart auth with this file, .* an exported one wins over the file\. Or write /),
+        },
+      ],
     ],
     [
       'a SECRET_KEY_PREVIOUS that was left behind',
@@ -225,6 +239,35 @@ describe('platform-auth doctor', () => {
     expect(await platform.diagnose('http://127.0.0.1:9')).toEqual([
       expect.objectContaining({ severity: 'broken', where: 'http://127.0.0.1:9' }),
     ]);
+  });
+
+  it.each([
+    [
+      'runs without its database',
+      { details: { database: { status: 'down', message: 'cannot be used' } } },
+      '/health answers 503: auth runs, and cannot use its database.',
+      /^Start its database, or read the log of auth for the cause\./,
+    ],
+    [
+      'is stopping',
+      { details: { database: { status: 'up' }, service: { status: 'down' } } },
+      '/health answers 503.',
+      /^Read the log of auth, and run doctor again\./,
+    ],
+    [
+      'is another program',
+      { status: 'starting' },
+      '/health answers 503, not as auth does.',
+      /^Is this the address of auth\?/,
+    ],
+  ])('says what to do when the service %s', async (_, body, what, remedy) => {
+    const server = createServer((_request, response) => response.writeHead(503).end(JSON.stringify(body)));
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const there = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    expect(await platform.diagnose(there)).toEqual([
+      { severity: 'broken', where: there, what, do: expect.stringMatching(remedy) },
+    ]);
+    server.close();
   });
 
   it('reports a database that is down, and still tries the credentials', async () => {

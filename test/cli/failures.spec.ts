@@ -81,7 +81,8 @@ describe('--json', () => {
     [['nodes'], 2, 'usage', /No command is named\. See --help\./],
     [['nonsense'], 2, 'usage', /unknown command 'nonsense'/],
     [['init', '--map', 'missing.yaml', '--env-dir', 'env'], 1, 'map_unusable', /missing\.yaml cannot be read: /],
-    [['migrate'], 1, 'configuration_unusable', /DATABASE_URL is required/],
+    [['migrate'], 1, 'configuration_unusable', /DATABASE_URL is required[^]*docs\/operations\/embedded-database\.md$/],
+    [['users', 'import', '/dev/null'], 1, 'configuration_unusable', /docs\/operations\/embedded-database\.md$/],
   ])('%j fails with one line of JSON on standard error', async (parameters, exitCode, code, message) => {
     const { code: exited, stdout, stderr } = await cli.run(...parameters, '--json');
     expect({ exited, stdout }).toEqual({ exited: exitCode, stdout: '' });

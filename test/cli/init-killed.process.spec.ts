@@ -96,7 +96,9 @@ describe('platform-auth init as a process', () => {
   it('exits with 0 when done, 1 when refused, 2 on wrong usage', async () => {
     const done = await run(parameters());
     expect(done).toMatchObject({ code: 0, stderr: '' });
-    expect(done.stdout).toMatch(/Done\. Restart the services/);
+    expect(done.stdout).toMatch(/Done\. Start the services, each with its file; then run doctor\.\n$/);
+    platform.edit('ocr', () => '');
+    expect((await run(parameters())).stdout).toMatch(/Done\. Restart the services whose files were written\.\n$/);
     platform.changeMap(({ services }) => delete services.auth);
     const refused = await run(parameters());
     expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/platform\.yaml:\d+ /) });

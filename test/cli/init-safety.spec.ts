@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { type InitRequest } from '../../src/cli/platform/init.js';
+import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { migrate } from '../../src/database/migrate.js';
 import { withAppKeys } from '../../src/cli/platform/app-keys.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
@@ -38,6 +38,18 @@ describe('platform-auth init on a platform in use', () => {
     expect(existsSync(envDir)).toBe(false);
     expect(platform.snapshot()).toEqual(files);
     expect(await platform.rows()).toEqual(rows);
+  });
+
+  it('asks for --env-dir when the folder has no auth.env and DATABASE_URL is not set, and changes nothing', async () => {
+    const envDir = `${platform.envDir}-mistyped`;
+    const request = { map: platform.map, envDir, prune: false, dryRun: false, confirm: () => Promise.resolve() };
+    await expect(init(request)).rejects.toMatchObject({
+      code: 'strange_env_dir',
+      message: expect.stringMatching(
+        /mistyped\/auth\.env does not exist, and DATABASE_URL is not set\. Is --env-dir right\?/,
+      ),
+    });
+    expect(existsSync(envDir)).toBe(false);
   });
 
   it('refuses a strange folder before it applies migrations', async () => {

@@ -22,7 +22,7 @@ describe('platform-auth operators', () => {
     expect(await asAlice.ok('nodes', 'list')).toBe('none\n');
     expect(await asAlice.ok('status')).toMatch(/nodes +0 live/);
     expect(await asAlice.fails('nodes', 'revoke', randomUUID(), '--yes')).toMatch(
-      /missing_scope, 403[^]*It needs the scope nodes\.\n/,
+      /missing_scope, 403\)\.\n {2}The key is valid\. Its operator needs the scope nodes\.\n/,
     );
     const shown = await cli.ok('operators', 'list');
     expect(shown).toMatch(/alice[^]*read users/);

@@ -12,6 +12,7 @@ import { VECTORS } from '../users/foreign-hashes.js';
 interface Report {
   readonly dry_run: boolean;
   readonly lines: number;
+  readonly blank: number;
   readonly imported: number;
   readonly existing: number;
   readonly refused: number;
@@ -48,6 +49,7 @@ describe('platform-auth users import', () => {
     expect(await cli().json<Report>('users', 'import', path)).toEqual({
       dry_run: false,
       lines: VECTORS.length,
+      blank: 0,
       imported: VECTORS.length,
       existing: 0,
       refused: 0,
@@ -82,7 +84,7 @@ describe('platform-auth users import', () => {
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({ code: 'lines_refused' });
     const report = JSON.parse(stdout) as Report;
-    expect(report).toMatchObject({ lines: 7, imported: 2, existing: 0, refused: 4 });
+    expect(report).toMatchObject({ lines: 7, blank: 1, imported: 2, existing: 0, refused: 4 });
     expect(report.refused_lines.map(({ line, code: reason }) => [line, reason])).toEqual([
       [2, 'hash_unsupported'],
       [3, 'not_json'],
@@ -92,8 +94,31 @@ describe('platform-auth users import', () => {
     expect(stdout + stderr).not.toMatch(/CANARY|\$2y\$\d/i);
     expect((await usersLike('good-%')).map(({ email }) => email)).toEqual(['good-1@example.org', 'good-2@example.org']);
     const text = await cli().run('users', 'import', path);
-    expect(text.stdout).toMatch(/^Lines: 7\. Imported: 0\. Existed before: 2\. Refused: 4\./);
+    expect(text.stdout).toMatch(/^Lines: 7\. Imported: 0\. Existed before: 2\. Refused: 4\. Blank: 1\.\n/);
     expect(text.stderr).toMatch(/^Refused lines: 4\./);
+  });
+
+  it.each([
+    [{ email: 'x@example.org' }, 'password_hash is missing'],
+    [{ password_hash: HASH }, 'email is missing'],
+    [{ ...account('x'), password_hash: 1 }, 'password_hash must be text, or a credential of Keycloak'],
+    [{ ...account('x'), created_at: '2020-01-01T00:00:00' }, /^created_at must be .* with an offset, such as 2020-.*Z/],
+    [{ ...account('x'), CANARY: 1 }, /^it has an unknown field; the known ones are id, email, password_hash, made_by,/],
+  ])('refuses %j, and says what is expected', async (line, reason) => {
+    const { stdout } = await cli().run('users', 'import', write([line]), '--json');
+    const { refused_lines } = JSON.parse(stdout) as Report;
+    expect(refused_lines).toMatchObject([{ line: 1, reason: expect.stringMatching(reason) }]);
+    expect(stdout).not.toContain('CANARY');
+  });
+
+  it('counts an address or an id that the file repeats once, also with --dry-run and in another batch', async () => {
+    const id = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d12';
+    const many = Array.from({ length: 1_000 }, (_, index) => account(`repeated-${index}`));
+    const lines = [...many, account('REPEATED-0'), account('one', { id }), account('two', { id }), account('two')];
+    const path = write(lines);
+    const planned = await cli().json<Report>('users', 'import', path, '--dry-run');
+    expect(planned).toMatchObject({ imported: 1_002, existing: 2, refused: 0 });
+    expect(await cli().json<Report>('users', 'import', path)).toEqual({ ...planned, dry_run: false });
   });
 
   it('leaves an account that exists as it is, and takes the first of two lines with one address', async () => {

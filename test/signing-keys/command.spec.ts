@@ -8,6 +8,19 @@ interface Report {
   readonly keys: { readonly kid: string; readonly state: string }[];
 }
 
+describe('platform-auth keys, of a service that signs with HS256', () => {
+  const app = useApp();
+  const cli = useCli(app);
+
+  it('says that there are none, because SECRET_KEY signs', async () => {
+    const operate = cli.with({ DATABASE_URL: app.database.url });
+    expect(await operate.ok('keys', 'list')).toMatch(
+      /^There are no signing keys\. Under HS256 .* signs with SECRET_KEY/,
+    );
+    expect(await operate.json('keys', 'list')).toEqual({ keys: [] });
+  });
+});
+
 describe('platform-auth keys', () => {
   const app = useApp({ variables: ES256 });
   const cli = useCli(app);

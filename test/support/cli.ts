@@ -47,12 +47,28 @@ export class Cli {
 
   /** Starts a command; it may be killed while it runs. */
   start(...parameters: string[]) {
+    return this.spawn(process.execPath, [PROGRAM, ...parameters]);
+  }
+
+  /** Runs a command whose standard output is a pipe that its reader has closed, as in `… | head -0`. */
+  async runIntoClosedPipe(...parameters: string[]): Promise<Run> {
+    const script = 'exec 3> >(:); wait $!; exec "$@" >&3 3>&-';
+    return this.spawn('bash', ['--norc', '-c', script, 'bash', process.execPath, PROGRAM, ...parameters]).ended;
+  }
+
+  /** Runs a command with its standard output in a file. */
+  async runInto(file: string, ...parameters: string[]): Promise<Run> {
+    const script = 'exec "$@" >"$0"';
+    return this.spawn('bash', ['--norc', '-c', script, file, process.execPath, PROGRAM, ...parameters]).ended;
+  }
+
+  private spawn(program: string, parameters: string[]) {
     const env = {
       PATH: process.env.PATH,
       AUTH_URL: typeof this.url === 'string' ? this.url : this.url(),
       ...this.variables,
     };
-    const child = spawn(process.execPath, [PROGRAM, ...parameters], { env, cwd: this.folder });
+    const child = spawn(program, parameters, { env, cwd: this.folder });
     // A command that reads no input may have ended already.
     child.stdin.on('error', () => undefined).write(this.input);
     if (!this.isInputOpen) child.stdin.end();

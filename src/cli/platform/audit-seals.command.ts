@@ -16,22 +16,39 @@ interface VerifyOptions extends Output {
 /** `platform-auth audit verify`: finds rows and seals that were tampered with; see docs/audit.md. */
 export function createVerifyCommand(): Command {
   return new Command('verify')
-    .description('Verify the audit log by its seals. Exit code 1 when a row or a seal was tampered with.')
+    .description(
+      'Verify the audit log by its seals. Exit code 1 when a row or a seal was tampered with, or a key was not given.',
+    )
     .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
     .option('--old-keys <file>', 'former seal keys, one a line')
-    .addHelpText('after', `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth audit verify`)
+    .addHelpText(
+      'after',
+      `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify`,
+    )
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<VerifyOptions>();
       const { verifyAudit } = await import('./audit-seals.js');
       const report = await announceIfSlow('Reading the audit log', verifyAudit(options));
       print(options, report, toText);
-      const { length } = report.findings;
-      if (length > 0)
-        throw new CommandFailedError(
-          `Tampered with: ${length}${length === MAX_FINDINGS ? ' or more' : ''}.`,
-          'tampered',
-        );
+      const failure = judge(report);
+      if (failure) throw failure;
     });
+}
+
+/** A seal under a key that was not given is neither proven nor refuted: most likely the caller has the wrong key. */
+function judge({ findings }: Verification): CommandFailedError | undefined {
+  if (findings.length === 0) return undefined;
+  const more = findings.length === MAX_FINDINGS ? ' or more' : '';
+  const unproven = findings.filter(({ kind }) => kind === 'other_key').length;
+  const tampered = findings.length - unproven;
+  if (tampered === 0)
+    return new CommandFailedError(
+      `${unproven}${more} seals were made with a key that was not given: nothing is proven about them. ` +
+        'Give the key of the service (AUDIT_SEAL_KEY, or SECRET_KEY if it has none), and former ones with --old-keys.',
+      'key_missing',
+    );
+  const note = unproven === 0 ? '' : ` Seals under a key that was not given: ${unproven}.`;
+  return new CommandFailedError(`Tampered with: ${tampered}${more}.${note}`, 'tampered');
 }
 
 /** `platform-auth audit checkpoint`: one line that commits to everything sealed so far. */

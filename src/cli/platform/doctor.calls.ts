@@ -13,9 +13,11 @@ const LOGGING_TIMEOUT_MS = 3_000;
 /** A replica under load may be without its lease for a moment (503). */
 const MAX_POLLS = 5;
 const POLL_PAUSE_MS = 200;
-const READ_LOG = 'Read its log, and run doctor again.';
+const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
+const NOT_TRIED = 'No credential was tried.';
 const NAME_INTERNAL_PORT =
   'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
+const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
@@ -54,16 +56,29 @@ function isComparisonImpossible({ database }: Checkup): boolean {
 }
 
 async function findServiceAway(url: string): Promise<Finding | undefined> {
-  const remedy = 'Start it, or name its address with --url. No credential was tried.';
   try {
     const response = await sendRequest(`${url}/health`, { timeoutMs: SERVICE_TIMEOUT_MS });
-    await response.body?.cancel();
+    const body: unknown = await response.json().catch(() => undefined);
     if (response.status === 200) return undefined;
-    return { severity: 'broken', where: url, what: `/health answers ${response.status}.`, do: remedy };
+    return { severity: 'broken', where: url, ...describeHealth(response.status, body) };
   } catch (error) {
     const what = `${OWN_NAME} does not answer: ${describeError(error)}.`;
+    const remedy = `Start ${OWN_NAME}, or name its address with --url. ${NOT_TRIED}`;
     return { severity: 'broken', where: url, what, do: remedy };
   }
+}
+
+/** A response that is not 200: the service runs, unless another program has its address. */
+function describeHealth(status: number, body: unknown): Pick<Finding, 'what' | 'do'> {
+  const { data } = health.safeParse(body);
+  if (!data) {
+    const remedy = `Is this the address of ${OWN_NAME}? Name it with --url, or read the log of what answers there. ${NOT_TRIED}`;
+    return { what: `/health answers ${status}, not as ${OWN_NAME} does.`, do: remedy };
+  }
+  if (data.details.database.status === 'up')
+    return { what: `/health answers ${status}.`, do: `${READ_LOG} ${NOT_TRIED}` };
+  const what = `/health answers ${status}: ${OWN_NAME} runs, and cannot use its database.`;
+  return { what, do: `Start its database, or read the log of ${OWN_NAME} for the cause. ${NOT_TRIED}` };
 }
 
 async function findRefusal(
@@ -142,8 +157,8 @@ export async function checkAdminKey({ files, url }: Checkup): Promise<Finding[]>
   }
   const what = 'The running service refuses this ADMIN_API_KEY: it was started with other secrets.';
   const remedy =
-    `Restart ${OWN_NAME} with this file, or write the SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, ` +
-    'and run init.';
+    `Restart ${OWN_NAME} with this file, from a shell that does not export these variables: an exported one wins over the file. ` +
+    'Or write the SECRET_KEY, ADMIN_API_KEY and AUDIT_SEAL_KEY with which it runs into the file, and run init.';
   return [{ severity: 'broken', where: `${OWN_NAME}.env: ADMIN_API_KEY`, what, do: remedy }];
 }
 

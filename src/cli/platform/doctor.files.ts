@@ -12,6 +12,8 @@ import {
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { createDefaultRules, listStrayClaims, listVerifierSettings } from './verifier-variables.js';
 
+const FIND_FILE = 'Is --env-dir right? Then run init, and restart the service.';
+
 /** Reads the files that exist; an unreadable file is a finding. */
 export function readExistingFiles(
   map: PlatformMap,
@@ -25,7 +27,7 @@ export function readExistingFiles(
       const file = EnvFile.read(resolveEnvPath(envDir, service.name));
       if (file.exists) files.set(service.name, file);
       else if (listRequiredVariables(service, createDefaultRules(map)).length > 0)
-        findings.push({ severity: 'broken', where, what: 'The file is missing.', do: RUN_INIT });
+        findings.push({ severity: 'broken', where, what: 'The file is missing.', do: FIND_FILE });
     } catch (error) {
       const remedy = 'Replace it by a regular file that this user may read, or remove it, and run init.';
       findings.push({ severity: 'broken', where, what: `${describeUnreadable(where, error)}.`, do: remedy });

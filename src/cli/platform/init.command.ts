@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { InitReport } from './init.js';
-import { readPlatformMap } from './platform-map.js';
+import { OWN_NAME, readPlatformMap } from './platform-map.js';
 import { addYes, createConfirm } from '../confirm.js';
 import { formatTable } from '../table.js';
 import { print, type Output } from '../terminal.js';
@@ -54,9 +54,16 @@ function toText(report: InitReport): string {
     parts.push(`${createHeading(strays, isPlan)}\n${formatTable(['caller', 'target', 'app_id'], strays)}`);
   if (isUnchanged) parts.push('Files, keys and schema match the map. Nothing was changed.');
   else if (isPlan) parts.push('This is the plan. Nothing was changed.');
+  else if (isFirstRun(report)) parts.push('Done. Start the services, each with its file; then run doctor.');
   else if (changed.length > 0) parts.push('Done. Restart the services whose files were written.');
   else parts.push('Done.');
   return parts.join('\n\n');
+}
+
+/** No service can have run with these files: they get their first keys. */
+function isFirstRun({ pairs, files }: InitReport): boolean {
+  const own = files.find(({ file }) => file === `${OWN_NAME}.env`);
+  return own?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'mint');
 }
 
 function toLine({ file, variables }: InitReport['files'][number]): string {

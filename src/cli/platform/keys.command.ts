@@ -57,5 +57,7 @@ async function run(command: Command, work: KeyWork): Promise<void> {
 }
 
 function toText({ keys }: { keys: KeyReport[] }): string {
+  if (keys.length === 0)
+    return 'There are no signing keys. Under HS256 the service signs with SECRET_KEY; under ES256 it makes them when it starts.';
   return formatTable(['kid', 'state', 'created_at', 'activated_at', 'retired_at', 'revoked_at'], keys);
 }

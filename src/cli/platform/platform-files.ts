@@ -9,7 +9,7 @@ import { listVerifierSettings, type TokenRules } from './verifier-variables.js';
 import { describeCause } from '../system-errors.js';
 import { CommandFailedError } from '../terminal.js';
 
-const FILE_OF_DATABASE_URL = toFileVariable('DATABASE_URL');
+const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
 /** Secrets that commands read from this file itself. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 /** Variables in which commands and service must agree: how long a revoked key is accepted, and database timeouts. */
@@ -62,12 +62,19 @@ export function describeUnreadable(name: string, error: unknown): string {
 /**
  * The variables for working on the database: of this process, or else of this service's own file.
  * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
+ * @throws {CommandFailedError} when the file does not exist either: most likely a typing error in --env-dir
  */
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production the service does not read it, but this command was given the file by --env-dir.
-  const names = [...SHARED_WITH_SERVICE, 'DATABASE_URL', FILE_OF_DATABASE_URL];
+  const names = [...SHARED_WITH_SERVICE, ...DATABASE_VARIABLES];
   const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
   const variables = overrideVariables(filed, readVariables(own?.path));
+  if (own?.exists === false && DATABASE_VARIABLES.every((name) => variables[name] === undefined))
+    throw new CommandFailedError(
+      `${own.path} does not exist, and DATABASE_URL is not set. Is --env-dir right? ` +
+        'On the first run, give DATABASE_URL in the environment.',
+      'strange_env_dir',
+    );
   const shared = Object.fromEntries(SHARED_WITH_SERVICE.map((name) => [name, variables[name]]));
   return { ...shared, DATABASE_URL: parseDatabaseUrl(variables) };
 }

@@ -16,13 +16,11 @@ interface ExportOptions extends Output {
 /** `platform-auth users import`: accounts of another system, with their password hashes; see docs/operations/users.md. */
 export function createImportCommand(): Command {
   return new Command('import')
-    .description('Import accounts with their password hashes. An account that exists stays as it is.')
-    .argument('<file>', 'one JSON object a line (docs/operations/users.md); - reads standard input')
-    .option(
-      '--dry-run',
-      'check every line and change nothing; an address that the file repeats counts each time',
-      false,
+    .description(
+      'Import accounts with their password hashes. An account that exists stays as it is. Exit code 1 when a line was refused.',
     )
+    .argument('<file>', 'one JSON object a line (docs/operations/users.md); - reads standard input')
+    .option('--dry-run', 'check every line and change nothing', false)
     .addHelpText(
       'after',
       `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run`,
@@ -78,9 +76,10 @@ async function stoppable<Result>(work: (signal: AbortSignal) => Promise<Result>)
 }
 
 function toText(report: ImportReport): string {
-  const { dry_run, lines, imported, existing, refused, refused_lines } = report;
+  const { dry_run, lines, blank, imported, existing, refused, refused_lines } = report;
   const done = dry_run ? 'Would be imported' : 'Imported';
-  const parts = [`Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.`];
+  const ofBlank = blank === 0 ? '' : ` Blank: ${blank}.`;
+  const parts = [`Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.${ofBlank}`];
   if (refused > 0)
     parts.push(
       formatTable(

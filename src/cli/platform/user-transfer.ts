@@ -34,6 +34,7 @@ export interface ImportReport extends ImportCounts {
   readonly dry_run: boolean;
   /** Lines read, blank ones included. */
   lines: number;
+  blank: number;
   /** Stopped by a signal after the last line that was read. */
   interrupted: boolean;
   readonly refused_lines: RefusedLine[];
@@ -78,7 +79,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
 }
 
 function createReport(isDryRun: boolean): ImportReport {
-  const counts = { lines: 0, imported: 0, existing: 0, refused: 0 };
+  const counts = { lines: 0, blank: 0, imported: 0, existing: 0, refused: 0 };
   return { dry_run: isDryRun, ...counts, interrupted: false, refused_lines: [] };
 }
 
@@ -92,7 +93,9 @@ function parseOrReport({ text, number }: Line, report: ImportReport, now: Date):
   try {
     if (text === undefined)
       throw new RefusedLineError(`it is not UTF-8, or longer than ${MAX_LINE_BYTES} bytes`, 'unreadable');
-    return text.trim() === '' ? undefined : parseAccountLine(text, now);
+    if (text.trim() !== '') return parseAccountLine(text, now);
+    report.blank += 1;
+    return undefined;
   } catch (error) {
     if (!(error instanceof RefusedLineError)) throw error;
     report.refused += 1;

@@ -42,7 +42,7 @@ export function createStatusCommand(): Command {
     };
     print(readOutput(command), status, formatStatus);
     if (health.status !== 'ok' && health.status !== 'degraded')
-      throw new CommandFailedError(`${url} is not healthy. Read its log.`, 'unhealthy');
+      throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
   });
 }
 
