@@ -3,19 +3,35 @@ import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger'
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { NodesService } from '../nodes/nodes.service.js';
+import { LoginExplanations } from '../second-factors/login-explanations.js';
 import { ExplainAppQuery, ExplanationResponse } from './explanation.dto.js';
+import { ExplainUserQuery, UserExplanationResponse } from './user-explanation.dto.js';
 
 const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';
 
-/** The private reasons behind the uniform 401 of the doors. */
+/** The private reasons behind the uniform 401 of the doors, and of the login. */
 @ApiTags('admin')
 @Controller('api/v0/admin')
 export class ExplanationsAdminController {
   constructor(
     private readonly nodes: NodesService,
     private readonly credentials: AppCredentialsService,
+    private readonly logins: LoginExplanations,
   ) {}
+
+  @Get('users/:id/explain')
+  @RequireAdmin('users')
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({
+    summary: 'Why would a login of this user be refused now?',
+    description:
+      'With the right password. Name the address of the client to include the throttles of its network. Counts nothing. An unknown id gets the reason `unknown`, not a 404.',
+  })
+  @ApiOkResponse({ type: UserExplanationResponse })
+  async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {
+    return UserExplanationResponse.from(await this.logins.explain(id, address));
+  }
 
   @Get('nodes/:node_id/explain')
   @RequireAdmin('nodes')

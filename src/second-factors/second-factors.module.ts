@@ -9,6 +9,7 @@ import { Challenges } from './challenges.js';
 import { CodeVerifier } from './code-verifier.js';
 import { FactorChanges } from './factor-changes.js';
 import { FactorRefusals } from './factor-refusals.js';
+import { LoginExplanations } from './login-explanations.js';
 import { PasskeyVerifier } from './passkey-verifier.js';
 import { PasskeysController } from './passkeys.controller.js';
 import { PasskeysService } from './passkeys.service.js';
@@ -32,7 +33,17 @@ import { TotpVault } from './totp-vault.js';
     Challenges,
     TotpVault,
     FactorRefusals,
+    LoginExplanations,
   ],
-  exports: [SecondFactors, CodeVerifier, PasskeyVerifier, RelyingParty, Challenges, TotpVault, FactorRefusals],
+  exports: [
+    SecondFactors,
+    LoginExplanations,
+    CodeVerifier,
+    PasskeyVerifier,
+    RelyingParty,
+    Challenges,
+    TotpVault,
+    FactorRefusals,
+  ],
 })
 export class SecondFactorsModule {}

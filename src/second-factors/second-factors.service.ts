@@ -44,6 +44,15 @@ export interface UserWithFactors {
   readonly passkeys: readonly KnownPasskey[];
 }
 
+/** What the user has. Which of it a login accepts, {@link SecondFactors.listMethods} knows. */
+export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
+  return [
+    ...(confirmedAt ? (['totp'] as const) : []),
+    ...(confirmedAt && recoveryCodes > 0 ? (['recovery_code'] as const) : []),
+    ...(passkeys.length > 0 ? (['passkey'] as const) : []),
+  ];
+}
+
 @Injectable()
 export class SecondFactors {
   constructor(
@@ -64,13 +73,8 @@ export class SecondFactors {
   }
 
   /** Without WEBAUTHN_RP_ID a user whose only factors are passkeys has no method: fails closed. */
-  listMethods({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
-    const hasPasskey = passkeys.length > 0 && this.environment.webauthnRpId !== undefined;
-    return [
-      ...(confirmedAt ? (['totp'] as const) : []),
-      ...(confirmedAt && recoveryCodes > 0 ? (['recovery_code'] as const) : []),
-      ...(hasPasskey ? (['passkey'] as const) : []),
-    ];
+  listMethods(user: UserWithFactors): SecondFactorMethod[] {
+    return listFactors(user).filter((method) => method !== 'passkey' || this.environment.webauthnRpId !== undefined);
   }
 
   /** @returns the given moment, or a later one after which the user made no factor by the clock of any replica */

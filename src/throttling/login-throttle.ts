@@ -5,6 +5,7 @@ import { Environment } from '../config/environment.js';
 import { BusyThrottle } from './busy-throttle.js';
 import { ThrottleKeys } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
+import { toExhausted, type ExhaustedLimit } from './exhausted-limit.js';
 
 const EVENT = 'user.login.throttled';
 /** How long a login waits for points in flight, which may be refunded. Then it is 503. */
@@ -67,8 +68,21 @@ export class LoginThrottle {
     }
   }
 
-  private async reserve(account: string, address: string | undefined): Promise<Attempt> {
-    const { keys, windows, environment } = this;
+  /**
+   * For operators: which limits refuse a login now, without counting one.
+   * @param account canonical e-mail address
+   * @param address of a client; undefined: only the limit of the account at addresses where it is not known
+   */
+  async listExhausted(account: string, address: string | undefined): Promise<ExhaustedLimit[]> {
+    const { budgets, knownKey } = this.toRequest(account, address);
+    const open = await this.windows.read([...budgets.map(({ key }) => key), knownKey]);
+    const isKnown = address !== undefined && open.has(knownKey);
+    const asked = address === undefined ? budgets.filter(({ name }) => name === 'login-account') : budgets;
+    return asked.slice(0, isKnown ? 1 : undefined).flatMap((budget) => toExhausted(budget, open.get(budget.key)));
+  }
+
+  private toRequest(account: string, address: string | undefined) {
+    const { keys, environment } = this;
     const networks = toNetworks(address);
     const budgets = [
       ...keys.toBudgets('login-account-address', environment.loginLimitPerAccountAndAddress, networks, account),
@@ -76,6 +90,12 @@ export class LoginThrottle {
       ...keys.toBudgets('login-address', environment.loginLimitPerAddress, networks),
     ];
     const [{ key: knownKey }] = keys.toBudgets('known-address', { points: 1, seconds: 0 }, networks, account);
+    return { networks, budgets, knownKey };
+  }
+
+  private async reserve(account: string, address: string | undefined): Promise<Attempt> {
+    const { keys, windows } = this;
+    const { networks, budgets, knownKey } = this.toRequest(account, address);
     const turn = { networks, isKnown: false };
     const timed = { event: EVENT, request: { budgets, knownKey }, turn, maxWaitMs: MAX_WAIT_MS } as const;
     const { isKnown, points } = await windows.reserveInTime(timed, async () => {

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import { ThrottleKeys } from './throttle-keys.js';
+import { toExhausted, type ExhaustedLimit } from './exhausted-limit.js';
+import { ThrottleKeys, type Budget } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
 
 const EVENT = 'user.second_factor.throttled';
@@ -38,10 +39,7 @@ export class SecondFactorThrottle {
     { userId, method, address }: CodeAttempt,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
-    const limit = this.environment.secondFactorLimitPerAccount;
-    // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
-    const weekly = method === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
-    const budgets = [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
+    const budgets = this.toBudgets(userId, method);
     const turn = { networks: toNetworks(address ?? undefined), isKnown: false };
     const timed = { event: EVENT, request: { budgets }, turn, maxWaitMs: MAX_WAIT_MS } as const;
     const { points } = await this.windows.reserveInTime(timed, () => this.keys.refuseExhausted(EVENT, budgets));
@@ -54,5 +52,19 @@ export class SecondFactorThrottle {
     // An accepted code is used up: counters that cannot be reached must not void it.
     await (verdict.valid ? refund() : this.windows.settle({ points, isLost: true }));
     return verdict;
+  }
+
+  /** For operators: which limits refuse a code of this method now, without counting one. */
+  async listExhausted(userId: string, method: CodeAttempt['method']): Promise<ExhaustedLimit[]> {
+    const budgets = this.toBudgets(userId, method);
+    const open = await this.windows.read(budgets.map(({ key }) => key));
+    return budgets.flatMap((budget) => toExhausted(budget, open.get(budget.key)));
+  }
+
+  private toBudgets(userId: string, method: CodeAttempt['method']): Budget[] {
+    const limit = this.environment.secondFactorLimitPerAccount;
+    // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
+    const weekly = method === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
+    return [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
   }
 }

@@ -60,5 +60,11 @@ export const SETTLE = {
     FROM settled JOIN locked USING (key) WHERE w.key = settled.key AND w.window_start = settled.window_start`,
 };
 
+/** Counts nothing. */
+export const READ = {
+  name: 'throttle_read',
+  text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,
+};
+
 export const PURGE = `DELETE FROM throttle_windows WHERE key IN (
   SELECT key FROM throttle_windows WHERE window_end < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;

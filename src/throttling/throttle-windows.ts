@@ -12,7 +12,7 @@ import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
-import { PURGE, RESERVE, SETTLE, type Row } from './statements.js';
+import { PURGE, READ, RESERVE, SETTLE, type Row } from './statements.js';
 import { ThrottleKeys, type Budget, type ThrottleEvent } from './throttle-keys.js';
 
 const MAX_QUEUED = 2_000;
@@ -48,6 +48,11 @@ interface Settlement {
   readonly isLost: boolean;
   /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
   readonly knownKey?: string;
+}
+
+export interface OpenWindow {
+  readonly lost: number;
+  readonly window_end: Date;
 }
 
 @Injectable()
@@ -108,6 +113,12 @@ export class ThrottleWindows {
   /** Resolves when points of the budget may be free: at once after a settlement here, soon after one elsewhere. */
   private async awaitFreed({ key }: Budget): Promise<void> {
     await once(this.freedKeys, key, { signal: AbortSignal.timeout(RETRY_INTERVAL_MS) }).catch(() => undefined);
+  }
+
+  /** @returns the end of the window of each live row of these keys, and how many points are lost. Counts nothing. */
+  async read(keys: readonly string[]): Promise<Map<string, OpenWindow>> {
+    const rows = await this.database.rows<OpenWindow & { readonly key: string }>(READ, [keys]);
+    return new Map(rows.map((row) => [row.key, row]));
   }
 
   /** @returns the number of rows deleted */

@@ -79,6 +79,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'GET api/v0/admin/users/:id': 'admin with users',
   'PATCH api/v0/admin/users/:id': 'admin with users',
   'DELETE api/v0/admin/users/:id': 'admin with users',
+  'GET api/v0/admin/users/:id/explain': 'admin with users',
   'GET api/v0/admin/users/:id/sessions': 'admin with users',
   'DELETE api/v0/admin/users/:id/sessions': 'admin with users',
   'DELETE api/v0/admin/users/:id/factors': 'admin with users',

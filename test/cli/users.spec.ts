@@ -6,11 +6,12 @@ import { problems } from '../../src/problems/problems.js';
 import { Cli, useCli } from '../support/cli.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { expectThrottled } from '../support/throttled.js';
 import { useApp } from '../support/use-app.js';
 import { FactorOwner } from '../second-factors/owner.js';
 
 describe('platform-auth users', () => {
-  const app = useApp();
+  const app = useApp({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '10/900' } });
   const cli = useCli(app);
 
   it('disables a user by e-mail address and enables it by id', async () => {
@@ -39,9 +40,40 @@ describe('platform-auth users', () => {
     const said = await cli.withInput('y\n').fails('users', 'remove-factors', email);
     expect(said).toBe(`This lets ${email} log in with the password alone. Add --yes to confirm. It was not done.\n`);
     await owner.isChallenged();
-    const done = `${email} has no second factor any more, and every session has ended.\n`;
+    const done = `Removed from ${email}: totp, recovery_code. Every session has ended.\n`;
     expect(await cli.ok('users', 'remove-factors', email, '--yes')).toBe(done);
-    await owner.user.logsIn();
+    const { refresh_token } = await owner.user.logsIn();
+    const nothing = `${email} has no second factor. Nothing was changed.\n`;
+    expect(await cli.ok('users', 'remove-factors', email)).toBe(nothing);
+    await app.refresh(refresh_token).expect(200);
+  });
+
+  it('shows the second factors of a user, and since when the address is verified', async () => {
+    const { user } = await FactorOwner.withTotp(app);
+    const at = '2026-11-21T09:00:00.000Z';
+    await app.database.query('UPDATE users SET email_verified_at = $1 WHERE id = $2', [at, user.id]);
+    const shown = await cli.ok('users', 'show', user.email);
+    expect(shown).toMatch(/^email_verified_at +2026-11-21T09:00:00\.000Z$/m);
+    expect(shown).toMatch(/^second_factors +totp, recovery_code$/m);
+    expect(await cli.json('users', 'show', user.id)).toMatchObject({ second_factors: ['totp', 'recovery_code'] });
+    const plain = await app.user();
+    expect(await cli.ok('users', 'show', plain.id)).toMatch(/^email_verified_at +-\nsecond_factors +-$/m);
+  });
+
+  it('explains that a login asks for a second factor, and how long a throttle refuses it', async () => {
+    const { user } = await FactorOwner.withTotp(app);
+    expect(await cli.ok('explain', 'user', user.email)).toContain(
+      `${user.email} may log in now, with the right password and a second factor: totp, recovery_code.\n`,
+    );
+    for (let wrong = 0; wrong < 12; wrong += 1) await app.login(user.email, 'not the password');
+    expectThrottled(await app.login(user.email));
+    const said = await cli.ok('explain', 'user', user.email);
+    expect(said).toMatch(
+      /would be refused now:\n {2}throttled until 20\S+Z at \S+\n {4}Too many wrong passwords for this/,
+    );
+    expect(said).toContain('A login asks for the password and a second factor: totp, recovery_code.\n');
+    const elsewhere = await cli.json('explain', 'user', user.email, '--address', '192.0.2.7');
+    expect(elsewhere).toMatchObject({ accepted_now: true, reasons: [], failed_logins: 10 });
   });
 
   it('creates a user with the password of standard input, who can log in', async () => {

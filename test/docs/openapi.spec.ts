@@ -32,6 +32,7 @@ const ROUTES = {
   'GET /api/v0/admin/operators/{operator_id}': 'getOperator',
   'GET /api/v0/admin/users': 'listUsers',
   'GET /api/v0/admin/users/{id}': 'getUserAsAdmin',
+  'GET /api/v0/admin/users/{id}/explain': 'explainUser',
   'GET /api/v0/admin/users/{id}/sessions': 'listUserSessions',
   'GET /api/v0/users/me': 'getCurrentUser',
   'GET /api/v0/users/me/passkeys': 'listPasskeys',

@@ -8,6 +8,8 @@ import type { UserView } from './users.command.js';
 
 const DAY_MS = 86_400_000;
 const MAX_CHANGES = 100;
+/** The service is asked once for each. */
+const MAX_ADDRESSES = 5;
 const UNKNOWN: Reason = {
   code: 'unknown',
   detail: 'No account has this id or e-mail address. `platform-auth users list` shows every account.',
@@ -21,9 +23,18 @@ interface SessionView {
   readonly absolute_expires_at: string;
 }
 
-interface UserExplanation {
-  /** Whether a login with the right password would be accepted, apart from throttling. */
+/** As the service explains a login from one address, or from any. */
+interface LoginView {
   readonly accepted_now: boolean;
+  readonly second_factors: readonly string[];
+  readonly reasons: readonly { readonly code: string; readonly detail: string; readonly until: string | null }[];
+}
+
+interface UserExplanation {
+  /** Whether a login with the right password would be accepted, with a second factor when one is asked for. */
+  readonly accepted_now: boolean;
+  /** What a login asks for after the password. */
+  readonly second_factors: readonly string[];
   readonly reasons: readonly Reason[];
   readonly user_id: string | null;
   readonly live_sessions: number;
@@ -38,22 +49,23 @@ export function addExplainUser(explain: Command): void {
     explain.command('user <user>'),
     'Why would this user be refused now? By id or e-mail address.',
     'explain user alice@example.org',
-  ).action(async (user: string, _options, command: Command) => {
-    const explanation = await explainUser(createClient(command), user);
-    print(readOutput(command), explanation, (it) => formatUserExplanation(user, it));
-  });
+  )
+    .option('--address <ip>', 'of the client (default: the latest ones of failed logins, and what holds for all)')
+    .action(async (user: string, { address }: { address?: string }, command: Command) => {
+      const explanation = await explainUser(createClient(command), user, address);
+      print(readOutput(command), explanation, (it) => formatUserExplanation(user, it));
+    });
 }
 
-async function explainUser(client: AdminClient, user: string): Promise<UserExplanation> {
+async function explainUser(client: AdminClient, user: string, address: string | undefined): Promise<UserExplanation> {
   const found = user.includes('@')
     ? (await client.list<UserView>('/users', { email: user }, 1))[0]
     : await client.find<UserView>(`/users/${encodeSegment(user)}`);
   if (!found) {
-    const none = { user_id: null, live_sessions: 0, last_login_at: null, failed_logins: 0 };
+    const none = { user_id: null, second_factors: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
     return { accepted_now: false, reasons: [UNKNOWN], ...none };
   }
   const id = String(found.id);
-  const isDisabled = found.is_active !== true;
   const now = new Date().toISOString();
   const sessions = await client.list<SessionView>(`/users/${encodeSegment(id)}/sessions`);
   const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionView): boolean =>
@@ -61,14 +73,33 @@ async function explainUser(client: AdminClient, user: string): Promise<UserExpla
   const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
   const since = new Date(Date.now() - DAY_MS).toISOString();
   const failed = await listEvents(client, id, 'user.login.failed', Infinity, since);
+  const latest = new Set(failed.flatMap((event) => event.address ?? []));
   return {
-    accepted_now: !isDisabled,
-    reasons: isDisabled ? [await explainDisabled(client, id)] : [],
+    ...(await explainLogin(client, id, address === undefined ? [...latest].slice(0, MAX_ADDRESSES) : [address])),
     user_id: id,
     live_sessions: sessions.filter(isLive).length,
     last_login_at: login?.time ?? null,
     failed_logins: failed.reduce((sum, { count }) => sum + count, 0),
   };
+}
+
+async function explainLogin(client: AdminClient, id: string, addresses: readonly string[]) {
+  const path = `/users/${encodeSegment(id)}/explain`;
+  const ofAny = await client.get<LoginView>(path);
+  const reasons: Reason[] = [];
+  for (const { code, detail, until } of ofAny.reasons)
+    reasons.push(
+      code === 'disabled' ? await explainDisabled(client, id) : { code, detail, until, since: null, request_id: null },
+    );
+  let isAccepted = ofAny.accepted_now;
+  for (const address of addresses) {
+    const there = await client.get<LoginView>(path, { address });
+    isAccepted &&= there.accepted_now;
+    for (const { code, detail, until } of there.reasons)
+      if (!ofAny.reasons.some((known) => known.code === code && known.detail === detail))
+        reasons.push({ code, detail, until, address, since: null, request_id: null });
+  }
+  return { accepted_now: isAccepted, second_factors: ofAny.second_factors, reasons };
 }
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
@@ -86,15 +117,15 @@ async function listEvents(client: AdminClient, subject: string, event: string, m
 }
 
 function formatUserExplanation(user: string, explanation: UserExplanation): string {
-  const { accepted_now, reasons, user_id, live_sessions, last_login_at, failed_logins } = explanation;
+  const { accepted_now, second_factors, reasons, user_id, live_sessions, last_login_at, failed_logins } = explanation;
+  const factor = second_factors.length === 0 ? '' : ` and a second factor: ${second_factors.join(', ')}`;
   const lines = [
-    accepted_now ? `${user} may log in now, with the right password.` : `${user} would be refused now:`,
+    accepted_now ? `${user} may log in now, with the right password${factor}.` : `${user} would be refused now:`,
     ...reasons.map(formatReason),
   ];
   if (user_id === null) return lines.join('\n');
+  if (!accepted_now && factor !== '') lines.push(`A login asks for the password${factor}.`);
   lines.push(last_login_at === null ? 'No login is on record.' : `Last login at ${last_login_at}.`);
   lines.push(`Live sessions: ${live_sessions}. Failed logins in the last 24 hours: ${failed_logins}.`);
-  if (failed_logins > 0)
-    lines.push('After many failed logins, more are answered with 429 for a while, also with the right password.');
   return lines.join('\n');
 }

@@ -12,6 +12,7 @@ const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_
 const EXAMPLE = 'alice@example.org';
 
 export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
+type UserDetailsView = UserView & { readonly second_factors: readonly string[] };
 interface IssuedReset {
   readonly token: string;
   readonly expires_at: string;
@@ -64,7 +65,8 @@ function addCreate(users: Command): void {
 function addShow(users: Command): void {
   describeRemote(users.command('show <user>'), 'Show one user.', `users show ${EXAMPLE}`).action(
     async (user: string, _options, command: Command) => {
-      print(readOutput(command), await findUser(createClient(command), user), formatFields);
+      const found = await findUserDetails(createClient(command), user);
+      print(readOutput(command), found, (it) => formatFields({ ...it, second_factors: it.second_factors.join(', ') }));
     },
   );
 }
@@ -121,11 +123,16 @@ function addRemoveFactors(users: Command): void {
   describeRemote(addYes(users.command(name)), description, `users remove-factors ${EXAMPLE}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
-      const { id, email } = await findUser(client, user);
+      const { id, email, second_factors: removed } = await findUserDetails(client, user);
+      if (removed.length === 0) {
+        const said = `${String(email)} has no second factor. Nothing was changed.`;
+        print(readOutput(command), { id, factors_removed: false, removed }, () => said);
+        return;
+      }
       await createConfirm(command)(`This lets ${String(email)} log in with the password alone.`);
       await client.delete(`/users/${encodeSegment(String(id))}/factors`);
-      const said = `${String(email)} has no second factor any more, and every session has ended.`;
-      print(readOutput(command), { id, factors_removed: true }, () => said);
+      const said = `Removed from ${String(email)}: ${removed.join(', ')}. Every session has ended.`;
+      print(readOutput(command), { id, factors_removed: true, removed }, () => said);
     },
   );
 }
@@ -150,6 +157,11 @@ function addPasswordReset(users: Command): void {
         '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}',
     );
   });
+}
+
+/** @throws {CommandFailedError} when the account does not exist */
+async function findUserDetails(client: AdminClient, user: string): Promise<UserDetailsView> {
+  return client.get<UserDetailsView>(`/users/${encodeSegment(await findUserId(client, user))}`);
 }
 
 /** @throws {CommandFailedError} when the account does not exist */

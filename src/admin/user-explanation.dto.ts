@@ -1,0 +1,56 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsIP } from 'class-validator';
+import { EXAMPLES } from '../common/examples.js';
+import { IfSent, MOMENT } from '../common/fields.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
+import { LOGIN_REASON_CODES, type LoginExplanation, type LoginReason } from '../second-factors/login-explanations.js';
+
+export class ExplainUserQuery {
+  @IfSent()
+  @IsIP(undefined, { message: 'must be an IPv4 or IPv6 address' })
+  @ApiPropertyOptional({ type: String, description: 'of the client that would log in', example: EXAMPLES.network })
+  address?: string;
+}
+
+export class LoginReasonResponse {
+  @ApiProperty({ enum: LOGIN_REASON_CODES, example: 'throttled' })
+  code!: string;
+
+  @ApiProperty({ description: 'for humans; may be reworded', example: 'Too many wrong passwords for this account.' })
+  detail!: string;
+
+  @ApiProperty({ ...MOMENT, nullable: true, description: 'when it ends by itself; null when it does not' })
+  until!: string | null;
+
+  static from({ code, detail, until }: LoginReason): LoginReasonResponse {
+    return { code, detail, until: until?.toISOString() ?? null };
+  }
+}
+
+/** Why a login with the right password would be refused now. */
+export class UserExplanationResponse {
+  @ApiProperty({
+    description: 'whether the right password would be accepted, with a second factor when one is asked for',
+    example: false,
+  })
+  accepted_now!: boolean;
+
+  @ApiProperty({
+    enum: SECOND_FACTOR_METHODS,
+    isArray: true,
+    description: 'what a login asks for after the right password; empty when the password is enough',
+    example: ['totp', 'recovery_code'],
+  })
+  second_factors!: SecondFactorMethod[];
+
+  @ApiProperty({ type: [LoginReasonResponse], description: 'a throttled code may leave another method open' })
+  reasons!: LoginReasonResponse[];
+
+  static from({ isAccepted, methods, reasons }: LoginExplanation): UserExplanationResponse {
+    return {
+      accepted_now: isAccepted,
+      second_factors: [...methods],
+      reasons: reasons.map((reason) => LoginReasonResponse.from(reason)),
+    };
+  }
+}
