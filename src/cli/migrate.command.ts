@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { readVariables } from '../config/environment.js';
 import { parseAuditRetentionDays, parseDatabaseUrl } from '../config/single-variables.js';
+import { NEEDS_DATABASE } from './needs.js';
 import { print, type Output } from './terminal.js';
 
 interface MigrateOptions extends Output {
@@ -10,11 +11,12 @@ interface MigrateOptions extends Output {
 /** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
 export function createMigrateCommand(): Command {
   return new Command('migrate')
-    .description('Bring the database schema up to date. Needs DATABASE_URL.')
+    .description('Bring the database schema up to date.')
     .option('--grant-to <role>', 'grant this role the least privileges that the service needs; see docs/audit.md')
     .addHelpText(
       'after',
       `
+${NEEDS_DATABASE}
 With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETENTION_DAYS: give the service the same value.
 
 Example:

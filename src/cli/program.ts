@@ -14,6 +14,7 @@ import { createMapCommand } from './remote/map.command.js';
 import { createStatusCommand } from './remote/status.command.js';
 import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
 import { createUsersCommand } from './remote/users.command.js';
+import { EXIT_CODES } from './needs.js';
 import type { Output } from './terminal.js';
 
 /** @returns all commands */
@@ -23,6 +24,7 @@ export function createProgram(version: string, output: Output): Command {
     .version(version, '--version', 'print the version')
     .option('--json', 'print the result as JSON, for scripts')
     .configureHelp({ showGlobalOptions: true })
+    .addHelpText('after', `\n${EXIT_CODES}\nEach command's --help names the variables that it needs.`)
     .showHelpAfterError('(see --help)')
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();

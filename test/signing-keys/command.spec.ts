@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -18,6 +19,12 @@ describe('platform-auth keys, of a service that signs with HS256', () => {
       /^There are no signing keys\. Under HS256 .* signs with SECRET_KEY/,
     );
     expect(await operate.json('keys', 'list')).toEqual({ keys: [] });
+  });
+
+  it('reads DATABASE_URL from the file that DATABASE_URL_FILE names', async () => {
+    const file = cli.path('database-url');
+    writeFileSync(file, app.database.url, { mode: 0o600 });
+    expect(await cli.with({ DATABASE_URL_FILE: file }).json('keys', 'list')).toEqual({ keys: [] });
   });
 });
 

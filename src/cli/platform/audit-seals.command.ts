@@ -2,11 +2,12 @@ import { Command, InvalidArgumentError } from 'commander';
 import type { Verification } from '../../audit/audit-verifier.js';
 import { isCheckpoint } from '../../audit/checkpoint.js';
 import { MAX_FINDINGS } from '../../audit/findings.js';
+import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
 import { formatTable, wrapText } from '../table.js';
 import { CommandFailedError, announceIfSlow, print, type Output } from '../terminal.js';
 
-const NEEDS = `
-Connects to the database: needs DATABASE_URL, and the key of the seals: AUDIT_SEAL_KEY, or SECRET_KEY when that is not set.`;
+const NEEDS = `${NEEDS_DATABASE}
+It also needs the key of the seals: AUDIT_SEAL_KEY or AUDIT_SEAL_KEY_FILE; SECRET_KEY or SECRET_KEY_FILE if the service has none.`;
 
 interface VerifyOptions extends Output {
   readonly checkpoint?: string;
@@ -21,10 +22,7 @@ export function createVerifyCommand(): Command {
     )
     .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
     .option('--old-keys <file>', 'former seal keys, one a line')
-    .addHelpText(
-      'after',
-      `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify`,
-    )
+    .addHelpText('after', formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify'))
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<VerifyOptions>();
       const { verifyAudit } = await import('./audit-seals.js');
@@ -57,7 +55,7 @@ export function createCheckpointCommand(): Command {
     .description(
       'Print one line to store outside the database: later it proves that nothing sealed before it was rewritten.',
     )
-    .addHelpText('after', `${NEEDS}\n\nExample:\n  platform-auth audit checkpoint >> checkpoints.txt`)
+    .addHelpText('after', formatNeeds(NEEDS, 'platform-auth audit checkpoint >> checkpoints.txt'))
     .action(async (_options, command: Command) => {
       const { auditCheckpoint } = await import('./audit-seals.js');
       const line = await auditCheckpoint();

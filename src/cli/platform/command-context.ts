@@ -7,6 +7,7 @@ import { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
+import { readSecretFiles } from '../../config/secret-files.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseModule } from '../../database/database.module.js';
 import { LoggingModule } from '../../logging/logging.module.js';
@@ -44,7 +45,11 @@ export async function withServices<Result>(
 function createCommandEnvironment(variables: Variables): Environment {
   return {
     // Nothing is signed or decrypted here, so that any key is valid.
-    ...parseEnvironment({ ...variables, SECRET_KEY: generateSecret(), LOG_LEVEL: 'silent' }),
+    ...parseEnvironment({
+      ...readSecretFiles(variables, ['DATABASE_URL']),
+      SECRET_KEY: generateSecret(),
+      LOG_LEVEL: 'silent',
+    }),
     loggingServiceUrl: undefined,
     // As in a worker, the schema is migrated elsewhere; and a database that is away fails the command at once.
     isWorker: true,

@@ -1,10 +1,9 @@
 import { Command } from 'commander';
 import { addYes, createConfirm } from '../confirm.js';
+import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
 import { formatTable } from '../table.js';
 import { print, type Output } from '../terminal.js';
 import type { KeyReport } from './keys.js';
-
-const NEEDS = '\nConnects to the database: needs DATABASE_URL.';
 
 const EXAMPLE_KID = 'sT3RrX8h2V0';
 
@@ -14,7 +13,7 @@ type KeyWork = (keys: typeof import('./keys.js')) => Promise<KeyReport[]>;
 export function createKeysCommand(): Command {
   return new Command('keys')
     .description('Manage the keys that sign access tokens under ES256.')
-    .addHelpText('after', '\nExample:\n  platform-auth keys list')
+    .addHelpText('after', formatNeeds(NEEDS_DATABASE, 'DATABASE_URL=postgresql://… platform-auth keys list'))
     .addCommand(
       create('list', 'List the signing keys.').action((_options: object, command: Command) =>
         run(command, (keys) => keys.listKeys()),
@@ -47,8 +46,8 @@ export function createKeysCommand(): Command {
 }
 
 function create(name: string, description: string, example = name): Command {
-  const text = `\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth keys ${example}`;
-  return new Command(name).description(description).addHelpText('after', NEEDS + text);
+  const help = formatNeeds(NEEDS_DATABASE, `DATABASE_URL=postgresql://… platform-auth keys ${example}`);
+  return new Command(name).description(description).addHelpText('after', help);
 }
 
 async function run(command: Command, work: KeyWork): Promise<void> {

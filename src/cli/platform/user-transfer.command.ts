@@ -1,10 +1,11 @@
 import { Command } from 'commander';
 import { addYes, createConfirm } from '../confirm.js';
+import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
 import { formatTable, wrapText } from '../table.js';
 import { CommandFailedError, print, say, type Output } from '../terminal.js';
 import type { ImportReport } from './user-transfer.js';
 
-const NEEDS = '\nConnects to the database: needs DATABASE_URL. The service may run meanwhile.';
+const NEEDS = `${NEEDS_DATABASE} The service may run meanwhile.`;
 
 interface ImportOptions extends Output {
   readonly dryRun: boolean;
@@ -23,7 +24,7 @@ export function createImportCommand(): Command {
     .option('--dry-run', 'check every line and change nothing', false)
     .addHelpText(
       'after',
-      `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run`,
+      formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run'),
     )
     .action(async (file: string, _options, command: Command) => {
       const options = command.optsWithGlobals<ImportOptions>();
@@ -47,7 +48,7 @@ export function createExportCommand(): Command {
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
     .addHelpText(
       'after',
-      `${NEEDS}\n\nExample:\n  DATABASE_URL=postgresql://… platform-auth users export --yes -o users.ndjson`,
+      formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… platform-auth users export --yes -o users.ndjson'),
     )
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<ExportOptions>();

@@ -6,6 +6,7 @@ import { createClient, readOutput, describeRemote } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
 import { formatFields, formatTable } from '../table.js';
 import { print } from '../terminal.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
 const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'] as const;
@@ -36,7 +37,7 @@ interface ListOptions extends ListFilters {
 export function createAppsCommand(): Command {
   const apps = new Command('apps')
     .description('Manage the credentials of services. `init` mints those of a whole platform.')
-    .addHelpText('after', '\nExample:\n  platform-auth apps list');
+    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth apps list'));
   addFilters(
     describeRemote(
       apps.command('list'),

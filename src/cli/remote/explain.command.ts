@@ -3,6 +3,7 @@ import { createClient, readOutput, describeRemote, encodeSegment } from './remot
 import { addExplainUser } from './explain-user.js';
 import { formatReason, type Reason } from './reasons.js';
 import { print } from '../terminal.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
 interface Explanation {
   readonly accepted_now: boolean;
@@ -17,7 +18,13 @@ interface Explanation {
 export function createExplainCommand(): Command {
   const explain = new Command('explain')
     .description('Say why a credential or a login would be refused now.')
-    .addHelpText('after', '\nExample:\n  platform-auth explain node 01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11');
+    .addHelpText(
+      'after',
+      formatNeeds(
+        `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`,
+        'platform-auth explain node 01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',
+      ),
+    );
   const example = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
   describeRemote(
     explain.command('node <node_id>'),

@@ -8,6 +8,7 @@ import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, readOutput, describeRemote, encodeSegment, parseUuid } from './remote-command.js';
 import { formatFields, formatTable } from '../table.js';
 import { print } from '../terminal.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['household_id', 'expires_at', 'revoked_at', 'last_used_at'] as const;
@@ -39,7 +40,7 @@ interface RotateOptions {
 export function createNodesCommand(): Command {
   const nodes = new Command('nodes')
     .description('Register and manage edge devices.')
-    .addHelpText('after', '\nExample:\n  platform-auth nodes list');
+    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth nodes list'));
   addRegister(nodes);
   addFilters(
     describeRemote(

@@ -10,6 +10,7 @@ import { createOverlapOption, rotate } from './credential-commands.js';
 import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
 import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
 const COLUMNS = ['name', 'scopes', 'operator_id', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'] as const;
@@ -31,7 +32,7 @@ type IssuedOperator = OperatorView & { readonly api_key: string };
 export function createOperatorsCommand(): Command {
   const operators = new Command('operators')
     .description('Manage operators: admin keys with a name and scopes. An <operator> is an id or a name.')
-    .addHelpText('after', '\nExample:\n  platform-auth operators list');
+    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth operators list'));
   addFilters(
     describeRemote(
       operators.command('list'),

@@ -2,6 +2,7 @@ import { InvalidArgumentError, type Command } from 'commander';
 import { readVariables, type Variables } from '../../config/environment.js';
 import { readSecretFiles } from '../../config/secret-files.js';
 import { isId } from '../../common/ids.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 import { AdminClient } from './admin-client.js';
 import { parseBaseUrl } from '../service-call.js';
 import type { Output } from '../terminal.js';
@@ -13,12 +14,12 @@ export function describeRemote(
   command: Command,
   description: string,
   example: string,
-  needs = 'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE (it may be the key of an operator), in the environment or in .env.',
+  needs = NEEDS_ADMIN_KEY,
 ): Command {
   return command
     .description(description)
     .option('--url <url>', 'address of the service (default: AUTH_URL, or http://127.0.0.1:7701)', parseUrl)
-    .addHelpText('after', `\n${needs}\n\nExample:\n  platform-auth ${example}`);
+    .addHelpText('after', formatNeeds(needs, `platform-auth ${example}`));
 }
 
 /** @returns a client for the service that --url or AUTH_URL names */

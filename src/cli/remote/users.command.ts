@@ -6,6 +6,7 @@ import { formatFields, formatTable, type Cell } from '../table.js';
 import { withAdvice } from '../service-call.js';
 import type { AdminClient } from './admin-client.js';
 import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
@@ -23,7 +24,13 @@ type SessionView = Readonly<Record<(typeof SESSION_COLUMNS)[number], Cell>>;
 export function createUsersCommand(): Command {
   const users = new Command('users')
     .description('Manage accounts. A <user> is an id or an e-mail address.')
-    .addHelpText('after', '\nExample:\n  platform-auth users list');
+    .addHelpText(
+      'after',
+      formatNeeds(
+        `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`,
+        'platform-auth users list',
+      ),
+    );
   describeRemote(users.command('list'), 'List users.', 'users list')
     .option('--email <email>', 'only the user with this address')
     .action(async ({ email }: { email?: string }, command: Command) => {
