@@ -102,7 +102,11 @@ export async function send(port: number, { method = 'GET', path, headers = [], b
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   const chunks: Buffer[] = [];
   for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
-  return { status: response.statusCode ?? 0, headers: response.headersDistinct, body: Buffer.concat(chunks).toString() };
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headersDistinct,
+    body: Buffer.concat(chunks).toString(),
+  };
 }
 
 /** Sends lines that an HTTP client would refuse to send. @returns the status; undefined when the connection was closed */
