@@ -72,5 +72,5 @@ export function readChallenge({ response }: RegistrationJson | AuthenticationJso
  */
 export function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
   const { crossOrigin, topOrigin } = decodeClientDataJSON(response.clientDataJSON);
-  return (crossOrigin ?? false) === false && topOrigin === undefined;
+  return !crossOrigin && topOrigin === undefined;
 }

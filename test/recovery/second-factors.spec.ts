@@ -70,7 +70,10 @@ describe('second factors of an account whose address was never proven', () => {
     const authenticator = await owner.registers();
     await confirm(await requestChange(owner, newAddress()));
     const strict = await app.startReplica({
-      variables: Object.defineProperties({ REQUIRE_VERIFIED_EMAIL: 'true' }, Object.getOwnPropertyDescriptors(variables)),
+      variables: Object.defineProperties(
+        { REQUIRE_VERIFIED_EMAIL: 'true' },
+        Object.getOwnPropertyDescriptors(variables),
+      ),
     });
     await logInWithPasskey(strict, authenticator.get(await passkeyOptions(strict))).expect(200);
     await strict.stop();

@@ -198,17 +198,20 @@ describe('a passkey as second factor', () => {
     expect(rows).toMatchObject([{ count: 2, details: { reasons: { counter_not_increased: 2 } } }]);
   });
 
-  it.each([true, false])('is refused when it says that it may be copied, or no longer says so (%p)', async (isSynced) => {
-    const owner = await FactorOwner.of(app);
-    const authenticator = await owner.registers(new Authenticator({ isSynced: !isSynced }));
-    authenticator.isSynced = isSynced;
-    const { challenge } = await owner.isChallenged();
-    const passkey = authenticator.get({ challenge });
-    expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
-    expectProblem(await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))), problems.invalidPasskey);
-    const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
-    expect(rows).toMatchObject([{ count: 2, details: { reasons: { backup_eligibility_changed: 2 } } }]);
-  });
+  it.each([true, false])(
+    'is refused when it says that it may be copied, or no longer says so (%p)',
+    async (isSynced) => {
+      const owner = await FactorOwner.of(app);
+      const authenticator = await owner.registers(new Authenticator({ isSynced: !isSynced }));
+      authenticator.isSynced = isSynced;
+      const { challenge } = await owner.isChallenged();
+      const passkey = authenticator.get({ challenge });
+      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+      expectProblem(await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))), problems.invalidPasskey);
+      const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
+      expect(rows).toMatchObject([{ count: 2, details: { reasons: { backup_eligibility_changed: 2 } } }]);
+    },
+  );
 
   it('is refused in a frame of a page of another origin', async () => {
     const owner = await FactorOwner.of(app);
