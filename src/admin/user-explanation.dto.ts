@@ -1,14 +1,24 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsIP } from 'class-validator';
+import { IsIP, MaxLength } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
 import { LOGIN_REASON_CODES, type LoginExplanation, type LoginReason } from '../second-factors/login-explanations.js';
 
+/** An IPv6 address with a dotted end. */
+const MAX_ADDRESS_LENGTH = 45;
+const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
+
 export class ExplainUserQuery {
   @IfSent()
-  @IsIP(undefined, { message: 'must be an IPv4 or IPv6 address' })
-  @ApiPropertyOptional({ type: String, description: 'of the client that would log in', example: EXAMPLES.network })
+  @MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL })
+  @IsIP(undefined, { message: ADDRESS_DETAIL })
+  @ApiPropertyOptional({
+    type: String,
+    maxLength: MAX_ADDRESS_LENGTH,
+    description: 'of the client that would log in',
+    example: EXAMPLES.network,
+  })
   address?: string;
 }
 

@@ -73,7 +73,9 @@ describe('the findings of doctor', () => {
     cli.remove();
     expect(code).toBe(1);
     expect(stdout).not.toContain('\ufffd');
-    expect(stdout).toMatch(/│ broken +│ auth\.env +│\n│ +│ The file is missing\. +│\n│ +│ → Run init/);
+    expect(stdout).toMatch(
+      /│ broken +│ auth\.env +│\n│ +│ The file is missing\. +│\n│ +│ → Is --env-dir right\? If so, run init/,
+    );
   });
 });
 

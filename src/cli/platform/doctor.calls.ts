@@ -1,23 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { listPairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
+import { describeError, findServiceAway, READ_LOG, SERVICE_TIMEOUT_MS } from './doctor.health.js';
 import { isLongUnused, isOverlapOpen } from './doctor.database.js';
 import { holdsKey, findLive } from './init.plan.js';
 import { OWN_NAME } from './platform-map.js';
 import { JWKS_PATH } from './verifier-variables.js';
-import { HEADER_VALUE, readErrorCode, sendRequest } from '../service-call.js';
-import { describeCause } from '../system-errors.js';
+import { HEADER_VALUE, sendRequest } from '../service-call.js';
 
-const SERVICE_TIMEOUT_MS = 5_000;
 const LOGGING_TIMEOUT_MS = 3_000;
 /** A replica under load may be without its lease for a moment (503). */
 const MAX_POLLS = 5;
 const POLL_PAUSE_MS = 200;
-const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
-const NOT_TRIED = 'No credential was tried.';
 const NAME_INTERNAL_PORT =
   'With INTERNAL_PORT set, name that port in the map and with --url. No other credential was tried.';
-const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
 const jwks = z.object({ keys: z.array(z.unknown()) });
 const verdict = z.object({ valid: z.literal(true), caller: z.string(), target: z.string() });
 
@@ -53,32 +49,6 @@ function hasSideEffects({ caller, target, file, appId }: PairOnFile, { database,
 /** Without the digests it is unknown which keys may be validated; the missing migrations are already a finding. */
 function isComparisonImpossible({ database }: Checkup): boolean {
   return database !== undefined && database.live === undefined;
-}
-
-async function findServiceAway(url: string): Promise<Finding | undefined> {
-  try {
-    const response = await sendRequest(`${url}/health`, { timeoutMs: SERVICE_TIMEOUT_MS });
-    const body: unknown = await response.json().catch(() => undefined);
-    if (response.status === 200) return undefined;
-    return { severity: 'broken', where: url, ...describeHealth(response.status, body) };
-  } catch (error) {
-    const what = `${OWN_NAME} does not answer: ${describeError(error)}.`;
-    const remedy = `Start ${OWN_NAME}, or name its address with --url. ${NOT_TRIED}`;
-    return { severity: 'broken', where: url, what, do: remedy };
-  }
-}
-
-/** A response that is not 200: the service runs, unless another program has its address. */
-function describeHealth(status: number, body: unknown): Pick<Finding, 'what' | 'do'> {
-  const { data } = health.safeParse(body);
-  if (!data) {
-    const remedy = `Is this the address of ${OWN_NAME}? Name it with --url, or read the log of what answers there. ${NOT_TRIED}`;
-    return { what: `/health answers ${status}, not as ${OWN_NAME} does.`, do: remedy };
-  }
-  if (data.details.database.status === 'up')
-    return { what: `/health answers ${status}.`, do: `${READ_LOG} ${NOT_TRIED}` };
-  const what = `/health answers ${status}: ${OWN_NAME} runs, and cannot use its database.`;
-  return { what, do: `Start its database, or read the log of ${OWN_NAME} for the cause. ${NOT_TRIED}` };
 }
 
 async function findRefusal(
@@ -197,8 +167,4 @@ async function findLoggingTrouble(url: string): Promise<string | undefined> {
   } catch (error) {
     return `The logging service does not answer: ${describeError(error)}.`;
   }
-}
-
-function describeError(error: unknown): string {
-  return readErrorCode(error) || describeCause(error);
 }

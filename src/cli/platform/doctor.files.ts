@@ -12,7 +12,7 @@ import {
 import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 import { createDefaultRules, listStrayClaims, listVerifierSettings } from './verifier-variables.js';
 
-const FIND_FILE = 'Is --env-dir right? Then run init, and restart the service.';
+const FIND_FILE = 'Is --env-dir right? If so, run init, then restart the service.';
 
 /** Reads the files that exist; an unreadable file is a finding. */
 export function readExistingFiles(
