@@ -14,6 +14,9 @@ import { freePort } from './free-port.js';
 const USER = 'platform_auth';
 const START_TIMEOUT_MS = 60_000;
 const POLL_INTERVAL_MS = 100;
+/** On a busy machine, PostgreSQL shows connections for a moment that a process has closed, also this one. */
+const LEAVE_TIMEOUT_MS = 3_000;
+const STOPPING = 'platform-auth-stop';
 
 export interface EmbeddedPostgresOptions {
   /** Folder that contains the cluster; created when it does not exist. */
@@ -24,6 +27,8 @@ export interface EmbeddedPostgresOptions {
   readonly onCreate?: () => void;
   /** Further settings of the server, for tests whose data may be lost. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Of a server that does not run yet; by default, any free one. */
+  readonly port?: number;
 }
 
 /** The embedded server of one folder. */
@@ -45,7 +50,7 @@ export class EmbeddedPostgres {
     const location = locate(folder);
     if (isNew) await initialise(location, makePassword());
     const running = readRunningPort(location);
-    const server = new EmbeddedPostgres(location, running ?? (await freePort()));
+    const server = new EmbeddedPostgres(location, running ?? options.port ?? (await freePort()));
     if (running !== undefined) return server.waitUntilReady();
     try {
       await server.launch(settings);
@@ -71,8 +76,13 @@ export class EmbeddedPostgres {
 
   /** Stops the server, unless another process still uses it. */
   async stop(): Promise<void> {
-    if (await this.hasOtherClients()) return;
-    await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
+    if (await this.isUsed()) return;
+    try {
+      await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
+    } catch (error) {
+      // A race: another process may have stopped it meanwhile.
+      if (readRunningPort(this.location) !== undefined) throw error;
+    }
   }
 
   /** Stops the server at once and deletes the cluster. */
@@ -105,16 +115,27 @@ export class EmbeddedPostgres {
     return this;
   }
 
+  /** @returns whether it has clients that stay */
+  private async isUsed(): Promise<boolean> {
+    for (let waitedMs = 0; await this.hasOtherClients(); waitedMs += POLL_INTERVAL_MS) {
+      if (waitedMs >= LEAVE_TIMEOUT_MS) return true;
+      await sleep(POLL_INTERVAL_MS);
+    }
+    return false;
+  }
+
+  /** Without those that ask the same: of processes that stop at the same time, one must stop the server. */
   private async hasOtherClients(): Promise<boolean> {
     const others = await this.count(
-      "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+      `SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> '${STOPPING}'`,
+      STOPPING,
     );
     return others !== undefined && others > 0;
   }
 
   /** @returns the number of rows; undefined when the server does not answer */
-  private async count(sql: string): Promise<number | undefined> {
-    const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
+  private async count(sql: string, application_name?: string): Promise<number | undefined> {
+    const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000, application_name });
     client.on('error', () => undefined);
     try {
       await client.connect();
