@@ -11,7 +11,7 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 
 // Long enough not to expire by chance during a test.
 const LEASE = {
-  REVOCATION_LEASE_MS: '3000',
+  REVOCATION_LEASE_MS: '2000',
   DATABASE_CONNECT_TIMEOUT_MS: '1000',
   DATABASE_STATEMENT_TIMEOUT_MS: '1000',
 };
