@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
@@ -10,7 +9,7 @@ const MAX_ATTEMPTS = 100;
 /** @returns a port of the loopback address that was free a moment ago, and that the system assigns to no other process */
 export async function freePort(): Promise<number> {
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
-    const port = randomInt(FIRST_PORT, END_OF_PORTS);
+    const port = FIRST_PORT + Math.floor(Math.random() * (END_OF_PORTS - FIRST_PORT));
     if (await isFree(port)) return port;
   }
   throw new Error(`No free port was found from ${FIRST_PORT} to ${END_OF_PORTS - 1}`);
