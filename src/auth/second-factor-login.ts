@@ -15,7 +15,7 @@ import {
 } from '../second-factors/factor-refusals.js';
 import { PasskeyVerifier, type PasskeyOwner, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
 import { RelyingParty } from '../second-factors/relying-party.js';
-import { SecondFactors, type UserWithFactors } from '../second-factors/second-factors.service.js';
+import { SecondFactorsService, type UserWithFactors } from '../second-factors/second-factors.service.js';
 import type { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { parseAuthentication, readChallenge } from '../second-factors/webauthn-json.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
@@ -38,7 +38,7 @@ interface VerifiedLogin {
 @Injectable()
 export class SecondFactorLogin {
   constructor(
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
     private readonly passkeys: PasskeyVerifier,

@@ -14,7 +14,7 @@ import { getViolatedConstraint } from '../database/database-failure.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { SecondFactors } from '../second-factors/second-factors.service.js';
+import { SecondFactorsService } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES, type FoundToken } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
@@ -29,7 +29,7 @@ export class LinkConfirmations {
     private readonly policy: PasswordPolicy,
     private readonly hasher: PasswordHasher,
     private readonly account: OwnAccount,
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,

@@ -15,7 +15,7 @@ import { FactorChanges } from './factor-changes.js';
 import { ProvenOwner } from './proven-owner.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
-import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
+import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 import { parseRegistration, readChallenge, type RegistrationJson } from './webauthn-json.js';
 
@@ -41,7 +41,7 @@ export class PasskeysService {
     private readonly changes: FactorChanges,
     private readonly database: Database,
     private readonly databaseClock: DatabaseClock,
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly challenges: Challenges,
     private readonly relyingParty: RelyingParty,
     private readonly audit: AuditLog,

@@ -13,7 +13,7 @@ import { ProvenOwner } from './proven-owner.js';
 import { createVoidEnrolmentRefusal } from './factor-refusals.js';
 import * as sql from './factor-statements.js';
 import { generateRecoveryCodes, toRecoveryDigest } from './recovery-codes.js';
-import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
+import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import { TotpVault } from './totp-vault.js';
 import { generateTotpSecret, toBase32, toOtpauthUrl } from './totp.js';
 
@@ -34,7 +34,7 @@ export interface PasswordAndCode {
 export class TotpService {
   constructor(
     private readonly changes: FactorChanges,
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly codes: CodeVerifier,
     private readonly vault: TotpVault,
     private readonly environment: Environment,

@@ -53,6 +53,13 @@ export function createOverlapOption(condition = ''): Option {
   return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
 }
 
+/** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
+export function describeOldKey(until: string | null): string {
+  return until === null
+    ? 'The old one is refused from now on.'
+    : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
+}
+
 /** @returns the credential with its new key, which cannot be read again */
 export async function rotate<View>(
   command: Command,

@@ -6,7 +6,7 @@ import { withAdvice } from '../service-call.js';
 import { formatFields, formatTable, replaceControlCharacters } from '../table.js';
 import { CommandFailedError, print } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
-import { createOverlapOption, rotate } from './credential-commands.js';
+import { createOverlapOption, describeOldKey, rotate } from './credential-commands.js';
 import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
 import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
@@ -76,12 +76,8 @@ function addRotate(operators: Command): void {
     .action(async (operator: string, { overlapHours }: { overlapHours?: number }, command: Command) => {
       const { operator_id } = await findOperator(createClient(command), operator);
       const rotated = await rotate<IssuedOperator>(command, { path: PATH }, operator_id, overlapHours);
-      const { previous_key_expires_at: until } = rotated;
-      const ofOld =
-        until === null
-          ? 'The old one is refused from now on.'
-          : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
-      print(readOutput(command), rotated, (it) => `${formatIssued(it)}\n\n${SHOWN_ONCE}\n${ofOld}`);
+      const old = describeOldKey(rotated.previous_key_expires_at);
+      print(readOutput(command), rotated, (it) => `${formatIssued(it)}\n\n${SHOWN_ONCE}\n${old}`);
     });
 }
 
