@@ -1,6 +1,6 @@
 // Verifiers in Python, in the virtual environment of clients/python.
 import { spawn } from 'node:child_process';
-import { once as onceEvent } from 'node:events';
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../src/embedded-postgres/free-port.js';
@@ -11,7 +11,7 @@ import type { Maker, Setting } from './contestants.js';
 import type { Load } from './measure.js';
 import { NAMES } from './names.js';
 import type { Target } from './testbed.js';
-import { mintAskingKey, mintOwnKey, once, routeOf, toKeys, toVariables } from './verifiers.js';
+import { memoize, mintAskingKey, mintOwnKey, routeOf, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
 /** Sources are not compiled: they are beside dist/. */
@@ -41,8 +41,8 @@ export function pythonVerifiers(setting: Setting): [string, Maker][] {
   const alone =
     <Kind extends WorkKind>(kind: Kind, makeTask: () => Promise<WorkTask<Kind>>): Maker =>
     async (name) => ({ name, load: await startWork(python, setting, kind, await makeTask()) });
-  const own = once(() => mintOwnKey(setting));
-  const app = once(async () => startFastApi(python, setting, await own()));
+  const own = memoize(() => mintOwnKey(setting));
+  const app = memoize(async () => startFastApi(python, setting, await own()));
   const route =
     (path: string): Maker =>
     async (name) =>
@@ -72,8 +72,8 @@ async function startWork<Kind extends WorkKind>(
   testbed.defer(() => child.kill('SIGKILL'));
   const lines = createInterface({ input: child.stdout });
   const ask = async (message: object): Promise<unknown> => {
-    const line = onceEvent(lines, 'line').then(([text]) => JSON.parse(text as string) as unknown);
-    const exit = onceEvent(child, 'exit').then(() => Promise.reject(new Error(`the work ${kind} in Python ended`)));
+    const line = once(lines, 'line').then(([text]) => JSON.parse(text as string) as unknown);
+    const exit = once(child, 'exit').then(() => Promise.reject(new Error(`the work ${kind} in Python ended`)));
     child.stdin.write(`${JSON.stringify(message)}\n`);
     return Promise.race([line, exit]);
   };

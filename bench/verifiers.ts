@@ -22,7 +22,7 @@ export function verifiers(setting: Setting): [string, Maker][] {
   const alone =
     (start: () => ReturnType<typeof testbed.startWork>): Maker =>
     async (name) => ({ name, load: await start() });
-  const app = once(() => startGuarded(setting));
+  const app = memoize(() => startGuarded(setting));
   const route =
     (path: string): Maker =>
     async (name) =>
@@ -91,8 +91,8 @@ async function startGuarded(setting: Setting): Promise<Target> {
   return setting.testbed.startProgram(GUARDED, toVariables(await mintOwnKey(setting)));
 }
 
-/** Starts what two contestants share. */
-export function once<Result>(start: () => Promise<Result>): () => Promise<Result> {
+/** Starts, at the first call, what several contestants share. */
+export function memoize<Result>(start: () => Promise<Result>): () => Promise<Result> {
   let started: Promise<Result> | undefined;
   return () => (started ??= start());
 }

@@ -147,11 +147,7 @@ export class Load {
       this.noVerdict(route, what, answer);
       return undefined;
     }
-    const wasAccepted = answer.status === 200;
-    const objection = life.objection(wasAccepted, answer);
-    if (objection === undefined) this.record.right(route, answer);
-    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
-    return wasAccepted;
+    return this.compare(route, what, answer, life.objection(answer.status === 200, answer));
   }
 
   /** Judges the verdict of a verifier, as {@link judge} does. A 503 is not one, and is judged by when it was. */
@@ -171,11 +167,7 @@ export class Load {
       this.record.wrongVerdict(`${route} of ${what}: ${answer.status} ${JSON.stringify(answer.body)}`);
       return undefined;
     }
-    const wasAccepted = answer.status === 200;
-    const objection = life.objection(wasAccepted, answer, true);
-    if (objection === undefined) this.record.right(route, answer);
-    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
-    return wasAccepted;
+    return this.compare(route, what, answer, life.objection(answer.status === 200, answer, true));
   }
 
   /** @returns whether it was acknowledged */
@@ -202,6 +194,13 @@ export class Load {
         (verdict) => verdict === true,
       );
     await eventually(`the ${verifier.name} verifier accepts a key`, accepts);
+  }
+
+  /** Records whether a verdict agrees with the ledger. @returns whether the credential was accepted */
+  private compare(route: Route, what: string, answer: Answer, objection: string | undefined): boolean {
+    if (objection === undefined) this.record.right(route, answer);
+    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
+    return answer.status === 200;
   }
 
   private createRecord(): LoadRecord {

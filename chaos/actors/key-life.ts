@@ -1,7 +1,7 @@
 import { pickOne, randomAddress } from '../random.js';
 import { Life, NEVER, type Credential, type Key } from '../ledger.js';
 import type { Load } from '../load.js';
-import type { KeyKind } from './key-kinds.js';
+import { keyKinds, type KeyKind } from './key-kinds.js';
 import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
@@ -45,6 +45,11 @@ export async function mintNow(load: Load, kind: KeyKind): Promise<Credential> {
     if (credential) return credential;
   }
   throw new Error(`Minting a ${kind.name} was not acknowledged`);
+}
+
+/** A node and an app credential, as {@link mintNow} makes them. */
+export async function mintBothNow(load: Load): Promise<Credential[]> {
+  return [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
 }
 
 interface Validation {

@@ -26,7 +26,7 @@ export async function userLife(load: Load): Promise<void> {
 }
 
 /** @returns undefined when the request was not acknowledged */
-export async function register(load: Load): Promise<User | undefined> {
+async function register(load: Load): Promise<User | undefined> {
   const person = { email: `${randomUUID()}@example.org`, password: 'a passphrase of chaos' };
   const from = randomAddress();
   const answer = await load.ask({ path: '/api/v0/auth/register', body: person, from });

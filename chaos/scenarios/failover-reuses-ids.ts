@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../../src/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { verifyKey } from '../actors/verifiers.js';
 import type { Credential } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
@@ -30,7 +29,7 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       const load = await stage.begin({ variables, verifiers: true });
       await stage.quiet();
       const resume = await load.pause();
-      const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+      const known = await mintBothNow(load);
       for (const credential of known) await validateEverywhere(load, credential);
       stage.injected();
       replication.blackHole(true);

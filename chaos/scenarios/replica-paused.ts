@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, revokeThrough, validate } from '../actors/key-life.js';
+import { mintBothNow, revokeThrough, validate } from '../actors/key-life.js';
 import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
@@ -26,12 +25,12 @@ export const replicaPaused: Scenario = {
     const load = await stage.begin({ load: { timeoutMs: 1_000 }, verifiers: true });
     const [paused, other] = [stage.world.replica(0), stage.world.replica(1)];
     await stage.quiet();
-    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    const known = await mintBothNow(load);
     for (const credential of known) {
       const wasAccepted = await validate(load, credential, { base: paused.url });
       stage.expect(wasAccepted === true, `${credential.key.name} was not accepted before the pause`);
     }
-    for (const { proxy } of load.verifiers) proxy.lead(paused.url);
+    for (const { proxy } of load.verifiers) proxy.redirectTo(paused.url);
     for (const credential of known) await verifyKeyEverywhere(load, credential);
     stage.injected();
     paused.server.signal('SIGSTOP');

@@ -16,7 +16,7 @@ export const replicasSwitched: Scenario = {
     stage.injected();
     for (let turn = 0; turn < SWITCHES; turn += 1) {
       for (const [index, { proxy }] of load.verifiers.entries())
-        proxy.lead(stage.world.replica((turn + index) % replicas.length).url);
+        proxy.redirectTo(stage.world.replica((turn + index) % replicas.length).url);
       await sleep(SWITCH_INTERVAL_MS);
     }
     stage.healed();

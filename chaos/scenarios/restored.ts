@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { expectRefused, verifySessionEverywhere } from '../actors/verifiers.js';
 import { meEverywhere } from '../actors/sessions.js';
 import { startSessionNow } from '../actors/user-life.js';
@@ -31,7 +30,7 @@ export const restored: Scenario = {
     resumeAfterBackup();
     await stage.quiet();
     const resume = await load.pause();
-    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    const known = await mintBothNow(load);
     const session = await startSessionNow(load);
     for (const credential of known) await validateEverywhere(load, credential);
     await meEverywhere(load, session);

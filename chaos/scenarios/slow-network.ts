@@ -9,10 +9,10 @@ export const slowNetwork: Scenario = {
     const { proxy } = stage.world;
     await stage.begin();
     await stage.quiet();
-    proxy.delayMs = { toDatabase: 200, toService: 200 };
+    proxy.delayMs = { upstream: 200, downstream: 200 };
     await stage.quiet();
     await stage.quiet();
-    proxy.delayMs = { toDatabase: 0, toService: 0 };
+    proxy.delayMs = { upstream: 0, downstream: 0 };
     stage.healed();
     await stage.quiet();
   },

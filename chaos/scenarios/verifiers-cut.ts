@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, revokeThrough } from '../actors/key-life.js';
+import { mintBothNow, revokeThrough } from '../actors/key-life.js';
 import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario, Stage } from '../stage.js';
 
@@ -35,7 +34,7 @@ type Mend = () => unknown;
 /** @param cut returns what ends it */
 async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<void> {
   const { load } = stage;
-  const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+  const known = await mintBothNow(load);
   for (const credential of known) await verifyKeyEverywhere(load, credential);
   const mend = await cut();
   for (const credential of known) await revokeThrough(load, credential);

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, revokeThrough } from '../actors/key-life.js';
+import { mintBothNow, revokeThrough } from '../actors/key-life.js';
 import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
@@ -14,7 +13,7 @@ export const verifiersPaused: Scenario = {
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
     await stage.quiet();
-    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    const known = await mintBothNow(load);
     for (const credential of known) await verifyKeyEverywhere(load, credential);
     stage.injected();
     for (const verifier of load.verifiers) verifier.signal('SIGSTOP');

@@ -34,7 +34,7 @@ const say = (text: string): void => console.log(text);
 
 async function start(cleanup: Cleanup): Promise<void> {
   cleanup.defer(() => say('Everything is stopped; keys and data are removed.'));
-  const python = options['without-python'] ? undefined : await preparePython(cleanup);
+  const python = options['without-python'] ? undefined : preparePython();
   const platform = await prepareFolder(cleanup, options['free-ports']);
   await linkVerifier(cleanup);
   await makeKeys(platform);

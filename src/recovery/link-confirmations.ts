@@ -46,7 +46,7 @@ export class LinkConfirmations {
     await this.propagation.propagateAfter(async () => {
       // Before the hashing: an anonymous client without a valid token costs no bcrypt.
       const found = await this.tokens.find(token, RESET_PURPOSES);
-      const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
+      const turn = { networks: toNetworks(actor.address), isKnown: true };
       const passwordHash = await this.hasher.hash(newPassword, turn);
       await this.dataSource.transaction((transaction) => this.commitReset(transaction, found, passwordHash, actor));
     });

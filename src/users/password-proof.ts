@@ -36,7 +36,7 @@ export class PasswordProof {
    */
   async demand(owner: { userId: string; email: string }, password: string, actor: Actor): Promise<VerifiedUser> {
     const { userId, email } = owner;
-    const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
+    const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
       this.passwords.verifyById(userId, password, turn),
     );
     if (verdict.valid) return verdict.user;

@@ -19,18 +19,20 @@ export interface VerifierOptions {
   readonly secretKeyPrevious?: string | undefined;
   /** Verifies ES256 access tokens. With neither, the authentication service judges each token at first sight. */
   readonly jwksUrl?: string | undefined;
+  /** Of access tokens (`iss`), as JWT_ISSUER of the authentication service. Default: platform-auth. */
   readonly issuer?: string | undefined;
-  /** Without one, tokens with an audience are refused. */
+  /** Of access tokens (`aud`), as JWT_AUDIENCE of the authentication service. Without one, tokens with an audience are refused. */
   readonly audience?: string | undefined;
   /**
    * How much longer memory may be used while the authentication service is unreachable. During it, a revoked credential
-   * may be accepted. At most 60, because nothing is remembered for longer.
+   * may be accepted. At most 60, because nothing is remembered for longer. Default: 0.
    */
   readonly outageGraceSeconds?: number | undefined;
-  /** Remembered credentials of each kind; the least recently used is evicted. */
+  /** Remembered credentials of each kind; the least recently used is evicted. Default: 100,000. */
   readonly maxEntries?: number | undefined;
-  /** Questions in flight at each door (apps, nodes, users); beyond it the answer is 503. */
+  /** Questions in flight at each door (apps, nodes, users); beyond it the answer is 503. Default: 256. */
   readonly maxQuestions?: number | undefined;
+  /** Default: JSON lines on standard error. */
   readonly logger?: VerifierLogger | undefined;
 }
 

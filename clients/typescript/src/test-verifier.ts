@@ -7,7 +7,7 @@ import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transpor
 import { VerifierCore } from './verifier-core.js';
 
 export interface TestVerifierOptions {
-  /** The name of the service under test. */
+  /** The name of the service under test. Default: service-under-test. */
   readonly serviceName?: string;
 }
 
@@ -79,7 +79,7 @@ export class TestVerifier extends VerifierCore {
     else this.service.revoke(`user ${principal.sessionId}`);
   }
 
-  /** From now on every verification fails with 503, until it is made available again. */
+  /** @param isAvailable false: every verification fails with 503, until this is called with true */
   setAvailable(isAvailable: boolean): void {
     this.service.isAvailable = isAvailable;
   }

@@ -2,7 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
 import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
 import { parseObject } from './answers.js';
-import type { Misconfigurations } from './misconfigurations.js';
+import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';
 import type { UserPrincipal } from './principals.js';
 import type { Runtime } from './runtime.js';
@@ -143,7 +143,7 @@ export class TokenCheck {
     const dropsBefore = this.drops;
     try {
       const request = { method: 'GET', url: jwksUrl, headers: { Accept: 'application/json' } } as const;
-      const { answer, sentAtMs } = await this.client.attemptTwice(request, deadlineMs);
+      const { answer, sentAtMs } = await this.client.sendWithRetry(request, deadlineMs);
       const resolve = answer.status === 200 ? toKeySet(answer.body) : undefined;
       if (!resolve) {
         this.reportFailedFetch(answer.status);

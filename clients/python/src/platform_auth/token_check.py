@@ -137,7 +137,7 @@ class TokenCheck:
         request = ServiceRequest("GET", self._settings.jwks_url or "", {"Accept": "application/json"})
         drops_before = self._drops
         try:
-            timed = await self._client.attempt_twice(request, deadline)
+            timed = await self._client.send_with_retry(request, deadline)
         except (ConnectionError, TimeoutError):
             self._fetch_failed_at = self._runtime.clocks.monotonic()
             return None

@@ -55,10 +55,12 @@ class Verifier:
     ) -> None:
         """
         `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
-        token at first sight. `secret_key_previous` verifies them too, while the secret is rotated. `outage_grace_seconds`: how
-        much longer memory may be used while the authentication service is unreachable; during it, a revoked credential may be
-        accepted. `max_entries`: remembered credentials of each kind. `max_questions`: in flight at each door (apps, nodes,
-        users); beyond it the answer is 503. Raises VerifierConfigurationError.
+        token at first sight. `secret_key_previous` verifies them too, while the secret is rotated. `issuer` and `audience`: `iss`
+        and `aud` of access tokens, as JWT_ISSUER and JWT_AUDIENCE of the authentication service; without an audience, tokens
+        with one are refused. `outage_grace_seconds`, at most 60: how much longer memory may be used while the authentication
+        service is unreachable; during it, a revoked credential may be accepted. `max_entries`: remembered credentials of each
+        kind. `max_questions`: in flight at each door (apps, nodes, users); beyond it the answer is 503. Raises
+        VerifierConfigurationError.
         """
         self._settings = Settings(
             url=url,
