@@ -23,7 +23,7 @@ function tryToPrepare(): VerifierPython {
 }
 
 /**
- * The Python of a virtual environment with the verifier of clients/python, the versions that its pyproject.toml demands, and
+ * The Python of a virtual environment with the verifier of clients/python, the versions that its pyproject.toml requires, and
  * the packages of its tests.
  * @throws when there is no Python 3.11 with venv, or the packages cannot be installed
  */

@@ -8,12 +8,12 @@ export const slowNetwork: Scenario = {
   async run(stage) {
     const { proxy } = stage.world;
     await stage.begin();
-    await stage.quiet();
+    await stage.rest();
     proxy.delayMs = { upstream: 200, downstream: 200 };
-    await stage.quiet();
-    await stage.quiet();
+    await stage.rest();
+    await stage.rest();
     proxy.delayMs = { upstream: 0, downstream: 0 };
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

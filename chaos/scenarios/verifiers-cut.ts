@@ -14,8 +14,8 @@ export const verifiersCut: Scenario = {
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
     const proxies = load.verifiers.map(({ proxy }) => proxy);
-    await stage.quiet();
-    stage.injected();
+    await stage.rest();
+    stage.markInjected();
     await whileCut(stage, () => {
       for (const proxy of proxies) proxy.blackHole(true);
       return () => proxies.forEach((proxy) => proxy.blackHole(false));
@@ -24,8 +24,8 @@ export const verifiersCut: Scenario = {
       await Promise.all(proxies.map((proxy) => proxy.close()));
       return () => Promise.all(proxies.map((proxy) => proxy.open()));
     });
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };
 

@@ -49,7 +49,7 @@ const DEFAULT_MAX_QUESTIONS = 256;
 const MAX_OUTAGE_GRACE_SECONDS = 60;
 const MIN_SECRET_BYTES = 32;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
-const URL_DEMAND = 'must be an http or https URL without a user and a query';
+const URL_REQUIREMENT = 'must be an http or https URL without a user and a query';
 const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
 
 const CONSOLE: VerifierLogger = {
@@ -74,11 +74,11 @@ export function toSettings(options: VerifierOptions): Settings {
 function findMistakes(settings: Settings): string[] {
   const { secretKey, secretKeyPrevious, jwksUrl, audience, outageGraceSeconds } = settings;
   const checks: readonly (readonly [string, boolean, string])[] = [
-    ['url (AUTH_URL)', isHttpUrl(settings.url), URL_DEMAND],
+    ['url (AUTH_URL)', isHttpUrl(settings.url), URL_REQUIREMENT],
     ['appId (AUTH_APP_ID)', isHeaderValue(settings.appId), 'must be the id of this service’s key for auth'],
     ['appKey (AUTH_APP_KEY)', isHeaderValue(settings.appKey), 'must be this service’s key for auth'],
     ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
-    ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_DEMAND],
+    ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_REQUIREMENT],
     ['secretKey (SECRET_KEY)', secretKey === undefined || isSecret(secretKey), 'must have at least 32 bytes'],
     [
       'secretKeyPrevious (SECRET_KEY_PREVIOUS)',
@@ -98,7 +98,7 @@ function findMistakes(settings: Settings): string[] {
     ['maxQuestions', isPositive(settings.maxQuestions), 'must be a positive integer'],
     ['logger', isLogger(settings.logger), 'must have the method warn'],
   ];
-  return checks.filter(([, isValid]) => !isValid).map(([name, , demand]) => `${name} ${demand}`);
+  return checks.filter(([, isValid]) => !isValid).map(([name, , requirement]) => `${name} ${requirement}`);
 }
 
 /** The variables that `platform-auth init` writes. An empty one counts as unset. */

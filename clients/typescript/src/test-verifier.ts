@@ -11,7 +11,7 @@ export interface TestVerifierOptions {
   readonly serviceName?: string;
 }
 
-/** A credential of the test: the headers that present it, and whom it stands for. */
+/** A credential of the test: the headers that present it, and the caller that it identifies. */
 export interface TestCredential<Identity> {
   readonly headers: Readonly<Record<string, string>>;
   readonly principal: Identity;

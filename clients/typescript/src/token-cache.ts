@@ -46,7 +46,7 @@ export class TokenCache {
     return this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs) ? undefined : entry.principal;
   }
 
-  /** Ignores a token when any change was heard since its ticket (TOCTOU). */
+  /** Ignores a token when any change was reported since its ticket (TOCTOU). */
   remember(digest: string, principal: UserPrincipal, term: Term, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
     // First: replacing an entry disposes of the old one, which must not unlist the new one.

@@ -32,14 +32,14 @@ export function addShow(to: Command, { group, name, idField, path }: CredentialK
 }
 
 export function addRevoke(to: Command, { group, kind, name, idField, path }: CredentialKind): void {
-  const description = `Revoke the ${name.toLowerCase()} for ever.`;
+  const description = `Revoke the ${name.toLowerCase()} permanently.`;
   describeRemote(addYes(to.command(`revoke <${idField}>`)), description, `${group} revoke ${EXAMPLE_ID}`).action(
     async (id: string, _options, command: Command) => {
       const client = createClient(command);
       await createConfirm(command)(async () => {
         const names = new Names(client);
         await names.learn([{ kind, id }]);
-        return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} for ever.`;
+        return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
       });
       await client.delete(`${path}/${encodeSegment(id)}`);
       print(readOutput(command), { [idField]: id, revoked: true }, () => `${name} ${id} is revoked.`);

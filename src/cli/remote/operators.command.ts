@@ -84,12 +84,12 @@ function addRotate(operators: Command): void {
 function addRevoke(operators: Command): void {
   describeRemote(
     addYes(operators.command('revoke <operator>')),
-    'Revoke an operator for ever: the next call with its key is refused.',
+    'Revoke an operator permanently: the next call with its key is refused.',
     `operators revoke ${EXAMPLE}`,
   ).action(async (operator: string, _options, command: Command) => {
     const client = createClient(command);
     const { operator_id, name } = await findOperator(client, operator);
-    await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} for ever.`);
+    await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
     await client.delete(`${PATH}/${encodeSegment(operator_id)}`);
     print(readOutput(command), { operator_id, name, revoked: true }, () => `Operator ${name} is revoked.`);
   });

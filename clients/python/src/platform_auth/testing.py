@@ -22,7 +22,7 @@ Identity = TypeVar("Identity", bound=Principal)
 
 @dataclass(frozen=True)
 class TestCredential(Generic[Identity]):
-    """A credential of the test: the headers that present it, and the caller that it stands for."""
+    """A credential of the test: the headers that present it, and the caller that it identifies."""
 
     headers: dict[str, str] = field(repr=False)
     principal: Identity

@@ -101,17 +101,17 @@ class Verifier:
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
         """Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`."""
-        core = self._core or self._running()
+        core = self._core or self._get_core()
         return core.apps.recall(find_app(headers)) or await core.verify_app(headers)
 
     async def verify_node(self, headers: Headers) -> NodePrincipal:
         """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
-        core = self._core or self._running()
+        core = self._core or self._get_core()
         return core.nodes.recall(find_node(headers)) or await core.verify_node(headers)
 
     async def verify_user(self, headers: Headers) -> UserPrincipal:
         """Verifies the access token of a user: `Authorization: Bearer`."""
-        core = self._core or self._running()
+        core = self._core or self._get_core()
         return core.tokens.recall(find_token(headers)) or await core.verify_user(headers)
 
     @cached_property
@@ -144,7 +144,7 @@ class Verifier:
         """Without the credentials."""
         return f"{type(self).__name__}(url={self._settings.url!r}, service_name={self._settings.service_name!r})"
 
-    def _running(self) -> VerifierCore:
+    def _get_core(self) -> VerifierCore:
         core = self._core
         if core is None:
             with self._starting:
