@@ -41,7 +41,7 @@ function toTokenRules(map: PlatformMap, settings: TokenSettings): TokenRules {
   return { ...settings, jwksUrl: url.replace(/\/$/, '') + JWKS_PATH };
 }
 
-export function hasVerifier({ calls }: MappedService): boolean {
+function hasVerifier({ calls }: MappedService): boolean {
   return calls.includes(OWN_NAME);
 }
 

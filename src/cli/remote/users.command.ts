@@ -153,7 +153,7 @@ function addPasswordReset(users: Command): void {
 }
 
 /** @throws {CommandFailedError} when the account does not exist */
-export async function findUser(client: AdminClient, user: string): Promise<UserView> {
+async function findUser(client: AdminClient, user: string): Promise<UserView> {
   if (!user.includes('@')) return client.get<UserView>(`/users/${encodeSegment(user)}`);
   const [found] = await client.list<UserView>('/users', { email: user }, 1);
   if (!found)
