@@ -13,7 +13,9 @@ import { freePort } from './free-port.js';
 
 const USER = 'platform_auth';
 const START_TIMEOUT_MS = 60_000;
+const DISCONNECT_TIMEOUT_MS = 2_000;
 const POLL_INTERVAL_MS = 100;
+const APPLICATION_NAME = 'platform-auth-embedded';
 
 export interface EmbeddedPostgresOptions {
   /** Folder that contains the cluster; created when it does not exist. */
@@ -36,6 +38,7 @@ export class EmbeddedPostgres {
   /**
    * Starts the server of a folder, or joins a running one, which another process uses or left behind when it was
    * killed.
+   * @throws {Error} the server cannot be started, or does not answer within a minute
    */
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const { makePassword, onCreate, settings = {} } = options;
@@ -44,18 +47,15 @@ export class EmbeddedPostgres {
     if (isNew) onCreate?.();
     const location = locate(folder);
     if (isNew) await initialise(location, makePassword());
-    const running = readRunningPort(location);
-    const server = new EmbeddedPostgres(location, running ?? (await freePort()));
-    if (running !== undefined) return server.waitUntilReady();
-    try {
-      await server.launch(settings);
-      return server;
-    } catch (error) {
-      // A race: another process may have started it meanwhile.
-      const port = readRunningPort(location);
-      if (port === undefined) throw error;
-      return new EmbeddedPostgres(location, port).waitUntilReady();
+    // Another process may be starting or stopping the server.
+    for (let waitedMs = 0; waitedMs < START_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
+      const running = readRunningPort(location);
+      const server = new EmbeddedPostgres(location, running ?? (await freePort()));
+      if (running === undefined) await server.launch(settings);
+      if ((await server.count('SELECT 1')) !== undefined) return server;
+      await sleep(POLL_INTERVAL_MS);
     }
+    throw new Error(`The embedded PostgreSQL in ${location.folder} does not answer.`);
   }
 
   /** Path of the data. */
@@ -71,8 +71,13 @@ export class EmbeddedPostgres {
 
   /** Stops the server, unless another process still uses it. */
   async stop(): Promise<void> {
-    if (await this.hasOtherClients()) return;
-    await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
+    if (await this.isShared()) return;
+    try {
+      await run(this.location, 'pg_ctl', ['stop', '--wait', '--mode=fast', '--pgdata=cluster']);
+    } catch (error) {
+      // Another process may have stopped it at the same time.
+      if (readRunningPort(this.location) !== undefined) throw error;
+    }
   }
 
   /** Stops the server at once and deletes the cluster. */
@@ -84,37 +89,39 @@ export class EmbeddedPostgres {
   private async launch(settings: Readonly<Record<string, string>>): Promise<void> {
     const all = { listen_addresses: '127.0.0.1', port: String(this.port), unix_socket_directories: '', ...settings };
     const flags = Object.entries(all).map(([name, value]) => `-c ${name}='${value}'`);
-    await run(this.location, 'pg_ctl', [
-      'start',
-      '--wait',
-      '--silent',
-      '--pgdata=cluster',
-      '--log=server.log',
-      '-o',
-      flags.join(' '),
-    ]);
+    const start = ['start', '--wait', '--silent', '--pgdata=cluster', '--log=server.log', '-o', flags.join(' ')];
+    try {
+      await run(this.location, 'pg_ctl', start);
+    } catch (error) {
+      // Another process may have started it at the same time, on another port.
+      if (readRunningPort(this.location) === undefined) throw error;
+    }
   }
 
-  /** Another process may still be starting the server. */
-  private async waitUntilReady(): Promise<this> {
-    for (let waitedMs = 0; (await this.count('SELECT 1')) === undefined; waitedMs += POLL_INTERVAL_MS) {
-      if (waitedMs >= START_TIMEOUT_MS)
-        throw new Error(`The embedded PostgreSQL in ${this.location.folder} does not answer.`);
+  /** The connections of a process that has just ended last a moment longer. */
+  private async isShared(): Promise<boolean> {
+    for (let waitedMs = 0; waitedMs < DISCONNECT_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
+      if (!(await this.hasOtherClients())) return false;
       await sleep(POLL_INTERVAL_MS);
     }
-    return this;
+    return true;
   }
 
+  /** Processes that stop at the same time do not count one another. */
   private async hasOtherClients(): Promise<boolean> {
     const others = await this.count(
-      "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+      `SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> '${APPLICATION_NAME}'`,
     );
     return others !== undefined && others > 0;
   }
 
   /** @returns the number of rows; undefined when the server does not answer */
   private async count(sql: string): Promise<number | undefined> {
-    const client = new Client({ connectionString: this.url(), connectionTimeoutMillis: 2_000 });
+    const client = new Client({
+      connectionString: this.url(),
+      application_name: APPLICATION_NAME,
+      connectionTimeoutMillis: 2_000,
+    });
     client.on('error', () => undefined);
     try {
       await client.connect();
