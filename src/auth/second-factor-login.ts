@@ -105,7 +105,10 @@ export class SecondFactorLogin {
     return this.startSession({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
-  private async createChallengeProblem(verified: VerifiedUser, user: UserWithFactors | undefined): Promise<ProblemException> {
+  private async createChallengeProblem(
+    verified: VerifiedUser,
+    user: UserWithFactors | undefined,
+  ): Promise<ProblemException> {
     const { id } = verified;
     const methods = user ? this.factors.listMethods(user) : [];
     const challenge = this.challenges.issue('login', await this.clock.now(), id, toPasswordContext(verified));
