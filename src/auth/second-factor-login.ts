@@ -52,7 +52,7 @@ export class SecondFactorLogin {
 
   /** @throws {ProblemException} second_factor_required, with a challenge that a change of the password voids */
   async refuseWithChallenge(verified: VerifiedUser): Promise<never> {
-    throw await this.createChallengeProblem(verified, await this.factors.read(verified.id));
+    throw await this.toChallenge(verified, await this.factors.read(verified.id));
   }
 
   /**
@@ -62,7 +62,7 @@ export class SecondFactorLogin {
   async refuseIfAdded(verified: VerifiedUser): Promise<void> {
     const user = await this.factors.read(verified.id);
     if (!user?.isActive || toPasswordContext(user) !== toPasswordContext(verified)) return;
-    if (user.confirmedAt || user.passkeys.length > 0) throw await this.createChallengeProblem(verified, user);
+    if (user.confirmedAt || user.passkeys.length > 0) throw await this.toChallenge(verified, user);
   }
 
   /**
@@ -105,10 +105,7 @@ export class SecondFactorLogin {
     return this.startSession({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
-  private async createChallengeProblem(
-    verified: VerifiedUser,
-    user: UserWithFactors | undefined,
-  ): Promise<ProblemException> {
+  private async toChallenge(verified: VerifiedUser, user: UserWithFactors | undefined): Promise<ProblemException> {
     const { id } = verified;
     const methods = user ? this.factors.listMethods(user) : [];
     const challenge = this.challenges.issue('login', await this.clock.now(), id, toPasswordContext(verified));
