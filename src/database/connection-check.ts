@@ -27,11 +27,13 @@ export function refuseStandby(rows: readonly StandbyRow[]): void {
 /**
  * Creates the pool's `onConnect`, which refuses a standby once for each connection and costs later statements nothing.
  * A primary becomes a standby only by a restart, which ends its connections. The timeouts are set again because a
- * pooler may have dropped them (`ignore_startup_parameters` of PgBouncer).
+ * pooler may have dropped them (`ignore_startup_parameters` of PgBouncer). No JIT: it would compile statements whose plan
+ * is forced, for longer than they run.
  */
 export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTimeouts) {
   const text = `SELECT pg_is_in_recovery() AS "isStandby", set_config('statement_timeout', $1, false),
-    set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false)`;
+    set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false),
+    set_config('jit', 'off', false)`;
   const values = [String(statementMs), String(idleInTransactionMs)];
   return async (client: ClientBase): Promise<void> => {
     try {
