@@ -98,6 +98,9 @@ describe('POST /internal/introspect', () => {
   it('takes a form only, and says so (415)', async () => {
     const answer = await app.post('/internal/introspect', { token: 'x' }).set(service.headers);
     expectProblem(answer, formExpected);
-    expect(formExpected).toMatchObject({ code: 'unsupported_media_type', detail: expect.stringContaining('form') as string });
+    expect(formExpected).toMatchObject({
+      code: 'unsupported_media_type',
+      detail: expect.stringContaining('form') as string,
+    });
   });
 });
