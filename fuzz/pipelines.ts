@@ -7,7 +7,7 @@ import type { FuzzedService } from './service.js';
 
 const TIMEOUT_MS = 20_000;
 /** The service closes a connection whose responses are not read for 10 s; it checks once a second. */
-const UNREAD_MS = 15_000;
+const UNREAD_MS = 20_000;
 const SLOW_READ_INTERVAL_MS = 1_000;
 const UNREAD_REQUESTS = 2_000;
 const UNREAD_CONNECTIONS = 6;
@@ -37,7 +37,7 @@ const KNOWN: readonly KnownRequest[] = [
 const LAST = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
 /** @returns a lane that pipelines requests on one connection; each must have a response, in order */
-export function pipelineLane(port: number, progress: Progress): Lane<KnownRequest[]> {
+export function createPipelineLane(port: number, progress: Progress): Lane<KnownRequest[]> {
   const attempt = async (pipeline: KnownRequest[]): Promise<string | undefined> => {
     const text = pipeline.map((request) => request.text).join('') + LAST;
     const answer = await readAll(port, text);

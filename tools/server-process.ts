@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from './cleanup.js';
 
-const START_TIMEOUT_MS = 60_000;
+const START_TIMEOUT_MS = 120_000;
 const POLL_INTERVAL_MS = 100;
 const ANSWER_TIMEOUT_MS = 15_000;
 const MAX_LAST_LINES = 20;
@@ -47,7 +47,7 @@ export class ServerProcess {
 
   /** Resolves when the server is ready. @throws when it exits or takes too long */
   async start(): Promise<this> {
-    const { script, words = [], isReady = answers } = this.options;
+    const { script, words = [], isReady = isResponding } = this.options;
     const closed = this.launch();
     const what = [script, ...words].join(' ');
     for (const deadline = performance.now() + START_TIMEOUT_MS; !(await isReady(this.url));) {
@@ -127,7 +127,7 @@ export class ServerProcess {
 }
 
 /** Whether a server responds, with any status. */
-export async function answers(url: string): Promise<boolean> {
+export async function isResponding(url: string): Promise<boolean> {
   return (await statusOf(url)) !== undefined;
 }
 

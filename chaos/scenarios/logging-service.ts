@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Scenario, Stage } from '../stage.js';
 
 const MISBEHAVIOURS: readonly RequestListener[] = [
@@ -19,11 +19,11 @@ export const loggingService: Scenario = {
   async run(stage) {
     const logging = await LoggingService.start(stage);
     await stage.begin({ variables: { LOGGING_SERVICE_URL: logging.url } });
-    await stage.quiet();
+    await stage.rest();
     stage.expect(logging.paths.has('/logs'), 'no log line was delivered before the fault');
     for (const misbehave of MISBEHAVIOURS) {
       logging.respond = misbehave;
-      await stage.quiet();
+      await stage.rest();
     }
     stage.expect(logging.paths.size === 1, `a redirect was followed: ${[...logging.paths].join(', ')}`);
     for (const [index, replica] of stage.world.replicas.entries()) {
@@ -42,7 +42,7 @@ class LoggingService {
   private constructor(readonly url: string) {}
 
   static async start({ world: { cleanup } }: Stage): Promise<LoggingService> {
-    const port = await freePort();
+    const port = await claimPort();
     const service = new LoggingService(`http://127.0.0.1:${port}/logs`);
     const server = createServer((request, response) => {
       service.paths.add(request.url);

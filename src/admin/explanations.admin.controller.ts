@@ -30,7 +30,7 @@ export class ExplanationsAdminController {
   })
   @ApiOkResponse({ type: UserExplanationResponse })
   async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {
-    return UserExplanationResponse.from(await this.logins.explain(id, address));
+    return UserExplanationResponse.from(await this.logins.explain(id, address ?? null));
   }
 
   @Get('nodes/:node_id/explain')

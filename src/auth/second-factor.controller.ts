@@ -20,7 +20,12 @@ export class SecondFactorController {
   @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
-  @ApiProblems(problems.invalidSecondFactor, problems.emailNotVerified, problems.hashingBusy)
+  @ApiProblems(
+    problems.invalidSecondFactor,
+    problems.emailNotVerified,
+    problems.hashingBusy,
+    problems.totpSecretUnreadable,
+  )
   @ApiOperation({
     summary: 'Answer the challenge of a login',
     description:
@@ -40,7 +45,7 @@ export class SecondFactorController {
   @ApiProblems(problems.notFound)
   @ApiOperation({
     summary: 'Get the options to log in with a passkey alone',
-    description: 'For navigator.credentials.get() of the browser. Good for 5 minutes, and for one login.',
+    description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
   })
   @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
   async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {

@@ -4,7 +4,7 @@ import type { SecondFactorMethod } from '../common/second-factor-methods.js';
 import { Environment } from '../config/environment.js';
 import { LoginThrottle } from '../throttling/login-throttle.js';
 import { SecondFactorThrottle } from '../throttling/second-factor-throttle.js';
-import { listFactors, SecondFactors, type UserWithFactors } from './second-factors.service.js';
+import { listFactors, SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 
 export const LOGIN_REASON_CODES = [
   'unknown',
@@ -52,14 +52,14 @@ const LIMITED_BY: Readonly<Record<string, string>> = {
 @Injectable()
 export class LoginExplanations {
   constructor(
-    private readonly secondFactors: SecondFactors,
+    private readonly secondFactors: SecondFactorsService,
     private readonly logins: LoginThrottle,
     private readonly codes: SecondFactorThrottle,
     private readonly environment: Environment,
   ) {}
 
-  /** @param address of the client that would log in; undefined: of any */
-  async explain(userId: string, address: string | undefined): Promise<LoginExplanation> {
+  /** @param address of the client that would log in; null: of any */
+  async explain(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.read(userId) : undefined;
     if (!user) return { isAccepted: false, methods: [], reasons: [UNKNOWN] };
     const methods = this.secondFactors.listMethods(user);
@@ -79,7 +79,7 @@ export class LoginExplanations {
     ];
   }
 
-  private async listThrottles(email: string, address: string | undefined): Promise<LoginReason[]> {
+  private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
     const exhausted = await this.logins.listExhausted(email, address);
     return exhausted.map(({ name, until }) => {
       const detail = `Too many wrong passwords ${LIMITED_BY[name] ?? ''}: until then the right one is answered with 429, too.`;

@@ -14,7 +14,7 @@ import { PasskeyVerifier } from './passkey-verifier.js';
 import { PasskeysController } from './passkeys.controller.js';
 import { PasskeysService } from './passkeys.service.js';
 import { RelyingParty } from './relying-party.js';
-import { SecondFactors } from './second-factors.service.js';
+import { SecondFactorsService } from './second-factors.service.js';
 import { TotpController } from './totp.controller.js';
 import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp-vault.js';
@@ -23,7 +23,7 @@ import { TotpVault } from './totp-vault.js';
   imports: [AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [
-    SecondFactors,
+    SecondFactorsService,
     FactorChanges,
     TotpService,
     PasskeysService,
@@ -36,7 +36,7 @@ import { TotpVault } from './totp-vault.js';
     LoginExplanations,
   ],
   exports: [
-    SecondFactors,
+    SecondFactorsService,
     LoginExplanations,
     CodeVerifier,
     PasskeyVerifier,

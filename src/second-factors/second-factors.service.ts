@@ -50,7 +50,7 @@ export interface UserWithFactors {
   readonly passkeys: readonly KnownPasskey[];
 }
 
-/** What the user has. Which of it a login accepts, {@link SecondFactors.listMethods} knows. */
+/** What the user has. Which of it a login accepts, {@link SecondFactorsService.listMethods} knows. */
 export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
   return [
     ...(confirmedAt ? (['totp'] as const) : []),
@@ -60,7 +60,7 @@ export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFa
 }
 
 @Injectable()
-export class SecondFactors {
+export class SecondFactorsService {
   constructor(
     private readonly dataSource: DataSource,
     private readonly database: Database,

@@ -41,7 +41,7 @@ export class LoginThrottle {
    */
   async attempt<Verdict extends { readonly valid: boolean }>(
     account: string,
-    address: string | undefined,
+    address: string | null,
     verify: (turn: Turn) => Promise<Verdict>,
   ): Promise<Verdict> {
     const attempt = await this.begin(account, address);
@@ -58,7 +58,7 @@ export class LoginThrottle {
    * @param account canonical e-mail address
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
    */
-  async begin(account: string, address: string | undefined): Promise<Attempt> {
+  async begin(account: string, address: string | null): Promise<Attempt> {
     await this.busy.refuseExhausted(EVENT, address);
     try {
       return await this.reserve(account, address);
@@ -71,17 +71,17 @@ export class LoginThrottle {
   /**
    * For operators: which limits refuse a login now, without counting one.
    * @param account canonical e-mail address
-   * @param address of a client; undefined: only the limit of the account at addresses where it is not known
+   * @param address of a client; null: only the limit of the account at addresses where it is not known
    */
-  async listExhausted(account: string, address: string | undefined): Promise<ExhaustedLimit[]> {
+  async listExhausted(account: string, address: string | null): Promise<ExhaustedLimit[]> {
     const { budgets, knownKey } = this.toRequest(account, address);
     const open = await this.windows.read([...budgets.map(({ key }) => key), knownKey]);
-    const isKnown = address !== undefined && open.has(knownKey);
-    const asked = address === undefined ? budgets.filter(({ name }) => name === 'login-account') : budgets;
+    const isKnown = address !== null && open.has(knownKey);
+    const asked = address === null ? budgets.filter(({ name }) => name === 'login-account') : budgets;
     return asked.slice(0, isKnown ? 1 : undefined).flatMap((budget) => toExhausted(budget, open.get(budget.key)));
   }
 
-  private toRequest(account: string, address: string | undefined) {
+  private toRequest(account: string, address: string | null) {
     const { keys, environment } = this;
     const networks = toNetworks(address);
     const budgets = [
@@ -93,7 +93,7 @@ export class LoginThrottle {
     return { networks, budgets, knownKey };
   }
 
-  private async reserve(account: string, address: string | undefined): Promise<Attempt> {
+  private async reserve(account: string, address: string | null): Promise<Attempt> {
     const { keys, windows } = this;
     const { networks, budgets, knownKey } = this.toRequest(account, address);
     const turn = { networks, isKnown: false };

@@ -40,7 +40,7 @@ export class SecondFactorThrottle {
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
     const budgets = this.toBudgets(userId, method);
-    const turn = { networks: toNetworks(address ?? undefined), isKnown: false };
+    const turn = { networks: toNetworks(address), isKnown: false };
     const timed = { event: EVENT, request: { budgets }, turn, maxWaitMs: MAX_WAIT_MS } as const;
     const { points } = await this.windows.reserveInTime(timed, () => this.keys.refuseExhausted(EVENT, budgets));
     // If it fails, the reservation expires after a minute.

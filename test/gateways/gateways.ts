@@ -1,11 +1,11 @@
 // Starts the configurations of deploy/gateways/ with the addresses of this machine. None of them needs root.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { Program } from '../../tools/program.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 
 const CONFIGURATIONS = 'deploy/gateways';
 
@@ -49,13 +49,13 @@ async function start(setting: Setting, name: string, port: number, words: readon
   const program = Program.start(setting.cleanup, path, flags);
   await eventually(`${name} listens`, () => {
     if (program.hasExited) throw new Error(`${name} has exited: ${program.output}`);
-    return answers(`http://127.0.0.1:${port}/`);
+    return isResponding(`http://127.0.0.1:${port}/`);
   });
   return { name, port };
 }
 
 export async function startNginx(setting: Setting): Promise<Gateway> {
-  const port = await freePort();
+  const port = await claimPort();
   const site = write(
     setting,
     'nginx-site.conf',
@@ -74,7 +74,7 @@ export async function startNginx(setting: Setting): Promise<Gateway> {
 }
 
 export async function startCaddy(setting: Setting): Promise<Gateway> {
-  const port = await freePort();
+  const port = await claimPort();
   const changes: readonly Change[] = [
     ...addresses(setting),
     [':8080 {', `:${port} {\n\tbind 127.0.0.1`],
@@ -89,7 +89,7 @@ export async function startCaddy(setting: Setting): Promise<Gateway> {
 }
 
 export async function startHaproxy(setting: Setting): Promise<Gateway> {
-  const [port, inner] = [await freePort(), await freePort()];
+  const [port, inner] = [await claimPort(), await claimPort()];
   const innerAddress: Change = ['127.0.0.1:7790', `127.0.0.1:${inner}`];
   const script = write(setting, 'platform-auth.lua', read('platform-auth.lua', [innerAddress]));
   const changes: readonly Change[] = [

@@ -4,23 +4,23 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { delimiter, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 import { prepareVerifierPython } from '../../tools/verifier-python.js';
 import { startFirstRun } from '../browser/service.js';
 import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
 import { StandIn } from './stand-in.js';
 
-const START_TIMEOUT_MS = 30_000;
+const START_TIMEOUT_MS = 90_000;
 const POLL_INTERVAL_MS = 100;
 const checks = new Checks();
 
 /** The service of guarded.py, which asks the platform-auth at this address. @returns its own address */
 async function startGuarded(cleanup: Cleanup, python: string, authUrl: string): Promise<string> {
-  const port = await freePort();
+  const port = await claimPort();
   const words = [
     '-m',
     'uvicorn',
@@ -41,7 +41,7 @@ async function startGuarded(cleanup: Cleanup, python: string, authUrl: string): 
     await once(child, 'exit');
   });
   const url = `http://127.0.0.1:${port}`;
-  for (const end = performance.now() + START_TIMEOUT_MS; !(await answers(url));) {
+  for (const end = performance.now() + START_TIMEOUT_MS; !(await isResponding(url));) {
     if (child.exitCode !== null || performance.now() > end) throw new Error('The guarded service did not start');
     await sleep(POLL_INTERVAL_MS);
   }

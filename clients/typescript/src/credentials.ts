@@ -30,7 +30,7 @@ const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** @throws {RefusedError} when an app's key is missing or malformed */
 export function readApp(request: PresentedRequest): Credential {
-  refuseTwice('app', request);
+  refuseDuplicates('app', request);
   const id = readHeader(request, 'x-platform-app-id') ?? '';
   const key = readHeader(request, 'x-platform-app-key') ?? '';
   if (!WELL_FORMED.test(id) || !WELL_FORMED.test(key)) throw new RefusedError(REFUSALS.app);
@@ -39,7 +39,7 @@ export function readApp(request: PresentedRequest): Credential {
 
 /** @throws {RefusedError} when a node's key is missing or malformed */
 export function readNode(request: PresentedRequest): Credential {
-  refuseTwice('node', request);
+  refuseDuplicates('node', request);
   const credential = readHeader(request, 'x-api-key') ?? '';
   const colon = credential.indexOf(':');
   if (!WELL_FORMED.test(credential) || colon < 1 || colon === credential.length - 1)
@@ -50,7 +50,7 @@ export function readNode(request: PresentedRequest): Credential {
 
 /** @throws {RefusedError} when a token is missing or malformed */
 export function readToken(request: PresentedRequest): Credential & { readonly token: string } {
-  refuseTwice('user', request);
+  refuseDuplicates('user', request);
   const header = readHeader(request, 'authorization') ?? '';
   if (!/^bearer( |$)/i.test(header)) throw new RefusedError(MISSING_TOKEN);
   const token = header.slice('bearer '.length).trim();
@@ -99,7 +99,7 @@ function readHeader({ headers }: PresentedRequest, name: string): string | undef
 }
 
 /** Node.js keeps the first `Authorization` and joins the others with commas: only the raw headers show it. */
-function refuseTwice(door: Door, { headers, rawHeaders }: PresentedRequest): void {
+function refuseDuplicates(door: Door, { headers, rawHeaders }: PresentedRequest): void {
   for (const name of HEADERS_OF_DOOR[door]) {
     if (!(headers instanceof Headers) && Array.isArray(headers[name]) && headers[name].length > 1) {
       throw new RefusedError(DUPLICATE_HEADER);

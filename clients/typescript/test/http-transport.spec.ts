@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import { createServer as createTcpServer, type AddressInfo } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { claimPort } from '../../../tools/claim-port.js';
 import { HttpTransport } from '../src/http-transport.js';
 import type { ServiceRequest } from '../src/transport.js';
 
@@ -53,11 +54,9 @@ describe('the transport over HTTP', () => {
   });
 
   it('tells a refused connection', async () => {
-    const server = createTcpServer();
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    const { port } = server.address() as AddressInfo;
-    await new Promise((resolve) => server.close(resolve));
-    await expect(send({ url: `http://127.0.0.1:${port}` })).rejects.toMatchObject({ name: 'ConnectionError' });
+    await expect(send({ url: `http://127.0.0.1:${await claimPort()}` })).rejects.toMatchObject({
+      name: 'ConnectionError',
+    });
   });
 
   it.each<[string, RequestListener]>([
