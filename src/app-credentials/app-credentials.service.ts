@@ -31,6 +31,7 @@ export const APP_KEY_TABLE: KeyTable<AppCredential> = {
   door: 'app',
   auditPrefix: 'admin.app_credential',
   identityColumns: ['caller', 'target'],
+  targetColumn: 'target',
   keyPrefix: 'pa_app_',
   toLogFields: ({ id, caller, target }) => ({ app_id: id, calling_service: caller, called_service: target }),
 };

@@ -13,10 +13,10 @@ export interface FoundRow {
 
 const TIME = `to_char(logged.time, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS time`;
 
-/** The lock keeps a month from being dropped between the snapshot and the first read of it. */
+/** The lock keeps a month from being dropped between the snapshot and the first read of it. No JIT: plans are forced. */
 export const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
   LOCK TABLE audit_events IN ACCESS SHARE MODE;
-  SET LOCAL TimeZone = 'UTC'`;
+  SET LOCAL TimeZone = 'UTC'; SET LOCAL jit = off`;
 
 /** Forces a lookup by primary key for each listed row, instead of a scan of the whole log for each page of seals. */
 export const PLAN_LOOKUPS =

@@ -24,14 +24,23 @@ export function refuseStandby(rows: readonly StandbyRow[]): void {
   if (rows[0]?.isStandby !== false) throw new StandbyError();
 }
 
+/** What the service relies on, whatever the server, the database or the role has as its default. */
+const SETTINGS = {
+  datestyle: 'ISO',
+  default_transaction_isolation: 'read committed',
+  // Statements whose plan is forced look expensive, and compiling them takes longer than running them.
+  jit: 'off',
+};
+
 /**
  * Creates the pool's `onConnect`, which refuses a standby once for each connection and costs later statements nothing.
  * A primary becomes a standby only by a restart, which ends its connections. The timeouts are set again because a
  * pooler may have dropped them (`ignore_startup_parameters` of PgBouncer).
  */
 export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTimeouts) {
+  const settings = Object.entries(SETTINGS).map(([name, value]) => `set_config('${name}', '${value}', false)`);
   const text = `SELECT pg_is_in_recovery() AS "isStandby", set_config('statement_timeout', $1, false),
-    set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false)`;
+    set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false), ${settings.join(', ')}`;
   const values = [String(statementMs), String(idleInTransactionMs)];
   return async (client: ClientBase): Promise<void> => {
     try {

@@ -14,6 +14,8 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
   /** The columns that the principal is made of. */
   readonly identityColumns: readonly string[];
+  /** The column of the only service that its keys may be used for; absent: any. */
+  readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
   /** The log fields of what operators do to a key. */
@@ -29,7 +31,7 @@ export interface KeyStatements {
   readonly purge: string;
 }
 
-export function buildKeyStatements({ name, door, identityColumns }: KeyTable): KeyStatements {
+export function buildKeyStatements({ name, door, identityColumns, targetColumn }: KeyTable): KeyStatements {
   const statement = (verb: string, text: string): Statement => ({ name: `${name}_${verb}`, text });
   return {
     read: statement(
@@ -49,7 +51,13 @@ export function buildKeyStatements({ name, door, identityColumns }: KeyTable): K
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
       ),
     ),
-    recordUses: buildRecordUses({ name, door, event: `${door}.first_used` }),
+    recordUses: buildRecordUses({
+      name,
+      door,
+      event: `${door}.first_used`,
+      details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for))`,
+      ...(targetColumn && { targetColumn }),
+    }),
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };
@@ -89,18 +97,23 @@ export interface UsedKeyTable {
   /** The audit event of the first use. */
   readonly event: AuditEventName;
   /** SQL for the details of that event. */
-  readonly details?: string;
+  readonly details: string;
+  readonly targetColumn?: string;
 }
 
-/** Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. */
-export function buildRecordUses({ name, door, event, details = `'{}'::jsonb` }: UsedKeyTable): Statement {
+/**
+ * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. What another
+ * service than the key's target reports is not recorded: it cannot have accepted the key.
+ */
+export function buildRecordUses({ name, door, event, details, targetColumn }: UsedKeyTable): Statement {
+  const isForTarget = targetColumn ? `AND (used.service IS NULL OR used.service = holder.${targetColumn})` : '';
   const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
                  AS used (id, at, service, event_id)),
                locked AS (SELECT id, last_used_at FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
                written AS (
                  UPDATE ${name} AS holder SET last_used_at = used.at, last_used_for = used.service
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
-                   AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at)
+                   AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at) ${isForTarget}
                  RETURNING used.event_id, used.at, holder.*, locked.last_used_at AS used_before)
           ${insertAuditEvents({
             id: 'event_id',

@@ -7,7 +7,7 @@ export function expectEqual(found: unknown, expected: unknown): void {
 }
 
 /** What the upstream takes for the identity: frameworks read underscores as hyphens. */
-function identityOf({ headers }: Received): Record<string, string> {
+export function identityOf({ headers }: Received): Record<string, string> {
   const found = headers.filter(([name]) => /^x[-_]auth[-_]/.test(name));
   const identity = Object.fromEntries(found.sort(([a], [b]) => a.localeCompare(b)));
   if (Object.keys(identity).length !== found.length) throw new Error(`repeated: ${JSON.stringify(found)}`);
@@ -25,12 +25,20 @@ export function expectRefusal({ status, headers, body }: Answer, code: string, c
   const problem = JSON.parse(body) as { code?: string; status?: number; type?: string };
   const type = `/problems/${code.replaceAll('_', '-')}`;
   expectEqual({ status, code: problem.code, type: problem.type }, { status: 401, code, type });
-  if (!headers['www-authenticate']?.includes(challenge)) throw new Error('no challenge');
-  if (!headers['content-type']?.includes('application/problem+json')) throw new Error('not a problem document');
+  const challenges = headers['www-authenticate'] ?? [];
+  if (challenges.length !== 1 || !challenges[0]?.startsWith(challenge))
+    throw new Error(`the challenges ${JSON.stringify(challenges)}`);
+  expectProblemDocument(headers);
+}
+
+function expectProblemDocument(headers: Answer['headers']): void {
+  const types = headers['content-type'] ?? [];
+  if (types.length !== 1 || !types[0]?.startsWith('application/problem+json'))
+    throw new Error(`the content types ${JSON.stringify(types)}`);
 }
 
 export function expectUnavailable({ status, headers, body }: Answer): void {
   if (status !== 503) throw new Error(`${status} ${body}`);
   if (headers['retry-after'] === undefined) throw new Error('no Retry-After');
-  if (!headers['content-type']?.includes('application/problem+json')) throw new Error('not a problem document');
+  expectProblemDocument(headers);
 }

@@ -15,12 +15,15 @@ const received = z.object({
   headers: z.array(z.tuple([z.string(), z.string()])),
   length: z.int(),
   sha256: z.string(),
+  /** Fields after a chunked body. */
+  trailers: z.array(z.tuple([z.string(), z.string()])),
 });
 export type Received = z.output<typeof received>;
 
 export interface Answer {
   readonly status: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Each value as it arrived: a repeated header is not joined. */
+  readonly headers: Readonly<Record<string, readonly string[] | undefined>>;
   readonly body: string;
 }
 
@@ -42,17 +45,22 @@ async function readBody(stream: IncomingMessage): Promise<{ length: number; hash
   return { length, hash };
 }
 
+/** @param raw names and values in turn, as Node.js has them */
+function toPairs(raw: readonly string[]): [string, string][] {
+  return Array.from({ length: raw.length / 2 }, (_, index) => [
+    (raw[2 * index] ?? '').toLowerCase(),
+    raw[2 * index + 1] ?? '',
+  ]);
+}
+
 async function describe(request: IncomingMessage): Promise<Received> {
   const { method = '', url = '', rawHeaders } = request;
   const { length, hash } = await readBody(request);
-  const headers = Array.from({ length: rawHeaders.length / 2 }, (_, index): [string, string] => [
-    (rawHeaders[2 * index] ?? '').toLowerCase(),
-    rawHeaders[2 * index + 1] ?? '',
-  ]);
-  return { method, url, headers, length, sha256: hash.digest('hex') };
+  const [headers, trailers] = [toPairs(rawHeaders), toPairs(request.rawTrailers)];
+  return { method, url, headers, length, sha256: hash.digest('hex'), trailers };
 }
 
-/** A server that answers what it received. */
+/** A server that answers what it received, and switches to each protocol that it is asked for. */
 export class Echo {
   readonly seen: Received[] = [];
 
@@ -67,6 +75,9 @@ export class Echo {
       server.close();
     });
     const echo = new Echo((server.address() as AddressInfo).port);
+    server.on('upgrade', ({ headers: { upgrade = '' } }, socket) => {
+      socket.end(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${upgrade}\r\n\r\n`);
+    });
     server.on('request', (request, response) => {
       void describe(request).then((seen) => {
         echo.seen.push(seen);
@@ -91,7 +102,11 @@ export async function send(port: number, { method = 'GET', path, headers = [], b
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   const chunks: Buffer[] = [];
   for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
-  return { status: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(chunks).toString() };
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headersDistinct,
+    body: Buffer.concat(chunks).toString(),
+  };
 }
 
 /** Sends lines that an HTTP client would refuse to send. @returns the status; undefined when the connection was closed */

@@ -9,6 +9,7 @@ import { checkHeaders } from './headers.js';
 import { checkFailures, checkOutages } from './outages.js';
 import { checkPaths } from './paths.js';
 import { checkQuestion } from './question.js';
+import { checkUpgrades } from './upgrades.js';
 import { checkUnusualForms, checkVerdicts } from './verdicts.js';
 import { expectRecovery, makeWorld } from './world.js';
 
@@ -29,6 +30,7 @@ async function checkAll(cleanup: Cleanup): Promise<void> {
     await checkUnusualForms(gateway, world);
     await checkPaths(gateway, world);
     await checkHeaders(gateway, world);
+    await checkUpgrades(gateway, world);
     await checkBodies(gateway, world);
     await checkQuestion(gateway, world);
     await checkOutages(gateway, world);

@@ -32,7 +32,7 @@ export async function checkVerdicts({ name, port }: Gateway, { checks, credentia
       },
     );
     await checks.run(
-      `${name}, ${door}: refuses an invalid credential with the service's code and challenge`,
+      `${name}, ${door}: refuses an invalid credential with the service's code and its challenge, once`,
       async () => expectRefusal(await send(port, { path: `/${door}/x?y=1`, headers: bad }), code, challenge),
     );
     await checks.run(`${name}, ${door}: refuses a request without a credential`, async () =>

@@ -185,6 +185,20 @@ describe('POST /internal/changes', () => {
     await app.validateNode(node.header).expect(200);
   });
 
+  it('records no use of an app credential that another service than its target reports', async () => {
+    const [its, foreign] = [await app.service('logging', 'recipes'), await app.service('logging', 'speech')];
+    const used = [its, foreign].map(({ appId: id }) => ({ kind: 'app', id, ago_ms: 0 }));
+    await app.post('/internal/changes', { used }).set(service.headers).expect(200);
+    const explain = async (id: string) =>
+      (await app.admin.get(`/app-credentials/${id}/explain`).expect(200)).body as object;
+    expect(await explain(its.appId)).toMatchObject({ last_accepted_for: 'recipes' });
+    expect(await explain(foreign.appId)).toMatchObject({ last_accepted_for: null });
+    const events = await app.database.query(
+      `SELECT subject, details FROM audit_events WHERE event = 'app.first_used' AND subject IN ('${its.appId}', '${foreign.appId}')`,
+    );
+    expect(events).toEqual([{ subject: its.appId, details: { called_service: 'recipes' } }]);
+  });
+
   const use = { kind: 'node', id: randomUUID(), ago_ms: 0 };
   it.each([
     ['used is not a list', { used: {} }, '/used'],
