@@ -15,20 +15,21 @@ export function readOnce(request: PresentedRequest, name: string): string {
   if (typeof plain === 'string') return plain;
   const [value = '', ...others] = findValues(headers, name);
   if (others.length > 0) throw new RefusedError(DUPLICATE_HEADER);
+  if (typeof value !== 'string') throw createUnreadableError();
   return value;
 }
 
-/** Reads what is not a credential: the first one, if it arrived twice. */
+/** Reads what is not a credential: the first one, if it arrived twice; what is not a text is left out. */
 export function readHeader({ headers }: PresentedRequest, name: string): string {
-  const [value = ''] = findValues(headers, name);
-  return value;
+  const [value] = findValues(headers, name);
+  return typeof value === 'string' ? value : '';
 }
 
 /** Types do not hold for callers in JavaScript: `unknown`, here and below. */
-function findValues(headers: unknown, name: string): readonly string[] {
+function findValues(headers: unknown, name: string): readonly unknown[] {
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) throw createUnreadableError();
   if (headers instanceof Map) return collect([...headers.keys()], (key) => headers.get(key), name);
-  if (hasGet(headers)) return toTexts(headers.get(name));
+  if (hasGet(headers)) return toValues(headers.get(name));
   return collect(Object.keys(headers), (key) => readProperty(headers, key), name);
 }
 
@@ -37,17 +38,15 @@ function hasGet(headers: object): headers is { get(name: string): unknown } {
   return 'get' in headers && typeof headers.get === 'function';
 }
 
-function collect<Key>(keys: readonly Key[], read: (key: Key) => unknown, name: string): readonly string[] {
-  const found: string[] = [];
-  for (const key of keys) if (isNamed(key, name)) found.push(...toTexts(read(key)));
+function collect<Key>(keys: readonly Key[], read: (key: Key) => unknown, name: string): readonly unknown[] {
+  const found: unknown[] = [];
+  for (const key of keys) if (isNamed(key, name)) found.push(...toValues(read(key)));
   return found;
 }
 
-function toTexts(value: unknown): readonly string[] {
-  if (typeof value === 'string') return [value];
+function toValues(value: unknown): readonly unknown[] {
   if (value === undefined || value === null) return [];
-  if (Array.isArray(value) && value.every((each) => typeof each === 'string')) return value;
-  throw createUnreadableError();
+  return Array.isArray(value) ? value : [value];
 }
 
 function readProperty(headers: unknown, name: string): unknown {

@@ -46,6 +46,15 @@ describe('the headers of a request', () => {
     await expect(auth.verifyNode({ headers: toHeaders({ Accept: '*/*' }) })).rejects.toThrow(RefusedError);
   });
 
+  it('may hold other headers of any type', async () => {
+    const headers = {
+      ...node.headers,
+      'X-Request-Id': 7,
+      traceparent: [null],
+    } as unknown as PresentedRequest['headers'];
+    expect(await auth.verifyNode({ headers })).toEqual(node.principal);
+  });
+
   it.each<[string, (key: string) => PresentedRequest]>([
     ['a list of an object', (key) => ({ headers: { 'x-api-key': [key, key] } })],
     ['two spellings in an object', (key) => ({ headers: { 'x-api-key': key, 'X-API-Key': key } })],

@@ -128,6 +128,8 @@ describe('the look-ups of the transport over HTTP', () => {
     const answered = Promise.all([ask(url), ask(url), ask(url, { isPoll: true })]);
     await new Promise((resolve) => setImmediate(resolve));
     expect(asked.map(({ hostname }) => hostname)).toEqual(['auth.test']);
+    // Those that were given up have left: nothing is kept of them.
+    expect(Array.from(own['lookups']['pending'].values(), ({ size }) => size)).toEqual([3]);
     asked[0]!.answer();
     expect((await answered).map(({ body }) => body)).toEqual(['yes', 'yes', 'yes']);
   });
