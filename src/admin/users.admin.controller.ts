@@ -17,7 +17,7 @@ import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactors } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { CredentialsRequest } from '../users/credentials.dto.js';
+import { RegistrationRequest } from '../users/credentials.dto.js';
 import { UserPageResponse, UserResponse } from '../users/user.dto.js';
 import { UsersService } from '../users/users.service.js';
 import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
@@ -40,7 +40,7 @@ export class UsersAdminController {
   async createUser(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
-    @Body() { email, password }: CredentialsRequest,
+    @Body() { email, password }: RegistrationRequest,
   ): Promise<UserResponse> {
     const user = await this.users.register(email, password, toActor(request), 'admin.user.created');
     response.location(`/api/v0/admin/users/${user.id}`);

@@ -15,7 +15,7 @@ import { Public } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { problems } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttled.js';
-import { CredentialsRequest } from '../users/credentials.dto.js';
+import { CredentialsRequest, RegistrationRequest } from '../users/credentials.dto.js';
 import { UserResponse } from '../users/user.dto.js';
 import { LogoutRequest, RefreshRequest, TokenPairResponse } from './auth.dto.js';
 import { AuthService } from './auth.service.js';
@@ -34,7 +34,7 @@ export class AuthController {
   async register(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
-    @Body() { email, password }: CredentialsRequest,
+    @Body() { email, password }: RegistrationRequest,
   ): Promise<UserResponse> {
     const user = await this.auth.register(email, password, toActor(request));
     response.location(`/api/v0/users/${user.id}`);

@@ -12,9 +12,13 @@ export function toCanonicalEmail(email: string): string {
 const PRINTABLE_ASCII = /^[\x21-\x7e]{3,254}$/;
 const EMAIL_OPTIONS = { allow_utf8_local_part: false };
 
-/** The rules of {@link EmailField} for an address that no request brought. @returns undefined for one that it refuses */
-export function parseEmail(text: string): string | undefined {
-  return PRINTABLE_ASCII.test(text) && isEmail(text, EMAIL_OPTIONS) ? toCanonicalEmail(text) : undefined;
+/** `"alice"@x.org` is the mailbox of `alice@x.org` (RFC 5321 §4.1.2), and would be a second account of it. */
+const WITHOUT_QUOTES = /^[^"]*$/;
+
+/** The rules of {@link NewEmailField} for an address that no request brought. @returns undefined for one that it refuses */
+export function parseNewEmail(text: string): string | undefined {
+  const isAccepted = PRINTABLE_ASCII.test(text) && WITHOUT_QUOTES.test(text) && isEmail(text, EMAIL_OPTIONS);
+  return isAccepted ? toCanonicalEmail(text) : undefined;
 }
 
 /**
@@ -31,4 +35,9 @@ export function EmailField(): PropertyDecorator {
     Matches(PRINTABLE_ASCII, { message: 'must be 3 to 254 printable ASCII characters' }),
     IsEmail(EMAIL_OPTIONS, { message: 'must be an e-mail address' }),
   );
+}
+
+/** The address of an account that does not have it yet. Accounts with a quoted address may exist, and can log in. */
+export function NewEmailField(): PropertyDecorator {
+  return applyDecorators(EmailField(), Matches(WITHOUT_QUOTES, { message: 'must not contain a quotation mark' }));
 }

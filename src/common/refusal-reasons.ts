@@ -38,6 +38,7 @@ export const REFUSAL_REASONS = {
     'wrong_passkey',
     'unknown_passkey',
     'counter_not_increased',
+    'backup_eligibility_changed',
     'challenge',
     'disabled',
     // Disabled, deleted, or given another password or other factors while the proof was verified.

@@ -93,13 +93,13 @@ export class LinkConfirmations {
     if (email === null) throw new Error('A token about an address has no address');
     try {
       await this.dataSource.transaction(async (transaction) => {
-        const { id: userId, emailVerifiedAt } = await this.tokens.use(transaction, found);
+        const user = await this.tokens.use(transaction, found);
+        const { id: userId } = user;
         const time = this.clock.now();
         const isChange = purpose === 'email_change';
         const changes = isChange ? { email, updatedAt: time } : {};
-        // The first proof stays: the factors that were made since are the owner's, also under another address.
-        const provenAt = emailVerifiedAt ?? (await this.factors.findMomentAfterAll(transaction, userId, time));
-        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt: provenAt });
+        const emailVerifiedAt = await this.determineProof(transaction, user, email, time);
+        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt });
         if (isChange) await this.tokens.voidAll(transaction, userId);
         await this.audit.record(transaction, {
           event: isChange ? 'user.email.changed' : 'user.email.verified',
@@ -113,5 +113,22 @@ export class LinkConfirmations {
       if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
       throw error;
     }
+  }
+
+  /**
+   * The moment of the first proof, which a reset by mail compares the factors with. It stays: the factors that were made
+   * since are the owner's, also under another address.
+   */
+  private async determineProof(
+    transaction: EntityManager,
+    { id, email, emailVerifiedAt }: User,
+    provenEmail: string,
+    time: Date,
+  ): Promise<Date> {
+    if (emailVerifiedAt) return emailVerifiedAt;
+    // The password alone chooses another address. If that were a proof, it would remove the factors, without a code.
+    return provenEmail === email
+      ? this.factors.findMomentAfterAll(transaction, id, time)
+      : this.factors.findMomentBeforeAll(transaction, id, time);
   }
 }

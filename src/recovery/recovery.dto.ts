@@ -1,5 +1,5 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { EmailField } from '../common/email.js';
+import { EmailField, NewEmailField } from '../common/email.js';
 import { EXAMPLES } from '../common/examples.js';
 import { CharactersBetween, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 
@@ -40,6 +40,6 @@ export class ChangeEmailRequest {
   @PasswordField({ description: 'the current password' })
   password!: string;
 
-  @EmailField()
+  @NewEmailField()
   new_email!: string;
 }

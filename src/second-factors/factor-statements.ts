@@ -65,6 +65,9 @@ export const READ_OWNER = `SELECT
 export const FIND_MOMENT_AFTER_ALL = `SELECT GREATEST($2::timestamptz,
     (SELECT max(created_at) FROM totp_factors WHERE user_id = $1) + interval '1 millisecond',
     (SELECT max(created_at) FROM passkeys WHERE user_id = $1) + interval '1 millisecond') AS moment`;
+export const FIND_MOMENT_BEFORE_ALL = `SELECT LEAST($2::timestamptz,
+    (SELECT min(created_at) FROM totp_factors WHERE user_id = $1),
+    (SELECT min(created_at) FROM passkeys WHERE user_id = $1)) AS moment`;
 
 /** `$2`: only the ones made before. Recovery codes are deleted with their app, and are never older. */
 export const REMOVE_FACTORS = `WITH

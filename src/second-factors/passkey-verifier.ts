@@ -46,6 +46,8 @@ export class PasskeyVerifier {
       ? await this.relyingParty.verifyAuthentication(response, challenge, row, ownerId === undefined)
       : undefined;
     if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
+    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
+    if (verified.isSynced !== isSynced) return { valid: false, reason: 'backup_eligibility_changed', userId };
     if (!isActive) return { valid: false, reason: 'disabled', userId };
     const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
     const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };

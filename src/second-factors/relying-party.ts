@@ -5,7 +5,7 @@ import {
   verifyRegistrationResponse,
   type VerifiedRegistrationResponse,
 } from '@simplewebauthn/server';
-import { decodeAttestationObject } from '@simplewebauthn/server/helpers';
+import { cose, decodeAttestationObject, decodeCredentialPublicKey } from '@simplewebauthn/server/helpers';
 import { parse } from 'uuid';
 import { Environment } from '../config/environment.js';
 import { ProblemException } from '../problems/problem.exception.js';
@@ -13,11 +13,13 @@ import { problems } from '../problems/problems.js';
 import { CHALLENGE_LIFE_SECONDS } from './challenges.js';
 import type { UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse, PasskeyRequestOptionsResponse } from './webauthn-options.dto.js';
-import type { AuthenticationJson, RegistrationJson } from './webauthn-json.js';
+import { isOfTopLevelPage, type AuthenticationJson, type RegistrationJson } from './webauthn-json.js';
 
 const TIMEOUT_MS = CHALLENGE_LIFE_SECONDS * 1_000;
 /** RSA with 4,096 bits has 550: a larger one makes each verification slow. */
 const MAX_PUBLIC_KEY_BYTES = 800;
+/** NIST SP 800-131A. */
+const MIN_RSA_BITS = 2_048;
 const ATTESTATION_FORMATS = ['none', 'packed'];
 
 type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
@@ -71,13 +73,11 @@ export class RelyingParty {
   async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
-      if (!hasPlainAttestation(response)) return undefined;
+      if (!hasPlainAttestation(response) || !isOfTopLevelPage(response)) return undefined;
       const expected = { expectedChallenge: challenge, expectedOrigin, expectedRPID };
       const result = await verifyRegistrationResponse({ response, ...expected, requireUserVerification: false });
       if (!result.verified) return undefined;
-      return result.registrationInfo.credential.publicKey.length > MAX_PUBLIC_KEY_BYTES
-        ? undefined
-        : result.registrationInfo;
+      return isAcceptableKey(result.registrationInfo.credential.publicKey) ? result.registrationInfo : undefined;
     } catch {
       return undefined;
     }
@@ -85,16 +85,17 @@ export class RelyingParty {
 
   /**
    * Verifies the signature, not the counter: the statement that stores it decides.
-   * @returns the counter; undefined when the answer is not valid
+   * @returns the counter, and whether the private key may be copied; undefined when the answer is not valid
    */
   async verifyAuthentication(
     response: AuthenticationJson,
     challenge: string,
     { credentialId, publicKey }: StoredPasskey,
     requireUserVerification: boolean,
-  ): Promise<{ readonly counter: number } | undefined> {
+  ): Promise<{ readonly counter: number; readonly isSynced: boolean } | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
+      if (!isOfTopLevelPage(response)) return undefined;
       const { verified, authenticationInfo } = await verifyAuthenticationResponse({
         response: response as Parameters<typeof verifyAuthenticationResponse>[0]['response'],
         expectedChallenge: challenge,
@@ -103,7 +104,8 @@ export class RelyingParty {
         credential: { id: credentialId.toString('base64url'), publicKey: Uint8Array.from(publicKey), counter: 0 },
         requireUserVerification,
       });
-      return verified ? { counter: authenticationInfo.newCounter } : undefined;
+      const { newCounter: counter, credentialDeviceType } = authenticationInfo;
+      return verified ? { counter, isSynced: credentialDeviceType === 'multiDevice' } : undefined;
     } catch {
       return undefined;
     }
@@ -141,4 +143,16 @@ function toBytes(challenge: string): Uint8Array<ArrayBuffer> {
 function hasPlainAttestation({ response }: RegistrationJson): boolean {
   const attestation = decodeAttestationObject(toBytes(response.attestationObject));
   return ATTESTATION_FORMATS.includes(attestation.get('fmt')) && attestation.get('attStmt').get('x5c') === undefined;
+}
+
+/** @throws when it is not a key */
+function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): boolean {
+  if (publicKey.length > MAX_PUBLIC_KEY_BYTES) return false;
+  const key = decodeCredentialPublicKey(publicKey);
+  return !cose.isCOSEPublicKeyRSA(key) || countBits(key.get(cose.COSEKEYS.n) ?? new Uint8Array(1)) >= MIN_RSA_BITS;
+}
+
+/** Of an unsigned number. Its first bytes may be 0. */
+function countBits(bytes: Uint8Array): number {
+  return BigInt(`0x${Buffer.from(bytes).toString('hex')}`).toString(2).length;
 }

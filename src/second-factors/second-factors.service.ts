@@ -17,7 +17,13 @@ import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { FIND_MOMENT_AFTER_ALL, READ_FACTORS, REMOVE_FACTORS, TOUCH_USER } from './factor-statements.js';
+import {
+  FIND_MOMENT_AFTER_ALL,
+  FIND_MOMENT_BEFORE_ALL,
+  READ_FACTORS,
+  REMOVE_FACTORS,
+  TOUCH_USER,
+} from './factor-statements.js';
 
 interface KnownPasskey {
   /** base64url */
@@ -76,6 +82,12 @@ export class SecondFactors {
   /** @returns the given moment, or a later one after which the user made no factor by the clock of any replica */
   async findMomentAfterAll(transaction: EntityManager, userId: string, moment: Date): Promise<Date> {
     const [row] = await transaction.query<{ moment: Date }[]>(FIND_MOMENT_AFTER_ALL, [userId, moment]);
+    return row?.moment ?? moment;
+  }
+
+  /** @returns the given moment, or an earlier one before which the user made no factor by the clock of any replica */
+  async findMomentBeforeAll(transaction: EntityManager, userId: string, moment: Date): Promise<Date> {
+    const [row] = await transaction.query<{ moment: Date }[]>(FIND_MOMENT_BEFORE_ALL, [userId, moment]);
     return row?.moment ?? moment;
   }
 

@@ -64,3 +64,13 @@ export function readChallenge({ response }: RegistrationJson | AuthenticationJso
     return '';
   }
 }
+
+/**
+ * Whether the page was not in a frame of another origin: none may show the login of this service, or hide it below its own
+ * buttons (WebAuthn L3 §7.1 and §7.2).
+ * @throws when the client data is not JSON
+ */
+export function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
+  const { crossOrigin, topOrigin } = decodeClientDataJSON(response.clientDataJSON);
+  return !crossOrigin && topOrigin === undefined;
+}

@@ -1,7 +1,16 @@
-import { EmailField } from '../common/email.js';
+import { EmailField, NewEmailField } from '../common/email.js';
 import { NEW_PASSWORD, PasswordField } from '../common/fields.js';
 
-/** The body of registration and login. */
+/** The body of a registration, also by an operator. */
+export class RegistrationRequest {
+  @NewEmailField()
+  email!: string;
+
+  @PasswordField(NEW_PASSWORD)
+  password!: string;
+}
+
+/** The body of a login. */
 export class CredentialsRequest {
   @EmailField()
   email!: string;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { parseEmail } from '../common/email.js';
+import { parseNewEmail } from '../common/email.js';
 import { createId, isId } from '../common/ids.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../crypto/foreign-hash.js';
 import { OWN_PREFIX, type PasswordHash } from '../crypto/password-hasher.js';
@@ -39,7 +39,7 @@ const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.s
 const accountLine = z.strictObject({
   id: z.string().refine(isId).optional(),
   email: z.string().transform((text, context) => {
-    const email = parseEmail(text);
+    const email = parseNewEmail(text);
     if (email === undefined) context.addIssue('not an address');
     return email ?? z.NEVER;
   }),

@@ -21,7 +21,7 @@ export class User {
   @Column({ name: 'is_active', type: 'boolean' })
   isActive!: boolean;
 
-  /** When a link first proved that an address of the account reaches the user. Null: not proven. */
+  /** When a link first proved an address of the account; at a change, not after any factor. Null: not proven. */
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
   emailVerifiedAt!: Date | null;
 

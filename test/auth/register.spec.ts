@@ -54,6 +54,23 @@ describe('POST /api/v0/auth/register', () => {
     expectProblem(await register({ email: 'a@X.ORG', password: PASSWORD }), problems.emailTaken);
   });
 
+  it.each(['"alice"@x.org', '"al ice"@x.org', '"a@b"@x.org'])(
+    'refuses %s: a quoted name is another spelling of a mailbox (RFC 5321)',
+    async (email) => {
+      expectInvalid(await register({ email, password: PASSWORD }), '/email');
+      expectInvalid(await app.admin.post('/users', { email, password: PASSWORD }), '/email');
+      expect(await usersNamed(email)).toEqual([]);
+    },
+  );
+
+  it('leaves accounts with a quoted name that exist as they are', async () => {
+    const [user, email] = [await app.user(), `"${randomUUID()}"@example.org`];
+    await app.database.query('UPDATE users SET email = $2 WHERE id = $1', [user.id, email]);
+    await app.login(email).expect(200);
+    await app.post('/api/v0/auth/password-reset', { email }).expect(202);
+    await app.admin.get(`/users?email=${encodeURIComponent(email)}`).expect(200);
+  });
+
   it.each(['id', 'role', 'is_active', 'password_hash', '__proto__', 'constructor', 'prototype'])(
     'answers 400 to a field named %s and does not create the user',
     async (field) => {

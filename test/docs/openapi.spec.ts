@@ -214,6 +214,7 @@ describe('GET /docs-json', () => {
     expect(suggested).toEqual([]);
     expect(document.components!.examples).toMatchObject({
       CredentialsRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
+      RegistrationRequest: { value: { email: EXAMPLES.email, password: EXAMPLES.password } },
       MintAppCredentialRequest: { value: { caller: EXAMPLES.caller, target: EXAMPLES.target } },
     });
     expect(document.components!.examples!.RegisterNodeRequest).toEqual({

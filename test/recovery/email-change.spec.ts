@@ -153,4 +153,9 @@ describe('a change of the own e-mail address', () => {
     ])
       expectInvalid(await change(access_token, email), '/new_email');
   });
+
+  it('refuses a quoted name, which is another spelling of a mailbox', async () => {
+    const { access_token } = await (await app.user()).logsIn();
+    expectInvalid(await change(access_token, '"alice"@example.org'), '/new_email');
+  });
 });

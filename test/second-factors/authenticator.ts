@@ -13,6 +13,8 @@ interface Options {
   /** The step of the counter; 0: an authenticator without one. */
   readonly counterStep?: number;
   readonly isSynced?: boolean;
+  /** The size of an RSA key; undefined: a key on the curve P-256. */
+  readonly rsaBits?: number;
 }
 
 const sha256 = (data: string | Buffer): Buffer => createHash('sha256').update(data).digest();
@@ -35,16 +37,26 @@ function cbor(value: number | string | Buffer | Map<number | string, unknown>): 
 export class Authenticator {
   readonly id = randomBytes(32);
   counter = 0;
+  /** Whether the private key may be copied to other devices. */
+  isSynced: boolean;
+  /** What the browser adds to the client data. */
+  clientData: object = { crossOrigin: false };
   private readonly privateKey: KeyObject;
   private readonly publicKey: Buffer;
   private userHandle = '';
 
   constructor(private readonly options: Options = {}) {
-    const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    this.isSynced = options.isSynced ?? false;
+    const { rsaBits } = options;
+    const { privateKey, publicKey } = rsaBits
+      ? generateKeyPairSync('rsa', { modulusLength: rsaBits })
+      : generateKeyPairSync('ec', { namedCurve: 'P-256' });
     this.privateKey = privateKey;
-    const { x, y } = publicKey.export({ format: 'jwk' });
-    const coordinates = [x, y].map((part) => Buffer.from(part!, 'base64url'));
-    this.publicKey = cbor(new Map<number, number | Buffer>([[1, 2], [3, -7], [-1, 1], [-2, coordinates[0]!], [-3, coordinates[1]!]])); // prettier-ignore
+    const jwk = publicKey.export({ format: 'jwk' });
+    const [first, second] = (rsaBits ? [jwk.n, jwk.e] : [jwk.x, jwk.y]).map((part) => Buffer.from(part!, 'base64url'));
+    const head: [number, number][] = rsaBits ? [[1, 3], [3, -257]] : [[1, 2], [3, -7], [-1, 1]]; // prettier-ignore
+    const parts = rsaBits ? [-1, -2] : [-2, -3];
+    this.publicKey = cbor(new Map<number, number | Buffer>([...head, [parts[0]!, first!], [parts[1]!, second!]]));
   }
 
   /** navigator.credentials.create() */
@@ -76,16 +88,16 @@ export class Authenticator {
   }
 
   private describe(flags: number): Buffer {
-    const { rpId = 'localhost', verifiesUser = true, isSynced = false } = this.options;
+    const { rpId = 'localhost', verifiesUser = true } = this.options;
     const counter = Buffer.alloc(4);
     counter.writeUInt32BE(this.counter);
-    const all = flags | USER_PRESENT | (verifiesUser ? USER_VERIFIED : 0) | (isSynced ? MAY_BE_COPIED : 0);
+    const all = flags | USER_PRESENT | (verifiesUser ? USER_VERIFIED : 0) | (this.isSynced ? MAY_BE_COPIED : 0);
     return Buffer.concat([sha256(rpId), Buffer.from([all]), counter]);
   }
 
   private describeClient(type: string, challenge: string): Buffer {
     const { origin = 'http://localhost:7701' } = this.options;
-    return Buffer.from(JSON.stringify({ type, challenge, origin, crossOrigin: false }));
+    return Buffer.from(JSON.stringify({ type, challenge, origin, ...this.clientData }));
   }
 
   private toJson<Response extends object>(response: Response) {

@@ -82,6 +82,28 @@ describe('/api/v0/users/me/passkeys', () => {
     expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
   });
 
+  it.each([
+    ['another origin', { crossOrigin: true }],
+    ['another origin, which it names', { crossOrigin: true, topOrigin: 'https://evil.example' }],
+    ['an origin that it names', { topOrigin: 'https://evil.example' }],
+  ])('refuses a passkey that was made in a frame of a page of %s', async (_name, clientData) => {
+    const owner = await FactorOwner.of(app);
+    const authenticator = new Authenticator();
+    authenticator.clientData = clientData;
+    const passkey = authenticator.create(await owner.creationOptions());
+    expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+  });
+
+  it('refuses an RSA key of fewer than 2,048 bits, and accepts one of 2,048', async () => {
+    const owner = await FactorOwner.of(app);
+    for (const rsaBits of [1024, 2040]) {
+      const passkey = new Authenticator({ rsaBits }).create(await owner.creationOptions());
+      expectInvalid(await owner.post('/passkeys', { name: 'phone', passkey }), '/passkey');
+    }
+    const accepted = await owner.registers(new Authenticator({ rsaBits: 2048 }));
+    await logInWithPasskey(app, accepted.get(await passkeyOptions(app))).expect(200);
+  });
+
   it('refuses certificates of the authenticator, whose revocation would be looked up on the network', async () => {
     const owner = await FactorOwner.of(app);
     const statement = new Map<string, unknown>([['alg', -7], ['sig', Buffer.alloc(70)], ['x5c', Buffer.alloc(9)]]); // prettier-ignore
@@ -174,6 +196,36 @@ describe('a passkey as second factor', () => {
     }
     const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
     expect(rows).toMatchObject([{ count: 2, details: { reasons: { counter_not_increased: 2 } } }]);
+  });
+
+  it.each([true, false])(
+    'is refused when it says that it may be copied, or no longer says so (%p)',
+    async (isSynced) => {
+      const owner = await FactorOwner.of(app);
+      const authenticator = await owner.registers(new Authenticator({ isSynced: !isSynced }));
+      authenticator.isSynced = isSynced;
+      const { challenge } = await owner.isChallenged();
+      const passkey = authenticator.get({ challenge });
+      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+      expectProblem(await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))), problems.invalidPasskey);
+      const rows = await recorded(app, { event: 'user.second_factor.failed', subject: owner.user.id });
+      expect(rows).toMatchObject([{ count: 2, details: { reasons: { backup_eligibility_changed: 2 } } }]);
+    },
+  );
+
+  it('is refused in a frame of a page of another origin', async () => {
+    const owner = await FactorOwner.of(app);
+    const authenticator = await owner.registers();
+    for (const clientData of [{ crossOrigin: true }, { topOrigin: 'https://evil.example' }]) {
+      authenticator.clientData = clientData;
+      const { challenge } = await owner.isChallenged();
+      const passkey = authenticator.get({ challenge });
+      expectProblem(await owner.answers(challenge, 'passkey', { passkey }), problems.invalidSecondFactor);
+      expectProblem(await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))), problems.invalidPasskey);
+    }
+    // Browsers of WebAuthn Level 1 do not say it.
+    authenticator.clientData = {};
+    await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))).expect(200);
   });
 
   it('may be one whose counter is always 0', async () => {

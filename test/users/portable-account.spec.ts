@@ -52,6 +52,7 @@ describe('a line of an import', () => {
     ['an unknown field', line({ SECRET: 1 }), 'unknown_field'],
     ['no address', '{"password_hash":"x"}', 'email_invalid'],
     ['an address with full-width letters', line({ email: 'ａlice@example.org' }), 'email_invalid'],
+    ['an address with a quoted name', line({ email: '"alice"@example.org' }), 'email_invalid'],
     ['an address without a domain', line({ email: 'alice' }), 'email_invalid'],
     ['an address that is too long', line({ email: `${'a'.repeat(250)}@example.org` }), 'email_invalid'],
     ['no hash', '{"email":"alice@example.org"}', 'password_hash_invalid'],
