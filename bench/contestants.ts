@@ -2,15 +2,15 @@ import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
-import { itemOf, overHttp, ownRequests } from './loads.js';
-import { loginFlood } from './login-flood.js';
+import { itemOf, createHttpContestant, createOwnRequests } from './loads.js';
+import { createLoginFlood } from './login-flood.js';
 import type { Contestant, Load } from './measure.js';
 import { NAMES } from './names.js';
 import { populate, type Known } from './population.js';
-import { appRequest, loginRequest, nodeRequest, refreshing, userRequest } from './requests.js';
-import { pythonVerifiers } from './python.js';
+import { toAppRequest, toLoginRequest, toNodeRequest, createRefreshing, toUserRequest } from './requests.js';
+import { listPythonVerifiers } from './python.js';
 import type { BaselineKind, Service, Testbed } from './testbed.js';
-import { verifiers } from './verifiers.js';
+import { listVerifiers } from './verifiers.js';
 import type { WorkKind, WorkTask } from './work-messages.js';
 
 export type Maker = (name: string) => Contestant | Promise<Contestant>;
@@ -36,74 +36,74 @@ export async function makeContestants(
   const setting = { testbed, service, client, known };
   const contestants: Contestant[] = [];
   for (const [name, make] of [
-    ...servers(setting),
-    ...routes(setting),
-    ...verifiers(setting),
-    ...pythonVerifiers(setting),
+    ...listServers(setting),
+    ...listRoutes(setting),
+    ...listVerifiers(setting),
+    ...listPythonVerifiers(setting),
   ])
     if (isWanted(name)) contestants.push(await make(name));
   return { contestants, known };
 }
 
-function servers({ testbed, service, known }: Setting): [string, Maker][] {
-  const nodes = known.nodes.map(({ node_id, api_key }) => [nodeRequest(node_id, api_key)]);
-  const apps = known.apps.map(({ app_id, app_key }) => [appRequest(app_id, app_key)]);
+function listServers({ testbed, service, known }: Setting): [string, Maker][] {
+  const nodes = known.nodes.map(({ node_id, api_key }) => [toNodeRequest(node_id, api_key)]);
+  const apps = known.apps.map(({ app_id, app_key }) => [toAppRequest(app_id, app_key)]);
   // A baseline has one route, and receives the requests of validate-node.
   const baseline =
     (kind: BaselineKind, flags?: string[]): Maker =>
     async (name) => {
       const requests = nodes.map((own) => own.map((request) => ({ ...request, path: '/' })));
-      return ownRequests(name, await testbed.startBaseline(kind, flags), requests);
+      return createOwnRequests(name, await testbed.startBaseline(kind, flags), requests);
     };
   const withoutCache: Maker = async (name) =>
-    ownRequests(name, await testbed.startService({ REVOCATION_LEASE_MS: '0' }), nodes);
+    createOwnRequests(name, await testbed.startService({ REVOCATION_LEASE_MS: '0' }), nodes);
   return [
     [NAMES.http, baseline('http')],
     [NAMES.nest, baseline('nest')],
     [NAMES.stock, baseline('stock', [])],
     [NAMES.stockFlags, baseline('stock')],
-    [NAMES.node, (name) => ownRequests(name, service, nodes)],
-    [NAMES.app, (name) => ownRequests(name, service, apps)],
+    [NAMES.node, (name) => createOwnRequests(name, service, nodes)],
+    [NAMES.app, (name) => createOwnRequests(name, service, apps)],
     [NAMES.nodeOff, withoutCache],
     [NAMES.pgHttp, baseline('pg')],
   ];
 }
 
-function routes({ testbed, service, client, known }: Setting): [string, Maker][] {
+function listRoutes({ testbed, service, client, known }: Setting): [string, Maker][] {
   const databaseUrl = testbed.database.url();
   const { people, bearers } = known;
   const alone =
     <Kind extends WorkKind>(kind: Kind, task: WorkTask<Kind>): Maker =>
     async (name) => ({ name, load: await testbed.startWork(kind, task) });
-  const users = bearers.map(({ userId, token }) => [userRequest(userId, token)]);
+  const users = bearers.map(({ userId, token }) => [toUserRequest(userId, token)]);
   const flood: Maker = (name) =>
-    loginFlood({
+    createLoginFlood({
       name,
       service,
-      logins: people.map(loginRequest),
+      logins: people.map(toLoginRequest),
       connections: 2 * availableParallelism(),
-      validation: oneValidation(known),
+      validation: chooseValidation(known),
     });
   return [
     [NAMES.pg, alone('pg', { databaseUrl, nodeIds: known.nodes.map(({ node_id }) => node_id) })],
-    [NAMES.users, (name) => ownRequests(name, service, users)],
+    [NAMES.users, (name) => createOwnRequests(name, service, users)],
     [NAMES.usersAlone, alone('users', { databaseUrl, bearers: [...bearers] })],
-    [NAMES.refresh, (name) => refreshing(name, service, client, known)],
+    [NAMES.refresh, (name) => createRefreshing(name, service, client, known)],
     [NAMES.refreshAlone, alone('refresh', { databaseUrl, bearers: [...bearers] })],
     [NAMES.login, flood],
-    [NAMES.bcrypt, async (name) => ({ name, load: await rawBcrypt(testbed) })],
-    [NAMES.live, (name) => overHttp({ name, target: service, request: { path: '/health/live' } })],
+    [NAMES.bcrypt, async (name) => ({ name, load: await startBcrypt(testbed) })],
+    [NAMES.live, (name) => createHttpContestant({ name, target: service, request: { path: '/health/live' } })],
   ];
 }
 
 /** The first node's request, for a load that needs only one. */
-export function oneValidation({ nodes }: Known) {
+export function chooseValidation({ nodes }: Known) {
   const { node_id, api_key } = itemOf(nodes, 0);
-  return nodeRequest(node_id, api_key);
+  return toNodeRequest(node_id, api_key);
 }
 
 /** Compares a password with a hash that the service made. */
-async function rawBcrypt(testbed: Testbed): Promise<Load> {
+async function startBcrypt(testbed: Testbed): Promise<Load> {
   const { rows } = await withClient(testbed.database.url(), (client) =>
     client.query('SELECT password_hash FROM users LIMIT 1'),
   );

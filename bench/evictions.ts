@@ -30,7 +30,7 @@ interface Watched {
 }
 
 /** Deletes remembered nodes in the database, and asks until each is no longer remembered. */
-export function measureEvictions({ name, own, client, databaseUrl }: Evictions): Contestant {
+export function createEvictions({ name, own, client, databaseUrl }: Evictions): Contestant {
   const load = async (seconds: number) => {
     const nodes = await registerNodes(client, Math.round(seconds * REVOCATIONS_PER_SECOND));
     const verifier = createWatchingVerifier(own, nodes);

@@ -22,7 +22,14 @@ export interface HttpLoad {
 }
 
 /** Sends the next request on each connection as soon as the response arrives. */
-export function overHttp({ name, target, prepare, setupClient, request, ...options }: HttpLoad): Contestant {
+export function createHttpContestant({
+  name,
+  target,
+  prepare,
+  setupClient,
+  request,
+  ...options
+}: HttpLoad): Contestant {
   const { connections = CONNECTIONS, workers } = options;
   const load = async (duration: number) => {
     await prepare?.();
@@ -48,11 +55,11 @@ export function overHttp({ name, target, prepare, setupClient, request, ...optio
 }
 
 /** Each connection sends its own requests, in turn. */
-export function ownRequests(name: string, target: Target, requests: readonly HttpRequest[][]): Contestant {
+export function createOwnRequests(name: string, target: Target, requests: readonly HttpRequest[][]): Contestant {
   const setupClient = (client: autocannon.Client, connection: number): void => {
     client.setRequests(itemOf(requests, connection));
   };
-  return overHttp({ name, target, setupClient });
+  return createHttpContestant({ name, target, setupClient });
 }
 
 /** The item for a connection. @throws when there are fewer items than connections */

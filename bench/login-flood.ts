@@ -25,7 +25,7 @@ interface LoginFlood {
  * Logins without a pause: first alone, for their throughput; then beside a stream of validations, whose p99 is compared
  * with that of the same stream before the flood. The delay of the event loop is measured throughout.
  */
-export function loginFlood({ name, service, logins, validation, connections }: LoginFlood): Contestant {
+export function createLoginFlood({ name, service, logins, validation, connections }: LoginFlood): Contestant {
   const load = async (seconds: number): Promise<Sample> => {
     const lengthMs = Math.max(seconds, MIN_FLOOD_SECONDS) * 1_000;
     const quietP99 = percentile(await stream(service, validation, lengthMs), 0.99);

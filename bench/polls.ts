@@ -24,7 +24,7 @@ interface Polling {
 }
 
 /** The CPU of the service while they poll, without what it takes when they do not. */
-export function pollAs({ name, verifiers, service, own }: Polling): Contestant {
+export function createPolling({ name, verifiers, service, own }: Polling): Contestant {
   const load = async (seconds: number) => {
     const idle = await measureCore(service, seconds);
     const over = new AbortController();

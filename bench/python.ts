@@ -1,17 +1,17 @@
 // Verifiers in Python, in the virtual environment of clients/python.
 import { spawn } from 'node:child_process';
-import { once as onceEvent } from 'node:events';
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../src/embedded-postgres/free-port.js';
 import { eventually } from '../tools/eventually.js';
-import { answers } from '../tools/server-process.js';
+import { isResponding } from '../tools/server-process.js';
 import { findVerifierPython } from '../tools/verifier-python.js';
 import type { Maker, Setting } from './contestants.js';
 import type { Load } from './measure.js';
 import { NAMES } from './names.js';
 import type { Target } from './testbed.js';
-import { mintAskingKey, mintOwnKey, once, routeOf, toKeys, toVariables } from './verifiers.js';
+import { memoize, mintAskingKey, mintOwnKey, createRoute, toKeys, toVariables } from './verifiers.js';
 import { workReady, workSample, type OwnKey, type WorkKind, type WorkTask } from './work-messages.js';
 
 /** Sources are not compiled: they are beside dist/. */
@@ -31,7 +31,7 @@ export function findPythonObstacle(): string | undefined {
 }
 
 /** Of one process, on one core. */
-export function pythonVerifiers(setting: Setting): [string, Maker][] {
+export function listPythonVerifiers(setting: Setting): [string, Maker][] {
   const found = findVerifierPython();
   if ('obstacle' in found) return [];
   const { python } = found;
@@ -41,12 +41,12 @@ export function pythonVerifiers(setting: Setting): [string, Maker][] {
   const alone =
     <Kind extends WorkKind>(kind: Kind, makeTask: () => Promise<WorkTask<Kind>>): Maker =>
     async (name) => ({ name, load: await startWork(python, setting, kind, await makeTask()) });
-  const own = once(() => mintOwnKey(setting));
-  const app = once(async () => startFastApi(python, setting, await own()));
+  const own = memoize(() => mintOwnKey(setting));
+  const app = memoize(async () => startFastApi(python, setting, await own()));
   const route =
     (path: string): Maker =>
     async (name) =>
-      routeOf(name, await app(), known, path);
+      createRoute(name, await app(), known, path);
   return [
     [NAMES.pythonBareKey, alone('bareKey', () => Promise.resolve({ nodes }))],
     [NAMES.pythonKey, alone('rememberedKey', async () => ({ own: await own(), nodes }))],
@@ -72,8 +72,8 @@ async function startWork<Kind extends WorkKind>(
   testbed.defer(() => child.kill('SIGKILL'));
   const lines = createInterface({ input: child.stdout });
   const ask = async (message: object): Promise<unknown> => {
-    const line = onceEvent(lines, 'line').then(([text]) => JSON.parse(text as string) as unknown);
-    const exit = onceEvent(child, 'exit').then(() => Promise.reject(new Error(`the work ${kind} in Python ended`)));
+    const line = once(lines, 'line').then(([text]) => JSON.parse(text as string) as unknown);
+    const exit = once(child, 'exit').then(() => Promise.reject(new Error(`the work ${kind} in Python ended`)));
     child.stdin.write(`${JSON.stringify(message)}\n`);
     return Promise.race([line, exit]);
   };
@@ -88,6 +88,6 @@ async function startFastApi(python: string, { testbed }: Setting, own: OwnKey): 
   const child = spawn(python, words, { env: environment(own), stdio: ['ignore', 'inherit', 'inherit'] });
   testbed.defer(() => child.kill('SIGKILL'));
   const url = `http://127.0.0.1:${port}`;
-  await eventually('the FastAPI service listens', () => answers(url));
+  await eventually('the FastAPI service listens', () => isResponding(url));
   return { url, pid: child.pid ?? NaN };
 }

@@ -1,33 +1,33 @@
 import { tokenPair, type ApiClient, type Person } from '../tools/api-client.js';
-import { overHttp, type HttpRequest } from './loads.js';
+import { createHttpContestant, type HttpRequest } from './loads.js';
 import type { Contestant } from './measure.js';
 import type { Known } from './population.js';
 import type { Target } from './testbed.js';
 
 const JSON_BODY = { 'Content-Type': 'application/json' };
 
-export function nodeRequest(id: string, key: string): HttpRequest {
+export function toNodeRequest(id: string, key: string): HttpRequest {
   return { method: 'POST', path: '/internal/validate-node', headers: { 'X-API-Key': `${id}:${key}` } };
 }
 
-export function appRequest(id: string, key: string): HttpRequest {
+export function toAppRequest(id: string, key: string): HttpRequest {
   const headers = { 'X-Platform-App-Id': id, 'X-Platform-App-Key': key };
   return { method: 'POST', path: '/internal/validate-app', headers };
 }
 
-export function userRequest(id: string, token: string): HttpRequest {
+export function toUserRequest(id: string, token: string): HttpRequest {
   return { method: 'GET', path: `/api/v0/users/${id}`, headers: { Authorization: `Bearer ${token}` } };
 }
 
-export function loginRequest(person: Person): HttpRequest {
+export function toLoginRequest(person: Person): HttpRequest {
   return { method: 'POST', path: '/api/v0/auth/login', headers: JSON_BODY, body: JSON.stringify(person) };
 }
 
 /** Each connection rotates its own session: it presents the token of the last response. */
-export function refreshing(name: string, target: Target, client: ApiClient, { people }: Known): Contestant {
+export function createRefreshing(name: string, target: Target, client: ApiClient, { people }: Known): Contestant {
   let bodies: string[] = [];
   const bodyWith = ({ refresh_token }: { refresh_token: string }): string => JSON.stringify({ refresh_token });
-  return overHttp({
+  return createHttpContestant({
     name,
     target,
     request: { method: 'POST', path: '/api/v0/auth/refresh', headers: JSON_BODY },

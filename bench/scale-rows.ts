@@ -1,7 +1,7 @@
 // The rows of the large tables. SQL and this file derive the same ids from a row's number.
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import type { HttpRequest } from './loads.js';
-import { appRequest, nodeRequest, userRequest } from './requests.js';
+import { toAppRequest, toNodeRequest, toUserRequest } from './requests.js';
 
 const sqlId = (text: string): string => `overlay(overlay(md5(${text}) placing '4' from 13) placing '8' from 17)::uuid`;
 
@@ -26,16 +26,16 @@ export const FILL = [
 ];
 
 export function nodeRequestOf(row: number): HttpRequest {
-  return nodeRequest(idOf(`n${row}`), `k${row}`);
+  return toNodeRequest(idOf(`n${row}`), `k${row}`);
 }
 
 export function appRequestOf(row: number): HttpRequest {
-  return appRequest(idOf(`a${row}`), `k${row}`);
+  return toAppRequest(idOf(`a${row}`), `k${row}`);
 }
 
 export function userRequestOf(row: number, secretKey: string): HttpRequest {
   const id = idOf(`u${row}`);
-  return userRequest(id, signToken(row, id, secretKey));
+  return toUserRequest(id, signToken(row, id, secretKey));
 }
 
 /** Signs an access token as the service does. */

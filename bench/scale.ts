@@ -4,10 +4,10 @@ import { RESERVE } from '../src/throttling/statements.js';
 import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../src/tokens/session-statements.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
-import { itemOf, overHttp, ownRequests, type HttpRequest } from './loads.js';
+import { itemOf, createHttpContestant, createOwnRequests, type HttpRequest } from './loads.js';
 import { CONNECTIONS, measure, type Contestant, type MeasureOptions, type Sample } from './measure.js';
 import { populate } from './population.js';
-import { loginRequest, refreshing } from './requests.js';
+import { toLoginRequest, createRefreshing } from './requests.js';
 import { appRequestOf, FILL, nodeRequestOf, userRequestOf } from './scale-rows.js';
 import type { Target, Testbed } from './testbed.js';
 
@@ -68,7 +68,7 @@ async function routesAt(testbed: Testbed, size: keyof typeof SIZES): Promise<Con
   await fill(testbed.database.url(size), rows);
   const off = await testbed.startService({ ...variables, REVOCATION_LEASE_MS: '0' }, size);
   const spread = (name: string, target: Target, requestOf: (row: number) => HttpRequest): Contestant =>
-    ownRequests(`${size}: ${name}`, target, byConnection(rows, requestOf));
+    createOwnRequests(`${size}: ${name}`, target, byConnection(rows, requestOf));
   const userRequest = (row: number): HttpRequest => userRequestOf(row, testbed.secrets.SECRET_KEY);
   return [
     spread('validate-node', service, nodeRequestOf),
@@ -76,12 +76,12 @@ async function routesAt(testbed: Testbed, size: keyof typeof SIZES): Promise<Con
     spread('validate-node, memory off', off, nodeRequestOf),
     spread('validate-app, memory off', off, appRequestOf),
     spread('users/{id} (bearer)', service, userRequest),
-    refreshing(`${size}: refresh`, service, client, known),
-    overHttp({
+    createRefreshing(`${size}: refresh`, service, client, known),
+    createHttpContestant({
       name: `${size}: login (bcrypt, cost 4)`,
       target: service,
       connections: 8,
-      request: loginRequest(itemOf(known.people, 0)),
+      request: toLoginRequest(itemOf(known.people, 0)),
     }),
   ];
 }

@@ -8,7 +8,7 @@ import type { PresentedRequest } from '../clients/typescript/src/presented-reque
 import { createSystemRuntime } from '../clients/typescript/src/runtime.js';
 import { VerifierCore } from '../clients/typescript/src/verifier-core.js';
 import { computeDigest } from '../src/crypto/secret.js';
-import { percentile } from '../tools/statistics.js';
+import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import type { OwnKey, WorkTask } from './work-messages.js';
 
@@ -32,7 +32,7 @@ export async function verifyRememberedTokens({ own, tokens }: WorkTask<'remember
 export function verifyAskingEachTime({ own, nodes }: WorkTask<'askingKey'>): Load {
   const verifier = createVerifier(own);
   const requests = nodes.map((key) => toRequest('X-API-Key', key));
-  return (seconds) => measureLoop(seconds, requests, (request) => verifier.verifyNode(request));
+  return repeatConcurrently(requests, (request) => orUnavailable(verifier.verifyNode(request)));
 }
 
 /** SHA-256, a map's look-up and a comparison in constant time. */
@@ -63,7 +63,7 @@ export async function verifySignatures({ tokens }: WorkTask<'es256'>): Promise<L
   return repeatBatches(signed, (token) => jwtVerify(token, key, options), 1);
 }
 
-export function createVerifier({ url, appId, appKey, serviceName, secretKey }: OwnKey): VerifierCore {
+function createVerifier({ url, appId, appKey, serviceName, secretKey }: OwnKey): VerifierCore {
   return new VerifierCore(toSettings({ url, appId, appKey, serviceName, secretKey }), createSystemRuntime());
 }
 
@@ -102,33 +102,7 @@ async function repeatBatches<Item>(
         if (work instanceof Promise) await orUnavailable(work);
       }
     }
-    return { throughput: (1_000 * count) / (performance.now() - startedAt), cpu: cpuSince(before) / count };
-  };
-}
-
-/** Repeats every item at once. */
-async function measureLoop<Item>(
-  seconds: number,
-  items: readonly Item[],
-  once: (item: Item) => Promise<unknown>,
-): Promise<Awaited<ReturnType<Load>>> {
-  const startedAt = performance.now();
-  const before = process.cpuUsage();
-  const latencies: number[] = [];
-  const repeat = async (item: Item): Promise<void> => {
-    for (let from = performance.now(); from - startedAt < seconds * 1_000;) {
-      const isAnswered = await orUnavailable(once(item));
-      const now = performance.now();
-      if (isAnswered) latencies.push(now - from);
-      from = now;
-    }
-  };
-  await Promise.all(items.map(repeat));
-  return {
-    throughput: (1_000 * latencies.length) / (performance.now() - startedAt),
-    p50: percentile(latencies, 0.5),
-    p99: percentile(latencies, 0.99),
-    cpu: cpuSince(before) / latencies.length,
+    return { throughput: (1_000 * count) / (performance.now() - startedAt), cpu: measureCpuSince(before) / count };
   };
 }
 
@@ -141,9 +115,4 @@ async function orUnavailable(work: Promise<unknown>): Promise<boolean> {
     if (error instanceof UnavailableError) return false;
     throw error;
   }
-}
-
-function cpuSince(before: NodeJS.CpuUsage): number {
-  const { user, system } = process.cpuUsage(before);
-  return user + system;
 }

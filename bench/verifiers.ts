@@ -4,29 +4,29 @@ import { fileURLToPath } from 'node:url';
 import { eventually } from '../tools/eventually.js';
 import { statusOf } from '../tools/server-process.js';
 import type { Maker, Setting } from './contestants.js';
-import { measureEvictions } from './evictions.js';
-import { itemOf, overHttp, type HttpRequest } from './loads.js';
+import { createEvictions } from './evictions.js';
+import { itemOf, createHttpContestant, type HttpRequest } from './loads.js';
 import type { Contestant } from './measure.js';
 import { NAMES } from './names.js';
 import type { Known } from './population.js';
-import { pollAs } from './polls.js';
+import { createPolling } from './polls.js';
 import type { Target } from './testbed.js';
 import type { OwnKey } from './work-messages.js';
 
 const GUARDED = fileURLToPath(new URL('./guarded.js', import.meta.url));
 
-export function verifiers(setting: Setting): [string, Maker][] {
+export function listVerifiers(setting: Setting): [string, Maker][] {
   const { testbed, service, known } = setting;
   const nodes = toKeys(known);
   const tokens = known.bearers.map(({ token }) => token);
   const alone =
     (start: () => ReturnType<typeof testbed.startWork>): Maker =>
     async (name) => ({ name, load: await start() });
-  const app = once(() => startGuarded(setting));
+  const app = memoize(() => startGuarded(setting));
   const route =
     (path: string): Maker =>
     async (name) =>
-      routeOf(name, await app(), known, path);
+      createRoute(name, await app(), known, path);
   return [
     [NAMES.bareKey, alone(() => testbed.startWork('bareKey', { nodes }))],
     [NAMES.key, alone(async () => testbed.startWork('rememberedKey', { own: await mintOwnKey(setting), nodes }))],
@@ -35,12 +35,15 @@ export function verifiers(setting: Setting): [string, Maker][] {
     [NAMES.es256, alone(() => testbed.startWork('es256', { tokens }))],
     [NAMES.express, route('/plain')],
     [NAMES.expressGuarded, route('/guarded')],
-    [NAMES.fewPolls, async (name) => pollAs({ name, verifiers: 100, service, own: await mintOwnKey(setting) })],
-    [NAMES.manyPolls, async (name) => pollAs({ name, verifiers: 1_000, service, own: await mintOwnKey(setting) })],
+    [NAMES.fewPolls, async (name) => createPolling({ name, verifiers: 100, service, own: await mintOwnKey(setting) })],
+    [
+      NAMES.manyPolls,
+      async (name) => createPolling({ name, verifiers: 1_000, service, own: await mintOwnKey(setting) }),
+    ],
     [
       NAMES.eviction,
       async (name) =>
-        measureEvictions({
+        createEvictions({
           name,
           own: await mintOwnKey(setting),
           client: setting.client,
@@ -55,11 +58,11 @@ export function toKeys({ nodes }: Known): string[] {
 }
 
 /** A route to which each connection sends the key of its own node. Before each measurement, all of them are remembered. */
-export function routeOf(name: string, target: Target, known: Known, path: string): Contestant {
+export function createRoute(name: string, target: Target, known: Known, path: string): Contestant {
   const requests = toKeys(known).map((key): HttpRequest => ({ method: 'GET', path, headers: { 'X-API-Key': key } }));
   const isServed = async ({ headers = {} }: HttpRequest): Promise<boolean> =>
     (await statusOf(target.url + path, { headers })) === 200;
-  return overHttp({
+  return createHttpContestant({
     name,
     target,
     prepare: async () => {
@@ -91,8 +94,8 @@ async function startGuarded(setting: Setting): Promise<Target> {
   return setting.testbed.startProgram(GUARDED, toVariables(await mintOwnKey(setting)));
 }
 
-/** Starts what two contestants share. */
-export function once<Result>(start: () => Promise<Result>): () => Promise<Result> {
+/** Starts, at the first call, what several contestants share. */
+export function memoize<Result>(start: () => Promise<Result>): () => Promise<Result> {
   let started: Promise<Result> | undefined;
   return () => (started ??= start());
 }

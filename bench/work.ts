@@ -5,7 +5,7 @@ import { Worker } from 'node:worker_threads';
 import pg from 'pg';
 import { RESERVE } from '../src/throttling/statements.js';
 import { ROTATE } from '../src/tokens/session-statements.js';
-import { percentile } from '../tools/statistics.js';
+import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';
 import { INSERT_SESSION, POOL_SIZE, READ_LIVE_SESSION, READ_NODE, READ_USER } from './statements.js';
 import {
@@ -41,17 +41,17 @@ const kinds: Readonly<Record<string, (message: unknown) => Load | Promise<Load>>
 /** The read of validate-node, through the pool alone. */
 function readNodes({ databaseUrl, nodeIds }: WorkTask<'pg'>): Load {
   const pool = openPool(databaseUrl);
-  return loadOf(nodeIds, async (id) => (await pool.query({ ...READ_NODE, values: [id] })).rowCount === 1);
+  return repeatConcurrently(nodeIds, async (id) => requireRow(await pool.query({ ...READ_NODE, values: [id] })));
 }
 
 /** Verifies a bearer's signature, reads its session and the user. */
 function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
   const pool = openPool(databaseUrl);
   const signed = bearers.map((bearer) => ({ ...bearer, signature: mac(bearer.token) }));
-  return loadOf(signed, async ({ userId, sessionId, token, signature }) => {
+  return repeatConcurrently(signed, async ({ userId, sessionId, token, signature }) => {
     timingSafeEqual(signature, mac(token));
     await pool.query({ ...READ_LIVE_SESSION, values: [sessionId, userId, new Date()] });
-    return (await pool.query({ ...READ_USER, values: [userId] })).rowCount === 1;
+    return requireRow(await pool.query({ ...READ_USER, values: [userId] }));
   });
 }
 
@@ -59,16 +59,16 @@ function readUsers({ databaseUrl, bearers }: WorkTask<'users'>): Load {
 async function refreshSessions({ databaseUrl, bearers }: WorkTask<'refresh'>): Promise<Load> {
   const pool = openPool(databaseUrl);
   const sessions = await Promise.all(bearers.map((bearer) => startSession(pool, bearer)));
-  return loadOf(sessions, async (session) => {
+  return repeatConcurrently(sessions, async (session) => {
     const now = new Date();
     await pool.query({ ...RESERVE, values: ONE_CALL });
     const next = mac(session.refreshToken).toString('base64url');
     const expiresAt = new Date(now.getTime() + DAY_MS);
     const values = [session.id, digest(session.refreshToken), digest(next), now, expiresAt, null];
-    const { rowCount } = await pool.query({ ...ROTATE, values });
+    const rotated = await pool.query({ ...ROTATE, values });
     session.refreshToken = next;
     mac(session.accessToken).toString('base64url');
-    return rowCount === 1;
+    return requireRow(rotated);
   });
 }
 
@@ -84,30 +84,10 @@ async function startSession(pool: pg.Pool, { userId, token }: Bearer): Promise<W
   return session;
 }
 
-/** Works on all items concurrently, repeating each. @param once returns whether a row was found */
-function loadOf<Item>(items: readonly Item[], once: (item: Item) => Promise<boolean>): Load {
-  return async (seconds) => {
-    const startedAt = performance.now();
-    const before = process.cpuUsage();
-    const latencies: number[] = [];
-    const repeat = async (item: Item): Promise<void> => {
-      for (let from = performance.now(); from - startedAt < seconds * 1_000;) {
-        if (!(await once(item))) throw new Error('a statement found nothing');
-        const now = performance.now();
-        latencies.push(now - from);
-        from = now;
-      }
-    };
-    await Promise.all(items.map(repeat));
-    const elapsedSeconds = (performance.now() - startedAt) / 1_000;
-    const { user, system } = process.cpuUsage(before);
-    return {
-      throughput: latencies.length / elapsedSeconds,
-      p50: percentile(latencies, 0.5),
-      p99: percentile(latencies, 0.99),
-      cpu: (user + system) / latencies.length,
-    };
-  };
+/** @throws when the statement found nothing: that would be less work than the route's */
+function requireRow({ rowCount }: pg.QueryResult): true {
+  if (rowCount !== 1) throw new Error('a statement found nothing');
+  return true;
 }
 
 /** Only bcrypt: one comparison after the other on each thread. */
@@ -115,10 +95,10 @@ function compareOnThreads({ passwordHash, threads }: WorkTask<'bcrypt'>): Load {
   return async (seconds) => {
     const before = process.cpuUsage();
     const done = await Promise.all(Array.from({ length: threads }, () => compareFor(seconds, passwordHash)));
-    const { user, system } = process.cpuUsage(before);
+    const cpu = measureCpuSince(before);
     const count = done.reduce((sum, one) => sum + one.count, 0);
     const throughput = done.reduce((sum, one) => sum + one.count / one.seconds, 0);
-    return { throughput, cpu: (user + system) / count };
+    return { throughput, cpu: cpu / count };
   };
 }
 

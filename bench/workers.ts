@@ -1,5 +1,5 @@
-import { oneValidation } from './contestants.js';
-import { overHttp } from './loads.js';
+import { chooseValidation } from './contestants.js';
+import { createHttpContestant } from './loads.js';
 import { measure, type Contestant, type MeasureOptions, type Sample } from './measure.js';
 import type { Known } from './population.js';
 import type { Testbed } from './testbed.js';
@@ -17,7 +17,9 @@ export async function measureWorkers(
   const contestants: Contestant[] = [];
   for (const number of NUMBERS) {
     const target = await testbed.startService({ WORKERS: String(number) });
-    contestants.push(overHttp({ name: String(number), target, request: oneValidation(known), workers: 2 }));
+    contestants.push(
+      createHttpContestant({ name: String(number), target, request: chooseValidation(known), workers: 2 }),
+    );
   }
   return [...(await measure(contestants, options))].map(([name, result]) => ({ name, ...result }));
 }

@@ -45,7 +45,7 @@ async function readRows<Row extends { readonly id: string }>(
 }
 
 function reportLoss({ record }: Load, what: string, loss: string | undefined): void {
-  if (loss !== undefined) record.lostWrite(`${what}: ${loss}`);
+  if (loss !== undefined) record.addLostWrite(`${what}: ${loss}`);
 }
 
 function credentialLoss(

@@ -24,22 +24,22 @@ export interface Bounds {
  * @param patience multiplies every bound that is a time
  * @returns a description of each broken bound
  */
-export function brokenBounds(record: LoadRecord, bounds: Bounds, patience: number): string[] {
+export function findBrokenBounds(record: LoadRecord, bounds: Bounds, patience: number): string[] {
   const { wrong, lost } = record;
   const unexplained = [...record.errors.keys()].filter(
     (label) => label !== VERIFIER_UNAVAILABLE && !bounds.errors.includes(label),
   );
-  const unproven = record.routeNames.filter((route) => record.rightOf(route) < MIN_RIGHT);
+  const unproven = record.routeNames.filter((route) => record.countRight(route) < MIN_RIGHT);
   return [
     ...(wrong.length > 0 ? [`${wrong.length} wrong verdicts`] : []),
     ...(lost.length > 0 ? [`${lost.length} lost acknowledged writes`] : []),
-    ...unexplained.map((label) => `${record.countOf(label)} × ${label}, which this fault does not explain`),
-    ...unproven.map((route) => `${route}: ${record.rightOf(route)} right answers in all`),
-    ...brokenTimes(record, bounds, patience),
+    ...unexplained.map((label) => `${record.countLabel(label)} × ${label}, which this fault does not explain`),
+    ...unproven.map((route) => `${route}: ${record.countRight(route)} right answers in all`),
+    ...findBrokenTimes(record, bounds, patience),
   ];
 }
 
-function brokenTimes(record: LoadRecord, bounds: Bounds, patience: number): string[] {
+function findBrokenTimes(record: LoadRecord, bounds: Bounds, patience: number): string[] {
   const { slowestMs, slowestRequest } = record;
   const maxSlowestMs = bounds.slowestMs * patience;
   const getMaxSilenceMs = (name: HotRoute): number =>
@@ -58,7 +58,7 @@ function brokenTimes(record: LoadRecord, bounds: Bounds, patience: number): stri
     if (ms > getMaxBackMs(name))
       broken.push(`${name}: right again ${Math.round(ms)} ms after the end of the fault, over ${getMaxBackMs(name)}`);
   }
-  const outside = record.unavailablesOutside(maxVerifierBackMs);
+  const outside = record.listUnavailableOutside(maxVerifierBackMs);
   if (outside.length > 0)
     broken.push(`${outside.length} × ${VERIFIER_UNAVAILABLE} outside of the fault: ${describe(record, outside)}`);
   return broken;

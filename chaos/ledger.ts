@@ -11,7 +11,7 @@ export class Life {
   private verifiersMayLagMs = 0;
 
   /** Call before the request that ends it is sent. */
-  ending(): void {
+  markEnding(): void {
     this.endAskedAt = Math.min(this.endAskedAt, now());
   }
 
@@ -19,7 +19,7 @@ export class Life {
    * Call when that request is acknowledged.
    * @param verifiersMayLagMs how much longer verifiers may accept it
    */
-  ended(verifiersMayLagMs = 0): void {
+  markEnded(verifiersMayLagMs = 0): void {
     this.verifiersMayLagMs = verifiersMayLagMs;
     this.endAcknowledgedAt = Math.min(this.endAcknowledgedAt, now());
   }
@@ -33,7 +33,7 @@ export class Life {
   }
 
   /** @returns why a verdict is wrong; undefined when it is correct */
-  objection(wasAccepted: boolean, { startedAt, endedAt }: Period, isVerifier = false): string | undefined {
+  findObjection(wasAccepted: boolean, { startedAt, endedAt }: Period, isVerifier = false): string | undefined {
     const late = startedAt - this.endAcknowledgedAt - (isVerifier ? this.verifiersMayLagMs : 0);
     if (wasAccepted && late > 0) return `accepted ${late.toFixed(1)} ms after its end was acknowledged`;
     if (!wasAccepted && endedAt < this.endAskedAt) return 'refused before its end was requested';
@@ -43,8 +43,8 @@ export class Life {
 
 /** The life of a credential that was never valid: a forgery, a wrong password. */
 export const NEVER = new Life();
-NEVER.ending();
-NEVER.ended();
+NEVER.markEnding();
+NEVER.markEnded();
 
 export interface Key {
   readonly text: string;
@@ -103,7 +103,7 @@ export class Ledger {
     return () => lists.forEach((list, index) => list.splice(lengths[index] ?? 0));
   }
 
-  sessionsOf(user: User): Session[] {
+  listSessions(user: User): Session[] {
     return this.sessions.filter((session) => session.user === user);
   }
 }

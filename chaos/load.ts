@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { eventually } from '../tools/eventually.js';
 import { keyKinds } from './actors/key-kinds.js';
-import { keyLife } from './actors/key-life.js';
-import { userLife } from './actors/user-life.js';
+import { liveKey } from './actors/key-life.js';
+import { liveUser } from './actors/user-life.js';
 import { verifyKey, watchVerifier } from './actors/verifiers.js';
 import { makeKept, watchKeys, watchLogins, watchRevoked, watchSessions, type Kept } from './actors/watchers.js';
 import { mayStillHappen, send, type Answer, type Request } from './client.js';
@@ -17,9 +17,9 @@ import type { VerifierProcess } from './verifiers/verifier-process.js';
 type Actor = (load: Load) => Promise<unknown>;
 
 const ACTORS: readonly Actor[] = [
-  ...Array.from({ length: 3 }, () => (load: Load) => keyLife(load, keyKinds.node)),
-  ...Array.from({ length: 3 }, () => (load: Load) => keyLife(load, keyKinds.app)),
-  ...Array.from({ length: 6 }, () => userLife),
+  ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.node)),
+  ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.app)),
+  ...Array.from({ length: 6 }, () => liveUser),
   ...[watchKeys, watchKeys, watchSessions, watchSessions, watchLogins, watchLogins],
   watchRevoked,
 ];
@@ -121,18 +121,18 @@ export class Load {
   async ask({ from = OPERATOR, ...request }: LoadRequest, base = this.chooseTarget()): Promise<Answer> {
     const headers = { ...request.headers, 'X-Forwarded-For': from };
     const answer = await send(base, { timeoutMs: this.options.timeoutMs, ...request, headers });
-    this.record.answered(request, answer);
+    this.record.addAnswer(request, answer);
     return answer;
   }
 
   /** Sends a request to every replica at the same time. */
-  everywhere(request: LoadRequest): Promise<Answer[]> {
+  askEverywhere(request: LoadRequest): Promise<Answer[]> {
     const { replicas, balancer } = this.setting.targets();
     const bases = this.options.onlyBalancer && balancer !== undefined ? [balancer, balancer] : replicas;
     return Promise.all(bases.map((base) => this.ask(request, base)));
   }
 
-  admin(method: string, path: string, body?: object, base?: string): Promise<Answer> {
+  askAsAdmin(method: string, path: string, body?: object, base?: string): Promise<Answer> {
     const headers = { 'X-Admin-Key': this.setting.adminKey };
     return this.ask({ method, path: `/api/v0/admin${path}`, body, headers }, base);
   }
@@ -144,14 +144,10 @@ export class Load {
    */
   judge(route: Route, what: string, life: Life, answer: Answer): boolean | undefined {
     if (answer.status !== 200 && answer.status !== 401) {
-      this.noVerdict(route, what, answer);
+      this.addNoVerdict(route, what, answer);
       return undefined;
     }
-    const wasAccepted = answer.status === 200;
-    const objection = life.objection(wasAccepted, answer);
-    if (objection === undefined) this.record.right(route, answer);
-    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
-    return wasAccepted;
+    return this.compare(route, what, answer, life.findObjection(answer.status === 200, answer));
   }
 
   /** Judges the verdict of a verifier, as {@link judge} does. A 503 is not one, and is judged by when it was. */
@@ -162,33 +158,29 @@ export class Load {
     answer: Answer,
   ): boolean | undefined {
     const route = `${name} ${door}` as const;
-    this.record.answered({ method: 'verifier', path: route }, answer);
+    this.record.addAnswer({ method: 'verifier', path: route }, answer);
     if (answer.status === 503) {
-      this.record.unavailable(route, answer);
+      this.record.addUnavailable(route, answer);
       return undefined;
     }
     if (answer.status !== 200 && answer.status !== 401) {
-      this.record.wrongVerdict(`${route} of ${what}: ${answer.status} ${JSON.stringify(answer.body)}`);
+      this.record.addWrongVerdict(`${route} of ${what}: ${answer.status} ${JSON.stringify(answer.body)}`);
       return undefined;
     }
-    const wasAccepted = answer.status === 200;
-    const objection = life.objection(wasAccepted, answer, true);
-    if (objection === undefined) this.record.right(route, answer);
-    else this.record.wrongVerdict(`${route} of ${what}: ${objection}`);
-    return wasAccepted;
+    return this.compare(route, what, answer, life.findObjection(answer.status === 200, answer, true));
   }
 
   /** @returns whether it was acknowledged */
-  done(route: Route, what: string, answer: Answer, expected: number): boolean {
-    if (answer.status === expected) this.record.right(route, answer);
-    else this.noVerdict(route, what, answer);
+  acknowledge(route: Route, what: string, answer: Answer, expected: number): boolean {
+    if (answer.status === expected) this.record.addRight(route, answer);
+    else this.addNoVerdict(route, what, answer);
     return answer.status === expected;
   }
 
   /** Retries an idempotent request until it is acknowledged. @returns false when the load ended before */
   async insist(route: Route, what: string, attempt: () => Promise<Answer>, expected: number): Promise<boolean> {
     while (!this.isOver) {
-      if (this.done(route, what, await attempt(), expected)) return true;
+      if (this.acknowledge(route, what, await attempt(), expected)) return true;
       await sleep(RETRY_INTERVAL_MS);
     }
     return false;
@@ -204,17 +196,24 @@ export class Load {
     await eventually(`the ${verifier.name} verifier accepts a key`, accepts);
   }
 
+  /** Records whether a verdict agrees with the ledger. @returns whether the credential was accepted */
+  private compare(route: Route, what: string, answer: Answer, objection: string | undefined): boolean {
+    if (objection === undefined) this.record.addRight(route, answer);
+    else this.record.addWrongVerdict(`${route} of ${what}: ${objection}`);
+    return answer.status === 200;
+  }
+
   private createRecord(): LoadRecord {
     return new LoadRecord(this.verifiers.map(({ name }) => name));
   }
 
   /** 503, 429 and a lost connection are not verdicts; any other status is wrong. */
-  private noVerdict(route: Route, what: string, answer: Answer): void {
+  private addNoVerdict(route: Route, what: string, answer: Answer): void {
     if (answer.status === 503 || answer.status === 429 || mayStillHappen(answer)) {
-      this.record.error(route, answer);
+      this.record.addError(route, answer);
     } else {
       const { code } = problem.safeParse(answer.body).data ?? { code: '' };
-      this.record.wrongVerdict(`${route} of ${what}: answered ${answer.status} ${code}`);
+      this.record.addWrongVerdict(`${route} of ${what}: answered ${answer.status} ${code}`);
     }
   }
 

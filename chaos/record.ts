@@ -55,7 +55,7 @@ export class LoadRecord {
     });
   }
 
-  answered({ method = 'POST', path }: Request, { startedAt, endedAt }: Period): void {
+  addAnswer({ method = 'POST', path }: Request, { startedAt, endedAt }: Period): void {
     this.requests += 1;
     if (this.endedAt !== undefined || endedAt - startedAt <= this.slowestMs) return;
     this.slowestMs = endedAt - startedAt;
@@ -63,7 +63,7 @@ export class LoadRecord {
   }
 
   /** A verdict that agrees with the ledger. */
-  right(name: Route, { startedAt, endedAt }: Period): void {
+  addRight(name: Route, { startedAt, endedAt }: Period): void {
     const route = this.find(name);
     if (!route || this.endedAt !== undefined) return;
     route.right += 1;
@@ -73,31 +73,31 @@ export class LoadRecord {
   }
 
   /** A response without a verdict: the caller retries. */
-  error(name: Route, { label }: Answer): void {
+  addError(name: Route, { label }: Answer): void {
     this.count(label, name);
   }
 
   /** A verifier could not ask: allowed only during the fault. */
-  unavailable(name: VerifierRoute, { startedAt, endedAt, label }: Answer): void {
+  addUnavailable(name: VerifierRoute, { startedAt, endedAt, label }: Answer): void {
     this.unavailables.push({ name, startedAt, endedAt });
     this.count(label, name);
   }
 
-  wrongVerdict(text: string): void {
+  addWrongVerdict(text: string): void {
     this.wrong.push(`${this.toOffset(now())} ms: ${text}`);
   }
 
-  lostWrite(text: string): void {
+  addLostWrite(text: string): void {
     this.lost.push(text);
   }
 
   /** Marks the start of the fault. */
-  injected(): void {
+  markInjected(): void {
     this.injectedAt ??= now();
   }
 
   /** Marks the end of the fault. */
-  healed(): void {
+  markHealed(): void {
     this.healedAt = now();
   }
 
@@ -108,15 +108,15 @@ export class LoadRecord {
     this.endedAt = endedAt;
   }
 
-  countOf(label: string): number {
+  countLabel(label: string): number {
     return [...(this.errors.get(label)?.values() ?? [])].reduce((sum, count) => sum + count, 0);
   }
 
-  errorsOf(name: Route): number {
+  countErrors(name: Route): number {
     return [...this.errors.values()].reduce((sum, byRoute) => sum + (byRoute.get(name) ?? 0), 0);
   }
 
-  rightOf(name: HotRoute): number {
+  countRight(name: HotRoute): number {
     return this.find(name)?.right ?? 0;
   }
 
@@ -136,7 +136,7 @@ export class LoadRecord {
    * @returns the 503s of verifiers that neither the fault explains (they are before it, or longer after it than this) nor an
    *   answer that took longer than its lease, which is a time-out
    */
-  unavailablesOutside(graceMs: number): Unavailable[] {
+  listUnavailableOutside(graceMs: number): Unavailable[] {
     const { injectedAt = Infinity, healedAt = Infinity } = this;
     return this.unavailables.filter(({ startedAt, endedAt }) => {
       const isOutside = endedAt < injectedAt || startedAt > healedAt + graceMs;

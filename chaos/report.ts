@@ -48,7 +48,7 @@ function figuresOf({ record }: Result): (string | number)[] {
     record.requests,
     record.wrong.length,
     record.lost.length,
-    [...record.errors.keys()].map((label) => `${record.countOf(label)} × ${label}`).join(', ') || 'none',
+    [...record.errors.keys()].map((label) => `${record.countLabel(label)} × ${label}`).join(', ') || 'none',
     silence ? `${Math.round(silence.ms)} (${silence.name})` : '',
     Math.round(record.slowestMs),
     back ? Math.round(back.ms) : '',

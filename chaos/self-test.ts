@@ -15,13 +15,13 @@ export const selfTest: Scenario = {
   bounds: { errors: [], silenceMs: Infinity, slowestMs: Infinity },
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
-    await stage.quiet();
+    await stage.rest();
     // A slow machine may not have revoked anything in one period of load; bounded by MAX_PERIODS.
-    for (let period = 1; load.ledger.revoked.length === 0 && period < MAX_PERIODS; period += 1) await stage.quiet();
+    for (let period = 1; load.ledger.revoked.length === 0 && period < MAX_PERIODS; period += 1) await stage.rest();
     const { wrong } = load.record;
     stage.expect(wrong.length === 0, `wrong before any false entry: ${wrong.join('; ')}`);
     addFalseEntries(load);
-    await stage.quiet();
+    await stage.rest();
   },
   judge: (load) => {
     const { session } = chooseEntries(load);
@@ -44,11 +44,11 @@ export const selfTest: Scenario = {
 
 function addFalseEntries(load: Load): void {
   const { good, live, session } = chooseEntries(load);
-  live.key.life.ending();
-  live.key.life.ended();
+  live.key.life.markEnding();
+  live.key.life.markEnded();
   live.key = { ...live.key, name: 'a revoked key' };
-  session.life.ending();
-  session.life.ended();
+  session.life.markEnding();
+  session.life.markEnded();
   const { ledger } = load;
   const [revoked] = ledger.revoked;
   if (revoked) {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { audit } from './audit.js';
-import { brokenBounds, type Bounds } from './bounds.js';
+import { findBrokenBounds, type Bounds } from './bounds.js';
 import type { Load, LoadOptions } from './load.js';
 import type { Options } from './options.js';
 import type { LoadRecord } from './record.js';
@@ -70,18 +70,18 @@ export class Stage {
   }
 
   /** Load without a new fault. */
-  quiet(): Promise<void> {
+  rest(): Promise<void> {
     return sleep(this.seconds * 1_000);
   }
 
   /** Marks the start of the fault: from now on verifiers may answer 503. */
-  injected(): void {
-    this.load.record.injected();
+  markInjected(): void {
+    this.load.record.markInjected();
   }
 
   /** Marks the end of the fault. */
-  healed(): void {
-    this.load.record.healed();
+  markHealed(): void {
+    this.load.record.markHealed();
   }
 
   /** Checks a bound that only this scenario has. */
@@ -106,7 +106,7 @@ export async function runScenario(scenario: Scenario, { cleanup, seconds, patien
   }
   const { record } = stage.load;
   await audit(stage.world.postgres, stage.load);
-  const judged = scenario.judge ? scenario.judge(stage.load) : brokenBounds(record, scenario.bounds, patience);
+  const judged = scenario.judge ? scenario.judge(stage.load) : findBrokenBounds(record, scenario.bounds, patience);
   const complaints = stage.load.verifiers.flatMap(({ name, complaints: texts }) =>
     texts.map((text) => `the ${name} verifier: ${text}`),
   );

@@ -107,7 +107,7 @@ export class World {
   /** From now on the replicas use a promoted standby. */
   failOver(standby: PostgresServer): void {
     this.primary = standby;
-    this.proxy.lead(standby.url);
+    this.proxy.redirectTo(standby.url);
   }
 }
 

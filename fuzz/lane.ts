@@ -47,7 +47,7 @@ export function toRunnable<Request>(lane: Lane<Request>, share = 1): RunnableLan
 }
 
 /** @returns a lane that sends well-formed HTTP */
-export function httpLane(
+export function createHttpLane(
   name: string,
   requests: fc.Arbitrary<GeneratedRequest>,
   { client, actors, judge, progress }: Tools,

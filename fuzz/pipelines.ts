@@ -37,7 +37,7 @@ const KNOWN: readonly KnownRequest[] = [
 const LAST = 'GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
 /** @returns a lane that pipelines requests on one connection; each must have a response, in order */
-export function pipelineLane(port: number, progress: Progress): Lane<KnownRequest[]> {
+export function createPipelineLane(port: number, progress: Progress): Lane<KnownRequest[]> {
   const attempt = async (pipeline: KnownRequest[]): Promise<string | undefined> => {
     const text = pipeline.map((request) => request.text).join('') + LAST;
     const answer = await readAll(port, text);

@@ -36,7 +36,7 @@ const LINE_ENDS = ['\r\n', '\r\n', '\r\n', '\n', '\r'];
 const BINARIES = ['160301020001000', '00', 'ffff', '0d0a0d0a'];
 
 /** @returns a lane that sends malformed HTTP; each response must be valid HTTP, and none may be a 5xx */
-export function rawLane(port: number, progress: Progress): Lane<string> {
+export function createRawLane(port: number, progress: Progress): Lane<string> {
   const attempt = async (text: string): Promise<string | undefined> => {
     const wrong = wrongIn(await exchange(port, text));
     progress.requests += 1;

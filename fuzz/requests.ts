@@ -49,7 +49,7 @@ const DOCS_ROOTS = [
 const DOCS_FILES = ['/docs/LICENSE', '/docs/package.json', '/favicon.ico', '/.env', '/metrics'];
 
 /** Any request to an operation: valid by the document, with one invalid part, or with any number of them. */
-export function requestTo(operation: Operation): fc.Arbitrary<GeneratedRequest> {
+export function createRequest(operation: Operation): fc.Arbitrary<GeneratedRequest> {
   const good = goodParts(operation);
   const bad = badParts(operation);
   const oneBad = PARTS.map((part) => fc.record<GeneratedRequest>({ ...good, [part]: bad[part] }));
@@ -61,7 +61,7 @@ export function requestTo(operation: Operation): fc.Arbitrary<GeneratedRequest> 
 }
 
 /** A request that reaches no operation: the documentation's files, and path traversal. */
-export function requestToNowhere(operations: readonly Operation[]): fc.Arbitrary<GeneratedRequest> {
+export function createStrayRequest(operations: readonly Operation[]): fc.Arbitrary<GeneratedRequest> {
   const paths = fc.oneof(
     fc.constantFrom('/', ...DOCS_ROOTS, ...DOCS_FILES),
     fc

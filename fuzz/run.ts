@@ -6,13 +6,13 @@ import { LogWatch } from './canaries.js';
 import { judgeCost } from './cost.js';
 import { ApiDocument } from './document.js';
 import { Judge } from './judge.js';
-import { httpLane, toRunnable, type RunnableLane, type Tools } from './lane.js';
+import { createHttpLane, toRunnable, type RunnableLane, type Tools } from './lane.js';
 import { MemoryWatch } from './memory.js';
 import { readOptions, SHORT_REQUESTS } from './options.js';
-import { judgeUnread, pipelineLane } from './pipelines.js';
-import { rawLane } from './raw-http.js';
+import { judgeUnread, createPipelineLane } from './pipelines.js';
+import { createRawLane } from './raw-http.js';
 import { printCounts, printVerdicts, showProgress } from './report.js';
-import { requestTo, requestToNowhere } from './requests.js';
+import { createRequest, createStrayRequest } from './requests.js';
 import { Client } from './send.js';
 import { FuzzedService } from './service.js';
 
@@ -72,10 +72,10 @@ await Cleanup.around(async (cleanup) => {
 function makeLanes(document: ApiDocument, service: FuzzedService, tools: Tools): RunnableLane[] {
   const { operations } = document;
   const lanes = [
-    ...operations.map((operation) => toRunnable(httpLane(operation.id, requestTo(operation), tools))),
-    toRunnable(httpLane('paths that lead nowhere', requestToNowhere(operations), tools)),
-    toRunnable(rawLane(service.port, tools.progress), RAW_SHARE),
-    toRunnable(pipelineLane(service.port, tools.progress), PIPELINE_SHARE),
+    ...operations.map((operation) => toRunnable(createHttpLane(operation.id, createRequest(operation), tools))),
+    toRunnable(createHttpLane('paths that lead nowhere', createStrayRequest(operations), tools)),
+    toRunnable(createRawLane(service.port, tools.progress), RAW_SHARE),
+    toRunnable(createPipelineLane(service.port, tools.progress), PIPELINE_SHARE),
   ];
   return lanes.filter(({ name }) => name.includes(only));
 }

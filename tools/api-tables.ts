@@ -35,7 +35,7 @@ export function listRoutes(document: OpenAPIObject): RouteRow[] {
 }
 
 /** The codes that every route may answer with. The 503 of `/health` is its report instead. */
-export function commonCodes(routes: readonly RouteRow[]): string[] {
+function commonCodes(routes: readonly RouteRow[]): string[] {
   const [first, ...others] = routes.filter(({ name }) => name !== 'GET /health');
   return (first?.problemCodes ?? []).filter((code) => others.every(({ problemCodes }) => problemCodes.includes(code)));
 }

@@ -24,7 +24,7 @@ export function toEnvExample(): string {
 /** @returns the page with the tables and the rules that the schema gives */
 export function renewConfigurationPage(page: string): string {
   const tables = SECTIONS.map(toTable).join('\n\n');
-  const rules = RULES.map(({ name, demand }) => `- \`${name}\` ${quoteNames(demand)}.`).join('\n');
+  const rules = RULES.map(({ name, requirement }) => `- \`${name}\` ${quoteNames(requirement)}.`).join('\n');
   return replacePart(replacePart(page, 'variables', tables), 'rules', rules);
 }
 

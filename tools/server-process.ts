@@ -47,7 +47,7 @@ export class ServerProcess {
 
   /** Resolves when the server is ready. @throws when it exits or takes too long */
   async start(): Promise<this> {
-    const { script, words = [], isReady = answers } = this.options;
+    const { script, words = [], isReady = isResponding } = this.options;
     const closed = this.launch();
     const what = [script, ...words].join(' ');
     for (const deadline = performance.now() + START_TIMEOUT_MS; !(await isReady(this.url));) {
@@ -127,7 +127,7 @@ export class ServerProcess {
 }
 
 /** Whether a server responds, with any status. */
-export async function answers(url: string): Promise<boolean> {
+export async function isResponding(url: string): Promise<boolean> {
   return (await statusOf(url)) !== undefined;
 }
 

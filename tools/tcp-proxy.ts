@@ -2,12 +2,13 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-type Direction = 'toDatabase' | 'toService';
+/** Towards the server, and back to the client. */
+type Direction = 'upstream' | 'downstream';
 
-/** A proxy between the service and its database that refuses or cuts connections, and swallows or delays bytes. */
+/** A proxy before a database or a service that refuses or cuts connections, and swallows or delays bytes. */
 export class TcpProxy {
   /** Milliseconds added to each direction. */
-  delayMs: Readonly<Record<Direction, number>> = { toDatabase: 0, toService: 0 };
+  delayMs: Readonly<Record<Direction, number>> = { upstream: 0, downstream: 0 };
   private readonly sockets = new Set<Socket>();
   private readonly forgotten = new Set<Socket>();
   private isBlackHole = false;
@@ -18,13 +19,13 @@ export class TcpProxy {
 
   private constructor(private target: URL) {}
 
-  static async before(databaseUrl: string): Promise<TcpProxy> {
-    const proxy = new TcpProxy(new URL(databaseUrl));
+  static async before(url: string): Promise<TcpProxy> {
+    const proxy = new TcpProxy(new URL(url));
     await proxy.open();
     return proxy;
   }
 
-  /** The URL of the same database through the proxy. */
+  /** The same URL, through the proxy. */
   get url(): string {
     return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
   }
@@ -38,9 +39,9 @@ export class TcpProxy {
     return this.swallowed;
   }
 
-  /** Forwards to another database from now on, as a load balancer does after a failover. */
-  lead(databaseUrl: string): void {
-    this.target = new URL(databaseUrl);
+  /** Forwards to another server from now on, as a load balancer does after a failover. */
+  redirectTo(url: string): void {
+    this.target = new URL(url);
     this.cut();
   }
 
@@ -73,15 +74,15 @@ export class TcpProxy {
     for (const socket of this.sockets) this.forgotten.add(socket);
   }
 
-  /** Becomes a black hole when the service sends this text, which is swallowed too. */
+  /** Becomes a black hole when this text is sent in either direction, which is swallowed too. */
   blackHoleFrom(text: string): void {
     this.trigger = text;
   }
 
-  private join(service: Socket): void {
-    const database = connect(Number(this.target.port), this.target.hostname);
-    this.pass(service, database, 'toDatabase');
-    this.pass(database, service, 'toService');
+  private join(client: Socket): void {
+    const server = connect(Number(this.target.port), this.target.hostname);
+    this.pass(client, server, 'upstream');
+    this.pass(server, client, 'downstream');
   }
 
   private pass(from: Socket, to: Socket, direction: Direction): void {

@@ -1,7 +1,7 @@
 import { pickOne, randomAddress } from '../random.js';
 import { Life, NEVER, type Credential, type Key } from '../ledger.js';
 import type { Load } from '../load.js';
-import type { KeyKind } from './key-kinds.js';
+import { keyKinds, type KeyKind } from './key-kinds.js';
 import { verifyKey, verifyKeyEverywhere } from './verifiers.js';
 
 const OVERLAP_HOURS = 200;
@@ -14,7 +14,7 @@ const MAX_MINTS = 5;
 const OVERLAP_LAG_MS = 600;
 
 /** Mints a credential, uses it, rotates it with or without overlap, revokes it, and checks each step on every replica. */
-export async function keyLife(load: Load, kind: KeyKind): Promise<void> {
+export async function liveKey(load: Load, kind: KeyKind): Promise<void> {
   const credential = await mint(load, kind);
   if (!credential) {
     await load.think(100);
@@ -30,8 +30,8 @@ export async function keyLife(load: Load, kind: KeyKind): Promise<void> {
 
 /** @returns undefined when the request was not acknowledged */
 export async function mint(load: Load, kind: KeyKind): Promise<Credential | undefined> {
-  const answer = await load.admin('POST', kind.path, kind.mint());
-  if (!load.done('admin', `minting a ${kind.name}`, answer, 201)) return undefined;
+  const answer = await load.askAsAdmin('POST', kind.path, kind.mint());
+  if (!load.acknowledge('admin', `minting a ${kind.name}`, answer, 201)) return undefined;
   const { id, key } = kind.read(answer.body);
   const credential = { kind, id, key: makeKey(kind, id, key), isRevoked: false, keyIsDoubtful: false };
   load.ledger.credentials.push(credential);
@@ -45,6 +45,11 @@ export async function mintNow(load: Load, kind: KeyKind): Promise<Credential> {
     if (credential) return credential;
   }
   throw new Error(`Minting a ${kind.name} was not acknowledged`);
+}
+
+/** A node and an app credential, as {@link mintNow} makes them. */
+export async function mintBothNow(load: Load): Promise<Credential[]> {
+  return [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
 }
 
 interface Validation {
@@ -67,7 +72,7 @@ export async function validate(
 /** Asks every replica, and then every verifier. */
 export async function validateEverywhere(load: Load, credential: Credential, key = credential.key): Promise<void> {
   const { kind, id } = credential;
-  const answers = await load.everywhere({ ...kind.request(id, key.text), from: randomAddress() });
+  const answers = await load.askEverywhere({ ...kind.request(id, key.text), from: randomAddress() });
   for (const answer of answers) load.judge(kind.validation, key.name, key.life, answer);
   await verifyKeyEverywhere(load, credential, key);
 }
@@ -75,9 +80,9 @@ export async function validateEverywhere(load: Load, credential: Credential, key
 /** Rotates a key without overlap, and does not use its successor. @returns the ended key; undefined when it may live on */
 export async function rotateAtOnce(load: Load, credential: Credential): Promise<Key | undefined> {
   const { key: old } = credential;
-  old.life.ending();
+  old.life.markEnding();
   if (!(await requestRotation(load, credential, 0))) return undefined;
-  old.life.ended();
+  old.life.markEnded();
   return old;
 }
 
@@ -87,10 +92,10 @@ function makeKey(kind: KeyKind, id: string, text: string): Key {
 
 async function revoke(load: Load, credential: Credential): Promise<void> {
   const { kind, id, key } = credential;
-  key.life.ending();
-  const attempt = () => load.admin('DELETE', `${kind.path}/${id}`);
+  key.life.markEnding();
+  const attempt = () => load.askAsAdmin('DELETE', `${kind.path}/${id}`);
   if (!(await load.insist('admin', `revoking ${key.name}`, attempt, 204))) return;
-  key.life.ended();
+  key.life.markEnded();
   credential.isRevoked = true;
   load.ledger.revoked.push(credential);
   await validateEverywhere(load, credential);
@@ -105,19 +110,19 @@ async function validateForgery(load: Load, { kind, id, key }: Credential, from: 
 async function rotate(load: Load, credential: Credential, from: string): Promise<void> {
   const { key: old } = credential;
   const overlap = Math.random() < 0.5 ? OVERLAP_HOURS : 0;
-  if (overlap === 0) old.life.ending();
+  if (overlap === 0) old.life.markEnding();
   if (!(await requestRotation(load, credential, overlap))) {
     // It may still be done later: such a credential can only be revoked.
     credential.keyIsDoubtful = true;
     return;
   }
-  if (overlap === 0) old.life.ended();
+  if (overlap === 0) old.life.markEnded();
   await validateEverywhere(load, credential, old);
-  old.life.ending();
+  old.life.markEnding();
   const refusedBefore = load.writesAreRefused;
   const verifier = load.verifiers.length > 0 && Math.random() < 0.5 ? pickOne(load.verifiers) : undefined;
   const wasUsed = verifier ? await verifyKey(load, verifier, credential) : await validate(load, credential, { from });
-  if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.ended(OVERLAP_LAG_MS);
+  if (wasUsed && !refusedBefore && !load.writesAreRefused) old.life.markEnded(OVERLAP_LAG_MS);
   await validateEverywhere(load, credential, old);
   await validateEverywhere(load, credential);
 }
@@ -125,15 +130,15 @@ async function rotate(load: Load, credential: Credential, from: string): Promise
 /** @returns whether it was acknowledged */
 async function requestRotation(load: Load, credential: Credential, overlapHours: number): Promise<boolean> {
   const { kind, id, key } = credential;
-  const answer = await load.admin('POST', `${kind.path}/${id}/rotate`, { overlap_hours: overlapHours });
-  if (!load.done('admin', `rotating ${key.name}`, answer, 200)) return false;
+  const answer = await load.askAsAdmin('POST', `${kind.path}/${id}/rotate`, { overlap_hours: overlapHours });
+  if (!load.acknowledge('admin', `rotating ${key.name}`, answer, 200)) return false;
   credential.key = makeKey(kind, id, kind.read(answer.body).key);
   return true;
 }
 
 /** Revokes a key through one replica, again and again until it is acknowledged. */
 export async function revokeThrough(load: Load, { kind, id, key }: Credential, url?: string): Promise<void> {
-  key.life.ending();
-  const attempt = () => load.admin('DELETE', `${kind.path}/${id}`, undefined, url);
-  if (await load.insist('admin', `revoking ${key.name}`, attempt, 204)) key.life.ended();
+  key.life.markEnding();
+  const attempt = () => load.askAsAdmin('DELETE', `${kind.path}/${id}`, undefined, url);
+  if (await load.insist('admin', `revoking ${key.name}`, attempt, 204)) key.life.markEnded();
 }

@@ -25,29 +25,29 @@ async function endByAdmin(load: Load, user: User): Promise<void> {
   let attempts = 0;
   const attempt = (): Promise<Answer> => {
     attempts += 1;
-    return load.admin('DELETE', `/users/${user.id}/sessions`);
+    return load.askAsAdmin('DELETE', `/users/${user.id}/sessions`);
   };
-  await end(load, load.ledger.sessionsOf(user), { route: 'admin', attempt });
+  await end(load, load.ledger.listSessions(user), { route: 'admin', attempt });
   // An attempt without a response may still be done later, and end a session that starts meanwhile: this user starts none.
   if (attempts > 1) user.isDoubtful = true;
 }
 
 async function disable(load: Load, user: User): Promise<void> {
-  user.life.ending();
+  user.life.markEnding();
   user.isDoubtful = true;
   let attempts = 0;
   const attempt = (): Promise<Answer> => {
     attempts += 1;
-    return load.admin('PATCH', `/users/${user.id}`, { is_active: false });
+    return load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: false });
   };
-  if (!(await end(load, load.ledger.sessionsOf(user), { route: 'admin', attempt, expected: 200 }))) return;
-  user.life.ended();
+  if (!(await end(load, load.ledger.listSessions(user), { route: 'admin', attempt, expected: 200 }))) return;
+  user.life.markEnded();
   user.isActive = false;
-  for (const answer of await load.everywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
+  for (const answer of await load.askEverywhere(loginOf(user))) load.judge('login', user.email, user.life, answer);
   // An attempt without a response may still be done later: after more than one attempt the user stays disabled.
   if (attempts > 1) return;
-  const enabled = await load.admin('PATCH', `/users/${user.id}`, { is_active: true });
-  if (!load.done('admin', `enabling ${user.email}`, enabled, 200)) return;
+  const enabled = await load.askAsAdmin('PATCH', `/users/${user.id}`, { is_active: true });
+  if (!load.acknowledge('admin', `enabling ${user.email}`, enabled, 200)) return;
   Object.assign(user, { life: new Life(), isActive: true, isDoubtful: false });
   await logIn(load, user);
 }
@@ -65,13 +65,13 @@ async function end(
   sessions: readonly Session[],
   { route, attempt, expected = 204 }: EndRequest,
 ): Promise<boolean> {
-  for (const { life } of sessions) life.ending();
+  for (const { life } of sessions) life.markEnding();
   const what = `ending session ${sessions.map(({ id }) => id).join(' and ')}`;
   if (!(await load.insist(route, what, attempt, expected))) return false;
-  for (const { life } of sessions) life.ended();
+  for (const { life } of sessions) life.markEnded();
   for (const session of sessions) {
     await meEverywhere(load, session);
-    for (const answer of await load.everywhere(refreshOf(session))) judgeRefresh(load, session, answer);
+    for (const answer of await load.askEverywhere(refreshOf(session))) judgeRefresh(load, session, answer);
   }
   return true;
 }

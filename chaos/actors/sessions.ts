@@ -43,7 +43,7 @@ export async function me(load: Load, session: Session): Promise<void> {
 
 /** Asks every replica, and then every verifier. */
 export async function meEverywhere(load: Load, session: Session): Promise<void> {
-  judgeMe(load, session, await load.everywhere(meOf(session)));
+  judgeMe(load, session, await load.askEverywhere(meOf(session)));
   await verifySessionEverywhere(load, session);
 }
 
@@ -65,7 +65,7 @@ export function readTokens({ body }: Answer): Tokens {
 export async function refresh(load: Load, session: Session): Promise<void> {
   const request = refreshOf(session);
   const isRepeated = load.repeatsRefreshes && Math.random() < 0.3;
-  const answers = isRepeated ? await load.everywhere(request) : [await load.ask(request)];
+  const answers = isRepeated ? await load.askEverywhere(request) : [await load.ask(request)];
   let successor = judgeRefreshes(load, session, answers);
   while (successor === undefined && !load.isOver && !session.isDoubtful) {
     await sleep(RETRY_INTERVAL_MS);
@@ -97,7 +97,7 @@ function judgeRefreshes(load: Load, session: Session, answers: readonly Answer[]
     if (!wasAccepted) continue;
     const tokens = readTokens(answer);
     if (successor && successor.refreshToken !== tokens.refreshToken) {
-      load.record.wrongVerdict(`refresh of session ${session.id}: two successors of one token`);
+      load.record.addWrongVerdict(`refresh of session ${session.id}: two successors of one token`);
     }
     successor = tokens;
   }

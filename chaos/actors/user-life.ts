@@ -11,7 +11,7 @@ const REFRESHES = 4;
 const registered = z.object({ id: z.string() });
 
 /** Registers a user who repeatedly logs in, refreshes, and is logged out, ended by the admin or disabled. */
-export async function userLife(load: Load): Promise<void> {
+export async function liveUser(load: Load): Promise<void> {
   const user = await register(load);
   if (!user) {
     await load.think(100);
@@ -26,11 +26,11 @@ export async function userLife(load: Load): Promise<void> {
 }
 
 /** @returns undefined when the request was not acknowledged */
-export async function register(load: Load): Promise<User | undefined> {
+async function register(load: Load): Promise<User | undefined> {
   const person = { email: `${randomUUID()}@example.org`, password: 'a passphrase of chaos' };
   const from = randomAddress();
   const answer = await load.ask({ path: '/api/v0/auth/register', body: person, from });
-  if (!load.done('register', person.email, answer, 201)) return undefined;
+  if (!load.acknowledge('register', person.email, answer, 201)) return undefined;
   const { id } = registered.parse(answer.body);
   const user = { ...person, id, from, life: new Life(), isActive: true, isDoubtful: false };
   load.ledger.users.push(user);

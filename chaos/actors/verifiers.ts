@@ -20,11 +20,7 @@ export async function verifyKey(
 }
 
 /** Presents the newest access token of a session. @returns the verdict; undefined without one */
-export async function verifySession(
-  load: Load,
-  verifier: VerifierProcess,
-  session: Session,
-): Promise<boolean | undefined> {
+async function verifySession(load: Load, verifier: VerifierProcess, session: Session): Promise<boolean | undefined> {
   const answer = await verifier.verify('user', bearerOf(session));
   return load.judgeVerifier(verifier, 'user', nameOf(session), answer);
 }

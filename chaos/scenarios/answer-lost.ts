@@ -21,9 +21,9 @@ export const answerLost: Scenario = {
     const load = await stage.begin();
     const sessions: Session[] = [];
     for (let made = 0; made < SESSIONS; made += 1) sessions.push(await startSessionNow(load));
-    await stage.quiet();
+    await stage.rest();
     const [victim, second, third] = [world.replica(0), world.replica(1), world.replica(2)];
-    world.proxy.delayMs = { toDatabase: 0, toService: HELD_MS };
+    world.proxy.delayMs = { upstream: 0, downstream: HELD_MS };
     const lost = sessions.map((session) => load.ask(refreshOf(session), victim.url));
     const ids = sessions.map(({ id }) => id);
     const isAnyCommitted = async (): Promise<boolean> => {
@@ -34,7 +34,7 @@ export const answerLost: Scenario = {
       await sleep(POLL_INTERVAL_MS);
     await victim.kill();
     const statuses = (await Promise.all(lost)).map(({ status }) => status);
-    world.proxy.delayMs = { toDatabase: 0, toService: 0 };
+    world.proxy.delayMs = { upstream: 0, downstream: 0 };
     stage.expect(
       (await isAnyCommitted()) && statuses.every((status) => status === 'network'),
       'no refresh was committed without a response',
@@ -45,8 +45,8 @@ export const answerLost: Scenario = {
       stage.expect(areEqual, `session ${session.id}: the retries got different successors`);
     }
     await victim.start();
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };
 

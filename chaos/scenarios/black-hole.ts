@@ -11,11 +11,11 @@ export const blackHole: Scenario = {
   async run(stage) {
     const { proxy } = stage.world;
     await stage.begin();
-    await stage.quiet();
+    await stage.rest();
     proxy.blackHole(true);
     await sleep(HOLE_MS);
     proxy.blackHole(false);
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

@@ -21,19 +21,19 @@ export const bulkChange: Scenario = {
     const { postgres } = stage.world;
     const load = await stage.begin({ verifiers: true });
     await insertNodes(postgres, stage.seconds < SHORT_SECONDS ? SHORT_RUN_NODES : NODES);
-    await stage.quiet();
+    await stage.rest();
     await leaveTransactionOpen(stage);
     const changed = await mintNow(load, keyKinds.node);
     await validateEverywhere(load, changed);
-    changed.key.life.ending();
-    stage.injected();
+    changed.key.life.markEnding();
+    stage.markInjected();
     await postgres.query(`UPDATE nodes SET revoked_at = now() WHERE name = 'one of many' OR id = $1`, [changed.id]);
-    stage.healed();
+    stage.markHealed();
     await sleep(HEARD_MS);
-    changed.key.life.ended();
+    changed.key.life.markEnded();
     changed.isRevoked = true;
     await validateEverywhere(load, changed);
-    await stage.quiet();
+    await stage.rest();
     // Pause the load, whose requests the lock would block.
     const resume = await load.pause();
     await expectCached(stage);

@@ -46,17 +46,17 @@ export const clockJumps: Scenario = {
       await beforeLoad?.();
       resume();
     };
-    await stage.quiet();
+    await stage.rest();
     await jump(2);
     const rotated = await mintNow(load, keyKinds.node);
     const old = await rotateAtOnce(load, rotated);
     stage.expect(old !== undefined, 'no key was rotated at +2 days');
-    await stage.quiet();
+    await stage.rest();
     await jump(-2, () => renewAccessTokens(load));
     if (old) await validateEverywhere(load, rotated, old);
-    await stage.quiet();
+    await stage.rest();
     await jump(0);
-    await stage.quiet();
+    await stage.rest();
   },
 };
 
@@ -79,6 +79,6 @@ async function hasJumped({ url }: Replica, days: number): Promise<boolean> {
 async function renewAccessTokens(load: Load): Promise<void> {
   for (const session of load.ledger.sessions.filter(({ life }) => !life.isDoubtful && !life.isOver)) {
     if (!session.isDoubtful) await refresh(load, session);
-    if (session.isDoubtful) session.life.ending();
+    if (session.isDoubtful) session.life.markEnding();
   }
 }

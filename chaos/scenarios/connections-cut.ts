@@ -11,12 +11,12 @@ export const connectionsCut: Scenario = {
   bounds: { errors: ['503', 'balancer 503'], silenceMs: 4_000, slowestMs: 6_000, backMs: 2_000 },
   async run(stage) {
     await stage.begin();
-    await stage.quiet();
+    await stage.rest();
     for (let cut = 0; cut < CUTS; cut += 1) {
       stage.world.proxy.cut();
       await sleep(CUT_INTERVAL_MS);
     }
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

@@ -25,20 +25,20 @@ export const diskFull: Scenario = {
     const { postgres, cleanup } = stage.world;
     await moveToSmallDisk(cleanup, postgres, DISK_MB);
     const load = await stage.begin();
-    await stage.quiet();
+    await stage.rest();
     load.writesAreRefused = true;
     const ballast = join(postgres.dataFolder, 'ballast');
     fill(postgres.dataFolder, ballast);
     await Promise.all([sleep(FULL_MS), growUntilRefused(load)]);
     rmSync(ballast);
-    stage.healed();
+    stage.markHealed();
     await sleep(100);
     load.writesAreRefused = false;
     const { record } = load;
-    stage.expect(record.countOf('503') > 0, 'nothing was refused: the disk was not full');
+    stage.expect(record.countLabel('503') > 0, 'nothing was refused: the disk was not full');
     for (const route of READING)
-      stage.expect(record.errorsOf(route) === 0, `${route}: ${record.errorsOf(route)} errors`);
-    await stage.quiet();
+      stage.expect(record.countErrors(route) === 0, `${route}: ${record.countErrors(route)} errors`);
+    await stage.rest();
   },
 };
 

@@ -16,6 +16,6 @@ export const eightReplicas: Scenario = {
       ),
     );
     stage.expect(all > 0 && all === different, `${all} migrations ran, of ${different}`);
-    await stage.quiet();
+    await stage.rest();
   },
 };

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../../src/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { verifyKey } from '../actors/verifiers.js';
 import type { Credential } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
@@ -28,11 +27,11 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       const replication = await startProxy(cleanup, postgres);
       const standby = await postgres.withStandby({ isSynchronous: true, port: replication.port });
       const load = await stage.begin({ variables, verifiers: true });
-      await stage.quiet();
+      await stage.rest();
       const resume = await load.pause();
-      const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+      const known = await mintBothNow(load);
       for (const credential of known) await validateEverywhere(load, credential);
-      stage.injected();
+      stage.markInjected();
       replication.blackHole(true);
       await assignIds(postgres, IDS);
       await sleep(HEARD_MS);
@@ -46,22 +45,22 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       stage.world.failOver(standby);
       await sleep(BACK_MS);
       for (const credential of known) await expectDead(stage, credential);
-      stage.healed();
+      stage.markHealed();
       resume();
-      await stage.quiet();
+      await stage.rest();
     },
   };
 }
 
 async function revokeOn(standby: PostgresServer, { kind, id, key }: Credential): Promise<void> {
-  key.life.ending();
+  key.life.markEnding();
   await standby.query(`UPDATE ${kind.table} SET revoked_at = now() WHERE id = $1`, [id]);
 }
 
 async function expectDead(stage: Stage, credential: Credential): Promise<void> {
   const { load, world } = stage;
   const { key } = credential;
-  key.life.ended();
+  key.life.markEnded();
   credential.isRevoked = true;
   load.ledger.revoked.push(credential);
   for (const { url } of world.replicas) {

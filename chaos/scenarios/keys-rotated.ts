@@ -24,16 +24,16 @@ export const keysRotated: Scenario = {
     const { postgres } = stage.world;
     const variables = { ACCESS_TOKEN_ALGORITHM: 'ES256', PURGE_INTERVAL_MINUTES: '1' };
     await stage.begin({ variables, verifiers: true });
-    await stage.quiet();
+    await stage.rest();
     const [first] = await findKids(postgres, 'active');
     // As if it had been shown for longer than a JWKS may be cached.
     await postgres.query(`UPDATE signing_keys SET created_at = created_at - interval '1 hour'`);
     await operate(postgres, 'rotate');
     const [second] = await findKids(postgres, 'active');
     stage.expect(second !== undefined && second !== first, 'the signing key was not rotated');
-    await stage.quiet();
+    await stage.rest();
     await revokeActive(stage, second ?? '');
-    await stage.quiet();
+    await stage.rest();
   },
 };
 
@@ -50,16 +50,16 @@ async function revokeActive(stage: Stage, kid: string): Promise<void> {
   }));
   for (const { token, key } of stolen)
     for (const verifier of load.verifiers) await verifyToken(load, verifier, token, key);
-  for (const { key } of stolen) key.life.ending();
+  for (const { key } of stolen) key.life.markEnding();
   await operate(world.postgres, 'revoke', kid, '--yes');
-  for (const { key } of stolen) key.life.ended();
+  for (const { key } of stolen) key.life.markEnded();
   for (const { token, request, key } of stolen) {
     for (const verifier of load.verifiers) await verifyToken(load, verifier, token, key);
-    for (const answer of await load.everywhere(request)) load.judge('users/me', key.name, key.life, answer);
+    for (const answer of await load.askEverywhere(request)) load.judge('users/me', key.name, key.life, answer);
   }
   for (const session of sessions) await refresh(load, session);
   // Of every other session the ledger has a token that is refused until it is refreshed, which no actor does any more.
-  for (const session of load.ledger.sessions) if (!sessions.includes(session)) session.life.ending();
+  for (const session of load.ledger.sessions) if (!sessions.includes(session)) session.life.markEnding();
   stage.expect(
     sessions.every((session) => stolen.every(({ token }) => bearerOf(session).Authorization !== `Bearer ${token}`)),
     'a refresh brought no new access token',

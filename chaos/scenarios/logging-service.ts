@@ -19,11 +19,11 @@ export const loggingService: Scenario = {
   async run(stage) {
     const logging = await LoggingService.start(stage);
     await stage.begin({ variables: { LOGGING_SERVICE_URL: logging.url } });
-    await stage.quiet();
+    await stage.rest();
     stage.expect(logging.paths.has('/logs'), 'no log line was delivered before the fault');
     for (const misbehave of MISBEHAVIOURS) {
       logging.respond = misbehave;
-      await stage.quiet();
+      await stage.rest();
     }
     stage.expect(logging.paths.size === 1, `a redirect was followed: ${[...logging.paths].join(', ')}`);
     for (const [index, replica] of stage.world.replicas.entries()) {

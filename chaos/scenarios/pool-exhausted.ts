@@ -17,14 +17,14 @@ export const poolExhausted: Scenario = {
   async run(stage) {
     const { postgres, replicas } = stage.world;
     await stage.begin({ variables: { DATABASE_POOL_SIZE: '3' } });
-    await stage.quiet();
+    await stage.rest();
     const slowest = await withClient(postgres.url, async (locker) => {
       await locker.query('BEGIN; LOCK TABLE users, sessions, nodes, app_credentials IN ACCESS EXCLUSIVE MODE');
       return probe(replicas, LOCKED_MS);
     });
-    stage.healed();
+    stage.markHealed();
     stage.expect(slowest <= MAX_LIVE_MS, `/health/live: ${Math.round(slowest)} ms, over ${MAX_LIVE_MS}`);
-    await stage.quiet();
+    await stage.rest();
   },
 };
 

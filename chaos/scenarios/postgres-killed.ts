@@ -10,12 +10,12 @@ export const postgresKilled: Scenario = {
   async run(stage) {
     const { postgres } = stage.world;
     await stage.begin({ verifiers: true });
-    await stage.quiet();
-    stage.injected();
+    await stage.rest();
+    stage.markInjected();
     await postgres.kill();
     await sleep(DOWN_MS);
     await postgres.startAgain();
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

@@ -13,19 +13,19 @@ export const readOnly: Scenario = {
   async run(stage) {
     const { postgres } = stage.world;
     const load = await stage.begin();
-    await stage.quiet();
+    await stage.rest();
     load.writesAreRefused = true;
     await setReadOnly(postgres, 'on');
     await sleep(READ_ONLY_MS);
     await setReadOnly(postgres, 'off');
     await sleep(100);
-    stage.healed();
+    stage.markHealed();
     load.writesAreRefused = false;
     const { record } = load;
-    stage.expect(record.countOf('503') > 0, 'nothing was refused: the database was not read-only');
+    stage.expect(record.countLabel('503') > 0, 'nothing was refused: the database was not read-only');
     for (const route of READING)
-      stage.expect(record.errorsOf(route) === 0, `${route}: ${record.errorsOf(route)} errors`);
-    await stage.quiet();
+      stage.expect(record.countErrors(route) === 0, `${route}: ${record.countErrors(route)} errors`);
+    await stage.rest();
   },
 };
 

@@ -10,13 +10,13 @@ export const replicaKilled: Scenario = {
   bounds: { errors: ['network', 'balancer 502', 'balancer 503'], silenceMs: 2_000, slowestMs: 3_000, backMs: 2_000 },
   async run(stage) {
     await stage.begin({ verifiers: true });
-    await stage.quiet();
+    await stage.rest();
     const victim = stage.world.replica(1);
-    stage.injected();
+    stage.markInjected();
     await victim.kill();
     await sleep(DOWN_MS);
     await victim.start();
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

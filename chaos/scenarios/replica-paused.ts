@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, revokeThrough, validate } from '../actors/key-life.js';
+import { mintBothNow, revokeThrough, validate } from '../actors/key-life.js';
 import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
@@ -25,15 +24,15 @@ export const replicaPaused: Scenario = {
   async run(stage) {
     const load = await stage.begin({ load: { timeoutMs: 1_000 }, verifiers: true });
     const [paused, other] = [stage.world.replica(0), stage.world.replica(1)];
-    await stage.quiet();
-    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    await stage.rest();
+    const known = await mintBothNow(load);
     for (const credential of known) {
       const wasAccepted = await validate(load, credential, { base: paused.url });
       stage.expect(wasAccepted === true, `${credential.key.name} was not accepted before the pause`);
     }
-    for (const { proxy } of load.verifiers) proxy.lead(paused.url);
+    for (const { proxy } of load.verifiers) proxy.redirectTo(paused.url);
     for (const credential of known) await verifyKeyEverywhere(load, credential);
-    stage.injected();
+    stage.markInjected();
     paused.server.signal('SIGSTOP');
     for (const credential of known) await revokeThrough(load, credential, other.url);
     await sleep(PAUSED_MS);
@@ -44,7 +43,7 @@ export const replicaPaused: Scenario = {
     const verified = known.map((credential) => verifyKeyEverywhere(load, credential));
     await sleep(ARRIVES_MS);
     paused.server.signal('SIGCONT');
-    stage.healed();
+    stage.markHealed();
     await Promise.all(verified);
     await expectRefused(stage, known);
     for (const { kind, key, answer } of await Promise.all(asked)) {
@@ -52,6 +51,6 @@ export const replicaPaused: Scenario = {
       const told = `${key.name}: not refused after the pause but answered ${answer.status}`;
       stage.expect(wasAccepted === false, told);
     }
-    await stage.quiet();
+    await stage.rest();
   },
 };

@@ -12,14 +12,14 @@ export const replicasSwitched: Scenario = {
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
     const { replicas } = stage.world;
-    await stage.quiet();
-    stage.injected();
+    await stage.rest();
+    stage.markInjected();
     for (let turn = 0; turn < SWITCHES; turn += 1) {
       for (const [index, { proxy }] of load.verifiers.entries())
-        proxy.lead(stage.world.replica((turn + index) % replicas.length).url);
+        proxy.redirectTo(stage.world.replica((turn + index) % replicas.length).url);
       await sleep(SWITCH_INTERVAL_MS);
     }
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
 import { expectRefused, verifySessionEverywhere } from '../actors/verifiers.js';
 import { meEverywhere } from '../actors/sessions.js';
 import { startSessionNow } from '../actors/user-life.js';
@@ -23,28 +22,28 @@ export const restored: Scenario = {
   async run(stage) {
     const { postgres, replicas } = stage.world;
     const load = await stage.begin({ verifiers: true });
-    stage.injected();
+    stage.markInjected();
     const resumeAfterBackup = await load.pause();
     const backup = await postgres.backUp();
     await sleep(HEARD_MS);
     const rewind = load.ledger.mark();
     resumeAfterBackup();
-    await stage.quiet();
+    await stage.rest();
     const resume = await load.pause();
-    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    const known = await mintBothNow(load);
     const session = await startSessionNow(load);
     for (const credential of known) await validateEverywhere(load, credential);
     await meEverywhere(load, session);
     await assignIds(postgres, IDS);
     const seen = await readNextId(postgres);
-    for (const { life } of [session, ...known.map(({ key }) => key)]) life.ending();
+    for (const { life } of [session, ...known.map(({ key }) => key)]) life.markEnding();
     await postgres.restore(backup);
     rewind();
-    stage.healed();
+    stage.markHealed();
     stage.expect((await readNextId(postgres)) < seen, 'the restored database did not assign an id a second time');
     resume();
     await sleep(HEARD_MS);
-    for (const { life } of [session, ...known.map(({ key }) => key)]) life.ended();
+    for (const { life } of [session, ...known.map(({ key }) => key)]) life.markEnded();
     for (const credential of known) {
       for (const { url } of replicas) {
         const wasAccepted = await validate(load, credential, { base: url });
@@ -53,6 +52,6 @@ export const restored: Scenario = {
     }
     await expectRefused(stage, known);
     await verifySessionEverywhere(load, session);
-    await stage.quiet();
+    await stage.rest();
   },
 };

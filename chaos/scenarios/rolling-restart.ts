@@ -12,7 +12,7 @@ export const rollingRestart: Scenario = {
   whyNot: () => (hasBalancer ? undefined : 'haproxy is not installed'),
   async run(stage) {
     await stage.begin({ load: { onlyBalancer: true } });
-    await stage.quiet();
+    await stage.rest();
     for (const [index, replica] of stage.world.replicas.entries()) {
       const askedAt = now();
       const code = await replica.server.stop();
@@ -21,6 +21,6 @@ export const rollingRestart: Scenario = {
       stage.expect(now() - askedAt < STOP_TIMEOUT_MS, `${name} took more than ${STOP_TIMEOUT_MS} ms to stop`);
       await replica.start();
     }
-    await stage.quiet();
+    await stage.rest();
   },
 };

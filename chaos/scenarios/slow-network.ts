@@ -8,12 +8,12 @@ export const slowNetwork: Scenario = {
   async run(stage) {
     const { proxy } = stage.world;
     await stage.begin();
-    await stage.quiet();
-    proxy.delayMs = { toDatabase: 200, toService: 200 };
-    await stage.quiet();
-    await stage.quiet();
-    proxy.delayMs = { toDatabase: 0, toService: 0 };
-    stage.healed();
-    await stage.quiet();
+    await stage.rest();
+    proxy.delayMs = { upstream: 200, downstream: 200 };
+    await stage.rest();
+    await stage.rest();
+    proxy.delayMs = { upstream: 0, downstream: 0 };
+    stage.markHealed();
+    await stage.rest();
   },
 };

@@ -13,14 +13,14 @@ export const standbyPromoted: Scenario = {
     const { postgres } = world;
     const standby = await postgres.withStandby({ isSynchronous: true });
     await stage.begin({ verifiers: true });
-    await stage.quiet();
+    await stage.rest();
     const rows = replications.parse(await postgres.query('SELECT sync_state FROM pg_stat_replication'));
     stage.expect(rows[0]?.sync_state === 'sync', 'the standby was not synchronous');
-    stage.injected();
+    stage.markInjected();
     await postgres.kill();
     await standby.promote();
     world.failOver(standby);
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };

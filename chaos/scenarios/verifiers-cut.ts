@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, revokeThrough } from '../actors/key-life.js';
+import { mintBothNow, revokeThrough } from '../actors/key-life.js';
 import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario, Stage } from '../stage.js';
 
@@ -15,8 +14,8 @@ export const verifiersCut: Scenario = {
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
     const proxies = load.verifiers.map(({ proxy }) => proxy);
-    await stage.quiet();
-    stage.injected();
+    await stage.rest();
+    stage.markInjected();
     await whileCut(stage, () => {
       for (const proxy of proxies) proxy.blackHole(true);
       return () => proxies.forEach((proxy) => proxy.blackHole(false));
@@ -25,8 +24,8 @@ export const verifiersCut: Scenario = {
       await Promise.all(proxies.map((proxy) => proxy.close()));
       return () => Promise.all(proxies.map((proxy) => proxy.open()));
     });
-    stage.healed();
-    await stage.quiet();
+    stage.markHealed();
+    await stage.rest();
   },
 };
 
@@ -35,7 +34,7 @@ type Mend = () => unknown;
 /** @param cut returns what ends it */
 async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<void> {
   const { load } = stage;
-  const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+  const known = await mintBothNow(load);
   for (const credential of known) await verifyKeyEverywhere(load, credential);
   const mend = await cut();
   for (const credential of known) await revokeThrough(load, credential);

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { keyKinds } from '../actors/key-kinds.js';
-import { mintNow, revokeThrough } from '../actors/key-life.js';
+import { mintBothNow, revokeThrough } from '../actors/key-life.js';
 import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
@@ -13,18 +12,18 @@ export const verifiersPaused: Scenario = {
   bounds: { errors: [], silenceMs: 6_000, slowestMs: PAUSED_MS + 4_000, backMs: 2_000 },
   async run(stage) {
     const load = await stage.begin({ verifiers: true });
-    await stage.quiet();
-    const known = [await mintNow(load, keyKinds.node), await mintNow(load, keyKinds.app)];
+    await stage.rest();
+    const known = await mintBothNow(load);
     for (const credential of known) await verifyKeyEverywhere(load, credential);
-    stage.injected();
+    stage.markInjected();
     for (const verifier of load.verifiers) verifier.signal('SIGSTOP');
     for (const credential of known) await revokeThrough(load, credential);
     const first = known.map((credential) => verifyKeyEverywhere(load, credential));
     await sleep(PAUSED_MS);
     for (const verifier of load.verifiers) verifier.signal('SIGCONT');
-    stage.healed();
+    stage.markHealed();
     await Promise.all(first);
     await expectRefused(stage, known);
-    await stage.quiet();
+    await stage.rest();
   },
 };

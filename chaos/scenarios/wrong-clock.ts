@@ -33,7 +33,7 @@ export const wrongClock: Scenario = {
   async run(stage) {
     const { world } = stage;
     await stage.begin();
-    await stage.quiet();
+    await stage.rest();
     const before = await readNames(world.postgres);
     const wrong = await Promise.all([startWithClock(world, `+${DAYS}d`), startWithClock(world, `-${DAYS}d`)]);
     for (const replica of wrong)
@@ -48,7 +48,7 @@ export const wrongClock: Scenario = {
       );
     }
     for (const replica of wrong) await replica.kill();
-    await stage.quiet();
+    await stage.rest();
   },
 };
 

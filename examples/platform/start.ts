@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { Cleanup } from '../../tools/cleanup.js';
 import { readCommandLine } from '../../tools/command-line.js';
 import { startPostgres } from '../../tools/postgres.js';
-import { answers, isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
+import { isResponding, isHealthy, ServerProcess, type ServerOptions } from '../../tools/server-process.js';
 import { SERVICE_FLAGS, SERVICE_SCRIPT } from '../../tools/service.js';
 import { runChild } from './child.js';
 import { describeCommands, HOUSEHOLD, USER } from './commands.js';
@@ -34,7 +34,7 @@ const say = (text: string): void => console.log(text);
 
 async function start(cleanup: Cleanup): Promise<void> {
   cleanup.defer(() => say('Everything is stopped; keys and data are removed.'));
-  const python = options['without-python'] ? undefined : await preparePython(cleanup);
+  const python = options['without-python'] ? undefined : preparePython();
   const platform = await prepareFolder(cleanup, options['free-ports']);
   await linkVerifier(cleanup);
   await makeKeys(platform);
@@ -107,7 +107,13 @@ async function startService(
   const onLine = (line: string): void => {
     if (!cleanup.isClosed) console.error(`${name}: ${line}`);
   };
-  const server = new ServerProcess(portOf(urls[name]), { isReady: answers, ...program, cleanup, variables, onLine });
+  const server = new ServerProcess(portOf(urls[name]), {
+    isReady: isResponding,
+    ...program,
+    cleanup,
+    variables,
+    onLine,
+  });
   cleanup.defer(() => stop(server));
   return server.start();
 }

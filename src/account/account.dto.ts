@@ -23,7 +23,6 @@ export class DeleteAccountRequest {
 }
 
 interface OwnSession {
-  readonly id: string;
   readonly session: Session;
   readonly isCurrent: boolean;
 }
@@ -80,6 +79,5 @@ export class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSe
 
 /** @param currentId the session of the request */
 export function markCurrent({ items, nextCursor }: Page<Session>, currentId: string): Page<OwnSession> {
-  const marked = items.map((session) => ({ id: session.id, session, isCurrent: session.id === currentId }));
-  return { items: marked, nextCursor };
+  return { items: items.map((session) => ({ session, isCurrent: session.id === currentId })), nextCursor };
 }

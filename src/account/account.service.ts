@@ -39,7 +39,7 @@ export class AccountService {
     this.policy.check(passwords.next, '/new_password');
     // A refusal waits too: it may mean that an earlier try of this call has changed the password.
     await this.propagation.propagateAfter(async () => {
-      const verified = await this.proof.demand(principal, passwords.current, actor);
+      const verified = await this.proof.verify(principal, passwords.current, actor);
       await this.account.changePassword(verified, passwords.next, actor, (transaction, userId) =>
         this.sessions.endAll(transaction, userId, 'password_changed', principal.sessionId),
       );
@@ -49,7 +49,7 @@ export class AccountService {
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async delete(principal: UserPrincipal, password: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
-      await this.account.delete(await this.proof.demand(principal, password, actor), actor);
+      await this.account.delete(await this.proof.verify(principal, password, actor), actor);
     });
   }
 

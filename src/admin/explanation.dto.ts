@@ -35,7 +35,7 @@ export class ReasonResponse {
   @ApiProperty({
     type: String,
     nullable: true,
-    description: 'the actor of that request: admin, operator:<name> or cli; null when the audit log has it no more',
+    description: 'the actor of that request: admin, operator:<name> or cli; null when the audit log no longer has it',
     example: `operator:${EXAMPLES.operator}`,
   })
   actor!: string | null;

@@ -15,7 +15,7 @@ import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';
-import { SecondFactors } from '../second-factors/second-factors.service.js';
+import { SecondFactorsService } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RegistrationRequest } from '../users/credentials.dto.js';
 import { UserPageResponse, UserResponse } from '../users/user.dto.js';
@@ -28,7 +28,7 @@ export class UsersAdminController {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
-    private readonly secondFactors: SecondFactors,
+    private readonly secondFactors: SecondFactorsService,
     private readonly propagation: Propagation,
   ) {}
 

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { NIL } from 'uuid';
 import { Environment } from '../config/environment.js';
 import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
@@ -11,7 +12,7 @@ const ROWS_PER_SEAL = 1_000;
 const MAX_SEALS_PER_RUN = 20;
 /** A quiet period gets a seal without rows, so that a row backdated into it is detected. */
 const MAX_SILENCE_MS = 10 * 60_000;
-const BEFORE_ALL: Position = { epoch: -1, xid: '0', time: '-infinity', id: '00000000-0000-0000-0000-000000000000' };
+const BEFORE_ALL: Position = { epoch: -1, xid: '0', time: '-infinity', id: NIL };
 const NO_ROWS = { rows: 0, entries: digestEntries(Buffer.alloc(0)), months: [] };
 
 type Span = Pick<SealContent, 'from' | 'to' | 'through'>;

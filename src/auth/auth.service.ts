@@ -51,7 +51,7 @@ export class AuthService {
   /** @throws {ProblemException} registration_closed; too_many_requests; validation_failed; email_taken; hashing_busy */
   async register(email: string, password: string, actor: Actor): Promise<User> {
     if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
-    const address = actor.address ?? undefined;
+    const { address } = actor;
     await this.busy.refuseExhausted('user.registration.throttled', address);
     try {
       return await this.users.register(email, password, actor, 'user.registered');
@@ -66,7 +66,7 @@ export class AuthService {
    * second_factor_required after the right password; too_many_requests; hashing_busy
    */
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPair> {
-    const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
+    const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
       this.passwords.verify(email, password, turn),
     );
     if (!verdict.valid) return this.refuseLogin(email, verdict, actor);

@@ -15,7 +15,7 @@ import {
 } from '../second-factors/factor-refusals.js';
 import { PasskeyVerifier, type PasskeyOwner, type PasskeyVerdict } from '../second-factors/passkey-verifier.js';
 import { RelyingParty } from '../second-factors/relying-party.js';
-import { SecondFactors, type UserWithFactors } from '../second-factors/second-factors.service.js';
+import { SecondFactorsService, type UserWithFactors } from '../second-factors/second-factors.service.js';
 import type { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { parseAuthentication, readChallenge } from '../second-factors/webauthn-json.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
@@ -38,7 +38,7 @@ interface VerifiedLogin {
 @Injectable()
 export class SecondFactorLogin {
   constructor(
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
     private readonly passkeys: PasskeyVerifier,
@@ -52,7 +52,7 @@ export class SecondFactorLogin {
 
   /** @throws {ProblemException} second_factor_required, with a challenge that a change of the password voids */
   async refuseWithChallenge(verified: VerifiedUser): Promise<never> {
-    throw await this.createDemand(verified, await this.factors.read(verified.id));
+    throw await this.toChallenge(verified, await this.factors.read(verified.id));
   }
 
   /**
@@ -62,7 +62,7 @@ export class SecondFactorLogin {
   async refuseIfAdded(verified: VerifiedUser): Promise<void> {
     const user = await this.factors.read(verified.id);
     if (!user?.isActive || toPasswordContext(user) !== toPasswordContext(verified)) return;
-    if (user.confirmedAt || user.passkeys.length > 0) throw await this.createDemand(verified, user);
+    if (user.confirmedAt || user.passkeys.length > 0) throw await this.toChallenge(verified, user);
   }
 
   /**
@@ -105,7 +105,7 @@ export class SecondFactorLogin {
     return this.startSession({ owner, challenge, amr: [proof, 'user', 'mfa'], useFactor, refusal }, actor);
   }
 
-  private async createDemand(verified: VerifiedUser, user: UserWithFactors | undefined): Promise<ProblemException> {
+  private async toChallenge(verified: VerifiedUser, user: UserWithFactors | undefined): Promise<ProblemException> {
     const { id } = verified;
     const methods = user ? this.factors.listMethods(user) : [];
     const challenge = this.challenges.issue('login', await this.clock.now(), id, toPasswordContext(verified));

@@ -40,7 +40,7 @@ export class SecondFactorController {
   @ApiProblems(problems.notFound)
   @ApiOperation({
     summary: 'Get the options to log in with a passkey alone',
-    description: 'For navigator.credentials.get() of the browser. Good for 5 minutes, and for one login.',
+    description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
   })
   @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
   async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {

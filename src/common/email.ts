@@ -5,7 +5,7 @@ import { isEmail, IsEmail, Matches } from 'class-validator';
 import { EXAMPLES } from './examples.js';
 
 /** @returns the form in which an address is stored and looked up */
-export function toCanonicalEmail(email: string): string {
+function toCanonicalEmail(email: string): string {
   return email.toLowerCase();
 }
 

@@ -6,9 +6,9 @@ export type Networks = readonly [string, ...string[]];
 /**
  * The network that counts as one client: an IPv4 address, or the /64 of an IPv6 address, because a client that has one
  * address of a /64 has all of them. An IPv4-mapped IPv6 address counts as its IPv4 address.
- * @param address as Express reports it: the peer's, or with TRUST_PROXY the one in X-Forwarded-For
+ * @param address as Express reports it: the peer's, or with TRUST_PROXY the one in X-Forwarded-For; null or undefined: it is not known
  */
-export function toNetwork(address: string | undefined): string {
+export function toNetwork(address: string | null | undefined): string {
   return toNetworks(address)[0];
 }
 
@@ -16,7 +16,7 @@ export function toNetwork(address: string | undefined): string {
  * The networks of an address, the narrowest first. IPv6 has a second one, the /48 that one customer of a provider
  * commonly gets (RFC 6177): its 65,536 networks of /64 must not count as 65,536 clients.
  */
-export function toNetworks(address: string | undefined): Networks {
+export function toNetworks(address: string | null | undefined): Networks {
   const plain = (address ?? '').replace(/%.*$/, '').toLowerCase();
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(plain)?.[1];
   if (mapped !== undefined) return [mapped];

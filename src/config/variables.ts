@@ -86,7 +86,7 @@ export type Values = ReturnType<typeof fillDefaults>;
 interface Rule {
   readonly name: VariableName;
   /** What the variable must do, which the refusal and docs/configuration.md say. */
-  readonly demand: string;
+  readonly requirement: string;
   readonly isKept: (value: Values) => boolean;
 }
 
@@ -94,48 +94,48 @@ interface Rule {
 export const RULES: readonly Rule[] = [
   {
     name: 'REVOCATION_WAIT_MS',
-    demand: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
+    requirement: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
     isKept: (value) => value.REVOCATION_WAIT_MS >= computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
   },
   {
     name: 'SHUTDOWN_DELAY_MS',
-    demand: 'must be shorter than SHUTDOWN_DEADLINE_MS',
+    requirement: 'must be shorter than SHUTDOWN_DEADLINE_MS',
     isKept: (value) => value.SHUTDOWN_DELAY_MS < value.SHUTDOWN_DEADLINE_MS,
   },
   {
     name: 'WEBAUTHN_RP_ID',
-    demand: 'must be set together with WEBAUTHN_ORIGINS',
+    requirement: 'must be set together with WEBAUTHN_ORIGINS',
     isKept: (value) => (value.WEBAUTHN_RP_ID === undefined) === (value.WEBAUTHN_ORIGINS === undefined),
   },
   {
     name: 'WEBAUTHN_ORIGINS',
-    demand: 'must have hosts that are WEBAUTHN_RP_ID or end with a dot and it',
+    requirement: 'must have hosts that are WEBAUTHN_RP_ID or end with a dot and it',
     isKept: ({ WEBAUTHN_RP_ID: rpId, WEBAUTHN_ORIGINS: origins = [] }) =>
       rpId === undefined || origins.every((origin) => isBelow(origin, rpId)),
   },
   {
     name: 'INTERNAL_PORT',
-    demand: 'must differ from PORT',
+    requirement: 'must differ from PORT',
     isKept: (value) => isDistinct(value.INTERNAL_PORT, value.PORT),
   },
   {
     name: 'METRICS_PORT',
-    demand: 'must differ from PORT',
+    requirement: 'must differ from PORT',
     isKept: (value) => isDistinct(value.METRICS_PORT, value.PORT),
   },
   {
     name: 'METRICS_PORT',
-    demand: 'must differ from INTERNAL_PORT',
+    requirement: 'must differ from INTERNAL_PORT',
     isKept: (value) => isDistinct(value.METRICS_PORT, value.INTERNAL_PORT),
   },
   ...(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'] as const).map((name) => ({
     name,
-    demand: 'must be set when MAIL_URL is',
+    requirement: 'must be set when MAIL_URL is',
     isKept: (value: Values) => value.MAIL_URL === undefined || value[name] !== undefined,
   })),
   {
     name: 'REQUIRE_VERIFIED_EMAIL',
-    demand: 'needs MAIL_URL in production',
+    requirement: 'needs MAIL_URL in production',
     isKept: (value) => !value.REQUIRE_VERIFIED_EMAIL || value.MAIL_URL !== undefined || value.NODE_ENV !== 'production',
   },
 ];
@@ -154,7 +154,7 @@ function isDistinct(port: number | undefined, other: number | undefined): boolea
 export const schema = given
   .superRefine((value, context) => {
     const filled = fillDefaults(value);
-    for (const { name, demand, isKept } of RULES)
-      if (!isKept(filled)) context.addIssue({ code: 'custom', path: [name], message: demand });
+    for (const { name, requirement, isKept } of RULES)
+      if (!isKept(filled)) context.addIssue({ code: 'custom', path: [name], message: requirement });
   })
   .transform(fillDefaults);

@@ -151,7 +151,7 @@ function isOwn(passwordHash: string): boolean {
   return passwordHash.startsWith(OWN_PREFIX);
 }
 
-/** Also checks the bounds of the import again: a hash beyond them, written by another hand, matches no password. */
+/** Also checks the bounds of the import again: a hash beyond them, written by another program, matches no password. */
 function isVerifiableForeign(passwordHash: string): boolean {
   if (isOwn(passwordHash)) return false;
   try {

@@ -21,7 +21,7 @@ export class ScopeLostError extends Error {
 }
 
 /**
- * Against escalation: without the bound of the expiry, an operator for one day could make itself one for ever.
+ * Against escalation: without the bound of the expiry, an operator for one day could make one that never expires.
  * @param own undefined for the root key, which may give any
  * @throws {RightsExceededError} for a scope that the caller lacks, and for a later expiry than its own
  */

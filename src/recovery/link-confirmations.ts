@@ -14,7 +14,7 @@ import { getViolatedConstraint } from '../database/database-failure.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { SecondFactors } from '../second-factors/second-factors.service.js';
+import { SecondFactorsService } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES, type FoundToken } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
@@ -29,7 +29,7 @@ export class LinkConfirmations {
     private readonly policy: PasswordPolicy,
     private readonly hasher: PasswordHasher,
     private readonly account: OwnAccount,
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -46,7 +46,7 @@ export class LinkConfirmations {
     await this.propagation.propagateAfter(async () => {
       // Before the hashing: an anonymous client without a valid token costs no bcrypt.
       const found = await this.tokens.find(token, RESET_PURPOSES);
-      const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
+      const turn = { networks: toNetworks(actor.address), isKnown: true };
       const passwordHash = await this.hasher.hash(newPassword, turn);
       await this.dataSource.transaction((transaction) => this.commitReset(transaction, found, passwordHash, actor));
     });

@@ -43,7 +43,7 @@ export class LinkRequests {
     newEmail: string,
     actor: Actor,
   ): Promise<void> {
-    const verified = await this.proof.demand(owner, password, actor);
+    const verified = await this.proof.verify(owner, password, actor);
     const { id: userId, email } = verified;
     await this.throttle.spend([email, newEmail], actor.address);
     const { requestId } = actor;

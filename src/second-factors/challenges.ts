@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { parse } from 'uuid';
+import { NIL, parse } from 'uuid';
 import { addSeconds } from '../common/clock.js';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
@@ -9,7 +9,7 @@ import { Database } from '../database/database.js';
 
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
-export const CHALLENGE_LIFE_SECONDS = 300;
+export const CHALLENGE_TTL_SECONDS = 300;
 /** A transaction that waited: PostgreSQL's clock is read on another connection. */
 const TOLERANCE_SECONDS = 5;
 const KIND_BYTES = 1;
@@ -20,7 +20,6 @@ const BODY_BYTES = KIND_BYTES + TIME_BYTES + USER_BYTES + NONCE_BYTES;
 /** Of each of the two: half of an HMAC-SHA-256 (RFC 2104 §5). */
 const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
-const ANY_USER = '00000000-0000-0000-0000-000000000000';
 
 /** `login`: after the password; `registration`: of a passkey; `passkey`: for a login with nothing else. */
 export type ChallengeKind = keyof typeof KINDS;
@@ -64,7 +63,7 @@ export class Challenges {
    * @param now by the clock of PostgreSQL
    * @param context what must be the same when it is answered
    */
-  issue(kind: ChallengeKind, now: Date, userId = ANY_USER, context = ''): string {
+  issue(kind: ChallengeKind, now: Date, userId: string = NIL, context = ''): string {
     const body = Buffer.alloc(BODY_BYTES);
     body.writeUInt8(KINDS[kind]);
     body.writeUIntBE(now.getTime(), KIND_BYTES, TIME_BYTES);
@@ -90,7 +89,7 @@ export class Challenges {
 
   /** @param now by the clock of PostgreSQL */
   isValid({ body, contextMac, issuedAt }: PresentedChallenge, now: Date, context = ''): boolean {
-    if (now > addSeconds(issuedAt, CHALLENGE_LIFE_SECONDS) || now < addSeconds(issuedAt, -TOLERANCE_SECONDS))
+    if (now > addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) || now < addSeconds(issuedAt, -TOLERANCE_SECONDS))
       return false;
     return this.isMadeWith((keys) => computeContextMac(keys, body, context), contextMac);
   }
@@ -100,7 +99,7 @@ export class Challenges {
    * @returns whether it was not used before. Of concurrent callers one gets true.
    */
   async use(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
-    const values = [digest, addSeconds(issuedAt, CHALLENGE_LIFE_SECONDS)];
+    const values = [digest, addSeconds(issuedAt, CHALLENGE_TTL_SECONDS)];
     return (await transaction.query<unknown[]>(USE, values)).length > 0;
   }
 

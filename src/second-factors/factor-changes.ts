@@ -44,8 +44,8 @@ export class FactorChanges {
   ) {}
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
-  async demandPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<ProvenOwner> {
-    return ProvenOwner.byPassword(principal, await this.passwords.demand(principal, password, actor));
+  async verifyPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<ProvenOwner> {
+    return ProvenOwner.byPassword(principal, await this.passwords.verify(principal, password, actor));
   }
 
   /**

@@ -45,7 +45,7 @@ export class FactorRefusals {
    * @throws {ProblemException} the problem
    */
   async refuse(problem: Problem, reason: FactorReason, actor: Actor, userId?: string): Promise<never> {
-    const counted = userId ?? toNetwork(actor.address ?? undefined);
+    const counted = userId ?? toNetwork(actor.address);
     const refusal = { event: EVENT, reason, fields: { user_id: userId } } as const;
     throw await this.refusals.record({ problem, refusal, counted, subject: userId }, actor);
   }

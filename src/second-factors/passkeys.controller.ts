@@ -37,7 +37,7 @@ export class PasskeysController {
   @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Get the options to register a passkey',
-    description: 'For navigator.credentials.create() of the browser. Good for 5 minutes, and for one passkey.',
+    description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
   })
   @ApiOkResponse({ type: PasskeyCreationOptionsResponse })
   async createPasskeyOptions(

@@ -15,7 +15,7 @@ import { FactorChanges } from './factor-changes.js';
 import { ProvenOwner } from './proven-owner.js';
 import * as sql from './factor-statements.js';
 import { RelyingParty } from './relying-party.js';
-import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
+import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse } from './webauthn-options.dto.js';
 import { parseRegistration, readChallenge, type RegistrationJson } from './webauthn-json.js';
 
@@ -41,7 +41,7 @@ export class PasskeysService {
     private readonly changes: FactorChanges,
     private readonly database: Database,
     private readonly databaseClock: DatabaseClock,
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly challenges: Challenges,
     private readonly relyingParty: RelyingParty,
     private readonly audit: AuditLog,
@@ -58,7 +58,7 @@ export class PasskeysService {
     password: string,
     actor: Actor,
   ): Promise<PasskeyCreationOptionsResponse> {
-    const owner = await this.changes.demandPassword(principal, password, actor);
+    const owner = await this.changes.verifyPassword(principal, password, actor);
     const user = await this.factors.read(owner.userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
@@ -113,7 +113,7 @@ export class PasskeysService {
    * hashing_busy; invalid_access_token
    */
   async remove(principal: UserPrincipal, id: string, password: string, actor: Actor): Promise<void> {
-    const owner = await this.changes.demandPassword(principal, password, actor);
+    const owner = await this.changes.verifyPassword(principal, password, actor);
     if (!isId(id)) throw new ProblemException(problems.notFound);
     await this.changes.run(owner, async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(sql.REMOVE_PASSKEY, [id, owner.userId]);

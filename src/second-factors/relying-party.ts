@@ -10,12 +10,12 @@ import { parse } from 'uuid';
 import { Environment } from '../config/environment.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { CHALLENGE_LIFE_SECONDS } from './challenges.js';
+import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import type { UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse, PasskeyRequestOptionsResponse } from './webauthn-options.dto.js';
 import { isOfTopLevelPage, type AuthenticationJson, type RegistrationJson } from './webauthn-json.js';
 
-const TIMEOUT_MS = CHALLENGE_LIFE_SECONDS * 1_000;
+const TIMEOUT_MS = CHALLENGE_TTL_SECONDS * 1_000;
 /** RSA with 4,096 bits has 550: a larger one makes each verification slow. */
 const MAX_PUBLIC_KEY_BYTES = 800;
 /** NIST SP 800-131A. */

@@ -13,7 +13,7 @@ import { PasskeyVerifier } from './passkey-verifier.js';
 import { PasskeysController } from './passkeys.controller.js';
 import { PasskeysService } from './passkeys.service.js';
 import { RelyingParty } from './relying-party.js';
-import { SecondFactors } from './second-factors.service.js';
+import { SecondFactorsService } from './second-factors.service.js';
 import { TotpController } from './totp.controller.js';
 import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp-vault.js';
@@ -22,7 +22,7 @@ import { TotpVault } from './totp-vault.js';
   imports: [AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [
-    SecondFactors,
+    SecondFactorsService,
     FactorChanges,
     TotpService,
     PasskeysService,
@@ -33,6 +33,6 @@ import { TotpVault } from './totp-vault.js';
     TotpVault,
     FactorRefusals,
   ],
-  exports: [SecondFactors, CodeVerifier, PasskeyVerifier, RelyingParty, Challenges, TotpVault, FactorRefusals],
+  exports: [SecondFactorsService, CodeVerifier, PasskeyVerifier, RelyingParty, Challenges, TotpVault, FactorRefusals],
 })
 export class SecondFactorsModule {}

@@ -51,7 +51,7 @@ export interface UserWithFactors {
 }
 
 @Injectable()
-export class SecondFactors {
+export class SecondFactorsService {
   constructor(
     private readonly dataSource: DataSource,
     private readonly database: Database,

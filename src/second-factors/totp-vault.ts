@@ -1,15 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { NIL } from 'uuid';
 import { Environment } from '../config/environment.js';
-import { decrypt, encrypt, type Encrypted } from '../crypto/encryption.js';
-import { computeMac, deriveKey } from '../crypto/secret.js';
+import type { Encrypted } from '../crypto/encryption.js';
+import { SecretBox } from '../crypto/secret-box.js';
 import { Database } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
 import { READ_OUTDATED_SECRETS, REPLACE_SECRETS } from './factor-statements.js';
 
-const PURPOSE = 'platform-auth totp secrets v1';
-const MARK_BYTES = 8;
 const BATCH_SIZE = 500;
 
 interface OutdatedRow {
@@ -27,28 +26,28 @@ interface Batch {
 /** Encrypts TOTP secrets for the database, each for its user alone: a copied row is of no use to another account. */
 @Injectable()
 export class TotpVault {
-  /** Tells rows of this key from rows of another one, without decrypting them. */
-  readonly keyMark: Buffer;
-  private readonly current;
-  private readonly previous;
+  private readonly box: SecretBox;
 
   constructor(
-    { secretKey, secretKeyPrevious }: Environment,
+    environment: Environment,
     private readonly database: Database,
     private readonly log: Log,
   ) {
-    this.current = deriveKey(secretKey, PURPOSE);
-    this.previous = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, PURPOSE);
-    this.keyMark = computeMac(this.current, 'key mark').subarray(0, MARK_BYTES);
+    this.box = new SecretBox(environment, 'platform-auth totp secrets v1');
+  }
+
+  /** Tells rows of this key from rows of another one. */
+  get keyMark(): Buffer {
+    return this.box.keyMark;
   }
 
   encrypt(userId: string, secret: Buffer): Encrypted {
-    return encrypt(this.current, secret, userId);
+    return this.box.encrypt(secret, userId);
   }
 
   /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts it */
   decrypt(userId: string, encrypted: Buffer): Buffer | undefined {
-    return decrypt(this.current, encrypted, userId) ?? (this.previous && decrypt(this.previous, encrypted, userId));
+    return this.box.decrypt(encrypted, userId)?.plaintext;
   }
 
   /**
@@ -58,7 +57,7 @@ export class TotpVault {
    */
   async reencrypt(): Promise<void> {
     let [count, unreadable] = [0, 0];
-    let after: string | undefined = '00000000-0000-0000-0000-000000000000';
+    let after: string | undefined = NIL;
     while (after !== undefined) {
       const batch: Batch = await this.database.runAlone(LOCKS.totpSecrets, (transaction) =>
         this.reencryptBatch(transaction, after),

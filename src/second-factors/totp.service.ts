@@ -13,7 +13,7 @@ import { ProvenOwner } from './proven-owner.js';
 import { createVoidEnrolmentRefusal } from './factor-refusals.js';
 import * as sql from './factor-statements.js';
 import { generateRecoveryCodes, toRecoveryDigest } from './recovery-codes.js';
-import { SecondFactors, type UserWithFactors } from './second-factors.service.js';
+import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import { TotpVault } from './totp-vault.js';
 import { generateTotpSecret, toBase32, toOtpauthUrl } from './totp.js';
 
@@ -34,7 +34,7 @@ export interface PasswordAndCode {
 export class TotpService {
   constructor(
     private readonly changes: FactorChanges,
-    private readonly factors: SecondFactors,
+    private readonly factors: SecondFactorsService,
     private readonly codes: CodeVerifier,
     private readonly vault: TotpVault,
     private readonly environment: Environment,
@@ -53,7 +53,7 @@ export class TotpService {
    * @throws {ProblemException} wrong_password; totp_enrolled; too_many_requests; hashing_busy; invalid_access_token
    */
   async enrol(principal: UserPrincipal, password: string, actor: Actor): Promise<Enrolment> {
-    const owner = await this.changes.demandPassword(principal, password, actor);
+    const owner = await this.changes.verifyPassword(principal, password, actor);
     const secret = generateTotpSecret();
     const { userId, email } = principal;
     const values = [userId, this.vault.encrypt(userId, secret), this.vault.keyMark, this.clock.now()];
@@ -95,7 +95,7 @@ export class TotpService {
    */
   async remove(principal: UserPrincipal, { password, code }: PasswordAndCode, actor: Actor): Promise<void> {
     const { userId } = principal;
-    const owner = await this.changes.demandPassword(principal, password, actor);
+    const owner = await this.changes.verifyPassword(principal, password, actor);
     const presented = { user: await this.read(userId), code, actor };
     await this.codes.acceptAny(presented, (useCode) =>
       this.changes.run(owner, async (transaction) => {
@@ -117,7 +117,7 @@ export class TotpService {
     actor: Actor,
   ): Promise<string[]> {
     const { userId } = principal;
-    const owner = await this.changes.demandPassword(principal, password, actor);
+    const owner = await this.changes.verifyPassword(principal, password, actor);
     const presented = { user: await this.read(userId), code, actor };
     return this.codes.acceptAny(presented, (useCode) =>
       this.changes.run(owner, async (transaction) => {

@@ -3,8 +3,8 @@ import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagg
 import type { Response } from 'express';
 import { Public } from '../access/require.js';
 import type { KeyPair } from '../crypto/key-pair.js';
-import { JWKS_MAX_AGE_SECONDS } from './lives.js';
-import { SigningKeys } from './signing-keys.service.js';
+import { JWKS_MAX_AGE_SECONDS } from './lifetimes.js';
+import { SigningKeysService } from './signing-keys.service.js';
 
 class JwkResponse {
   @ApiProperty({ enum: ['EC'] })
@@ -41,7 +41,7 @@ export class JwksResponse {
 @ApiTags('auth')
 @Controller('.well-known')
 export class JwksController {
-  constructor(private readonly keys: SigningKeys) {}
+  constructor(private readonly keys: SigningKeysService) {}
 
   @Get('jwks.json')
   @Public()

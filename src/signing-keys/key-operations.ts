@@ -1,11 +1,12 @@
+import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import type { AuditEventName } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { DatabaseClock } from '../database/database-clock.js';
-import type { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../keys/cache/propagation.js';
 import { withKeyLock } from './key-rotation.js';
-import { getSigningStart } from './lives.js';
+import { getSigningStart } from './lifetimes.js';
 import { ACTIVATE_NEXT, RETIRE_ACTIVE } from './signing-key-statements.js';
 import { SigningKey } from './signing-key.entity.js';
 
@@ -15,6 +16,7 @@ export class KeyOperationError extends Error {
 }
 
 /** What operators do with signing keys, on the database: neither a running service nor SECRET_KEY is needed. */
+@Injectable()
 export class KeyOperations {
   constructor(
     private readonly dataSource: DataSource,

@@ -9,7 +9,7 @@ import { Database } from '../database/database.js';
 import { LOCKS } from '../database/locks.js';
 import { Log } from '../logging/log.js';
 import { KeyVault } from './key-vault.js';
-import { getOldestIssue, getSigningStart } from './lives.js';
+import { getOldestIssuedAt, getSigningStart } from './lifetimes.js';
 import * as sql from './signing-key-statements.js';
 import { SigningKey, type SigningKeyState } from './signing-key.entity.js';
 
@@ -54,10 +54,10 @@ export class KeyRotation {
    */
   async run(): Promise<void> {
     const now = await this.clock.now();
-    const oldestIssue = getOldestIssue(this.environment, now);
+    const oldestIssuedAt = getOldestIssuedAt(this.environment, now);
     const made = await withKeyLock(this.dataSource, async (transaction) => {
-      const kids = await this.advance(transaction, now, oldestIssue);
-      await transaction.query(sql.ERASE_PRIVATE_KEYS, [oldestIssue]);
+      const kids = await this.advance(transaction, now, oldestIssuedAt);
+      await transaction.query(sql.ERASE_PRIVATE_KEYS, [oldestIssuedAt]);
       return kids;
     });
     for (const kid of made) this.log.info('signing_key_made', { kid });
@@ -81,9 +81,9 @@ export class KeyRotation {
   }
 
   /** @returns the kids of new keys */
-  private async advance(transaction: EntityManager, now: Date, oldestIssue: Date): Promise<string[]> {
+  private async advance(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<string[]> {
     if (this.environment.accessTokenAlgorithm !== 'ES256') {
-      await this.retireUnused(transaction, now, oldestIssue);
+      await this.retireUnused(transaction, now, oldestIssuedAt);
       return [];
     }
     const keys = await transaction.find(SigningKey, { where: [{ state: 'active' }, { state: 'next' }] });
@@ -118,10 +118,10 @@ export class KeyRotation {
     return kids;
   }
 
-  private async retireUnused(transaction: EntityManager, now: Date, oldestIssue: Date): Promise<void> {
+  private async retireUnused(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<void> {
     const [use] = await transaction.query<{ last_signed_at: Date | null }[]>(sql.READ_LAST_SIGNING, ['ES256']);
-    if (use?.last_signed_at && use.last_signed_at > oldestIssue) return;
-    await transaction.query(sql.RETIRE_UNUSED, [now, oldestIssue]);
+    if (use?.last_signed_at && use.last_signed_at > oldestIssuedAt) return;
+    await transaction.query(sql.RETIRE_UNUSED, [now, oldestIssuedAt]);
   }
 }
 

@@ -1,10 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
-import { decrypt, encrypt, type Encrypted } from '../crypto/encryption.js';
+import type { Encrypted } from '../crypto/encryption.js';
 import { exportPrivateKey, importKeyPair, type KeyPair } from '../crypto/key-pair.js';
-import { deriveKey } from '../crypto/secret.js';
-
-const PURPOSE = 'platform-auth signing keys v1';
+import { SecretBox } from '../crypto/secret-box.js';
 
 /**
  * Encrypts private keys for the database. The `kid` is authenticated with them, and the public key is derived from them:
@@ -12,24 +10,21 @@ const PURPOSE = 'platform-auth signing keys v1';
  */
 @Injectable()
 export class KeyVault {
-  private readonly current;
-  private readonly previous;
+  private readonly box: SecretBox;
 
-  constructor({ secretKey, secretKeyPrevious }: Environment) {
-    this.current = deriveKey(secretKey, PURPOSE);
-    this.previous = secretKeyPrevious === undefined ? undefined : deriveKey(secretKeyPrevious, PURPOSE);
+  constructor(environment: Environment) {
+    this.box = new SecretBox(environment, 'platform-auth signing keys v1');
   }
 
   encrypt(pair: KeyPair): Encrypted {
-    return encrypt(this.current, exportPrivateKey(pair), pair.kid);
+    return this.box.encrypt(exportPrivateKey(pair), pair.kid);
   }
 
   /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts it */
   decrypt(kid: string, encrypted: Buffer): { readonly pair: KeyPair; readonly isOutdated: boolean } | undefined {
-    const current = decrypt(this.current, encrypted, kid);
-    const plaintext = current ?? (this.previous && decrypt(this.previous, encrypted, kid));
-    if (!plaintext) return undefined;
-    const pair = importKeyPair(plaintext);
-    return pair.kid === kid ? { pair, isOutdated: current === undefined } : undefined;
+    const opened = this.box.decrypt(encrypted, kid);
+    if (!opened) return undefined;
+    const pair = importKeyPair(opened.plaintext);
+    return pair.kid === kid ? { pair, isOutdated: opened.isOutdated } : undefined;
   }
 }

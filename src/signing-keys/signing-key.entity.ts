@@ -2,7 +2,7 @@ import { Column, Entity, Index, PrimaryColumn, Unique } from 'typeorm';
 import type { Encrypted } from '../crypto/encryption.js';
 
 /**
- * next: shown in the JWKS, and does not sign yet. active: signs. retired: signs no more, and its tokens stay valid until
+ * next: shown in the JWKS, and does not sign yet. active: signs. retired: no longer signs, and its tokens stay valid until
  * they expire. revoked: its tokens are refused.
  */
 export type SigningKeyState = 'next' | 'active' | 'retired' | 'revoked';

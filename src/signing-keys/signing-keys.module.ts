@@ -10,12 +10,12 @@ import { JwksController } from './jwks.controller.js';
 import { KeyRotation } from './key-rotation.js';
 import { KeyVault } from './key-vault.js';
 import { SigningKey } from './signing-key.entity.js';
-import { SigningKeys } from './signing-keys.service.js';
+import { SigningKeysService } from './signing-keys.service.js';
 
 @Module({
   imports: [KeysModule, TypeOrmModule.forFeature([SigningKey])],
   controllers: [JwksController],
-  providers: [KeyVault, KeyRotation, SigningKeys],
-  exports: [KeyRotation, SigningKeys],
+  providers: [KeyVault, KeyRotation, SigningKeysService],
+  exports: [KeyRotation, SigningKeysService],
 })
 export class SigningKeysModule {}

@@ -15,11 +15,11 @@ import { problems } from '../problems/problems.js';
 import { KeyRotation } from './key-rotation.js';
 import { KeyVault } from './key-vault.js';
 import { KeyView } from './key-view.js';
-import { getOldestIssue } from './lives.js';
+import { getOldestIssuedAt } from './lifetimes.js';
 import { READ_KEYS, RECORD_SIGNING, type Algorithm, type KeyRow } from './signing-key-statements.js';
 
 const RECORD_INTERVAL_MS = 60_000;
-/** Well within the margin of `getOldestIssue`. */
+/** Well within the margin of `getOldestIssuedAt`. */
 const MAX_UNRECORDED_MS = 300_000;
 /** Between two reads that tokens with an unknown `kid` cause: anyone can send those. */
 const UNKNOWN_KEY_INTERVAL_MS = 250;
@@ -29,7 +29,7 @@ const UNKNOWN_KEY_INTERVAL_MS = 250;
  * lease each use reads the database. What was read last is kept for the JWKS alone.
  */
 @Injectable()
-export class SigningKeys implements EvictionListener, OnModuleInit {
+export class SigningKeysService implements EvictionListener, OnModuleInit {
   readonly kind = 'signing_key';
   private remembered: { readonly view: KeyView; readonly takenAtMs: number } | undefined;
   private latest: KeyView | undefined;
@@ -107,7 +107,7 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
   /** Whether tokens of the algorithm are accepted: it is configured, or another replica signed with it lately. */
   async isAccepted(algorithm: Algorithm): Promise<boolean> {
     if (algorithm === this.environment.accessTokenAlgorithm) return true;
-    const isInUse = (view: KeyView): boolean => view.isInUseSince(algorithm, this.oldestIssue);
+    const isInUse = (view: KeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);
     return isInUse(await this.readUnless(isInUse));
   }
 
@@ -129,12 +129,12 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
   async list(): Promise<KeyPair[]> {
     const view = this.recall() ?? (await this.read().catch((error: unknown) => this.fallBack(error)));
     const { accessTokenAlgorithm } = this.environment;
-    const isShown = accessTokenAlgorithm === 'ES256' || view.isInUseSince('ES256', this.oldestIssue);
-    return isShown ? view.list(this.oldestIssue) : [];
+    const isShown = accessTokenAlgorithm === 'ES256' || view.isInUseSince('ES256', this.oldestIssuedAt);
+    return isShown ? view.list(this.oldestIssuedAt) : [];
   }
 
-  private get oldestIssue(): Date {
-    return getOldestIssue(this.environment, this.clock.now());
+  private get oldestIssuedAt(): Date {
+    return getOldestIssuedAt(this.environment, this.clock.now());
   }
 
   /** Without the grace of OUTAGE_GRACE_SECONDS: the session of a token is read from the database in any case. */
@@ -168,7 +168,7 @@ export class SigningKeys implements EvictionListener, OnModuleInit {
 
   private async load(): Promise<KeyView> {
     const ticket = this.lease.takeTicket();
-    const rows = await this.database.rows<KeyRow>(READ_KEYS, [this.oldestIssue]);
+    const rows = await this.database.rows<KeyRow>(READ_KEYS, [this.oldestIssuedAt]);
     const known = this.latest?.pairs;
     const view = new KeyView(rows, (kid, encrypted) => known?.get(kid) ?? this.open(kid, encrypted));
     this.latest = view;

@@ -22,12 +22,12 @@ export class BusyThrottle {
   ) {}
 
   /** @throws {ProblemException} too_many_requests */
-  async refuseExhausted(event: ThrottleEvent, address: string | undefined): Promise<void> {
+  async refuseExhausted(event: ThrottleEvent, address: string | null): Promise<void> {
     await this.keys.refuseExhausted(event, this.toBudgets(address));
   }
 
   /** @param error counts when it is hashing_busy */
-  count(error: unknown, address: string | undefined): void {
+  count(error: unknown, address: string | null): void {
     if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return;
     for (const budget of this.toBudgets(address)) {
       const { key, limit } = budget;
@@ -37,7 +37,7 @@ export class BusyThrottle {
     }
   }
 
-  private toBudgets(address: string | undefined): Budget[] {
+  private toBudgets(address: string | null): Budget[] {
     return this.keys.toBudgets('hashing-busy', this.environment.hashingBusyLimitPerAddress, toNetworks(address));
   }
 }

@@ -40,7 +40,7 @@ export class LoginThrottle {
    */
   async attempt<Verdict extends { readonly valid: boolean }>(
     account: string,
-    address: string | undefined,
+    address: string | null,
     verify: (turn: Turn) => Promise<Verdict>,
   ): Promise<Verdict> {
     const attempt = await this.begin(account, address);
@@ -57,7 +57,7 @@ export class LoginThrottle {
    * @param account canonical e-mail address
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
    */
-  async begin(account: string, address: string | undefined): Promise<Attempt> {
+  async begin(account: string, address: string | null): Promise<Attempt> {
     await this.busy.refuseExhausted(EVENT, address);
     try {
       return await this.reserve(account, address);
@@ -67,7 +67,7 @@ export class LoginThrottle {
     }
   }
 
-  private async reserve(account: string, address: string | undefined): Promise<Attempt> {
+  private async reserve(account: string, address: string | null): Promise<Attempt> {
     const { keys, windows, environment } = this;
     const networks = toNetworks(address);
     const budgets = [

@@ -22,7 +22,7 @@ export class MailThrottle {
     const budgets = [...new Set(recipients)].flatMap((recipient) =>
       this.keys.toBudgets('mail-account', this.environment.mailLimitPerAccount, [''], recipient),
     );
-    const turn = { networks: toNetworks(address ?? undefined), isKnown: false };
+    const turn = { networks: toNetworks(address), isKnown: false };
     await this.windows.spend('user.mail.throttled', budgets, turn);
   }
 }

@@ -42,7 +42,7 @@ export class SecondFactorThrottle {
     // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
     const weekly = method === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
     const budgets = [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
-    const turn = { networks: toNetworks(address ?? undefined), isKnown: false };
+    const turn = { networks: toNetworks(address), isKnown: false };
     const timed = { event: EVENT, request: { budgets }, turn, maxWaitMs: MAX_WAIT_MS } as const;
     const { points } = await this.windows.reserveInTime(timed, () => this.keys.refuseExhausted(EVENT, budgets));
     // If it fails, the reservation expires after a minute.

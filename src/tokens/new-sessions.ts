@@ -48,7 +48,7 @@ export class NewSessions {
       addDays(now, refreshTokenExpireDays),
       addDays(now, sessionMaxAgeDays),
       owner.passwordChangedAt,
-      toNetwork(actor.address ?? undefined),
+      toNetwork(actor.address),
       actor.userAgent ?? null,
       amr,
       owner.factorsChangedAt,

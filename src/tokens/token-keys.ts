@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
 import { computeMac, createSigningKey, isSameDigest } from '../crypto/secret.js';
-import { SigningKeys } from '../signing-keys/signing-keys.service.js';
+import { SigningKeysService } from '../signing-keys/signing-keys.service.js';
 
 type Key = KeyPair['publicKey'];
 
@@ -37,7 +37,7 @@ export class TokenKeys {
 
   constructor(
     private readonly environment: Environment,
-    private readonly signingKeys: SigningKeys,
+    private readonly signingKeys: SigningKeysService,
   ) {
     const { secretKey, secretKeyPrevious } = environment;
     this.secretKey = createSigningKey(secretKey);

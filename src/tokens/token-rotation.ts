@@ -60,7 +60,7 @@ export class TokenRotation {
   private async rotate(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
     const now = this.clock.now();
     const expiresAt = addDays(now, this.environment.refreshTokenExpireDays);
-    const network = toNetwork(address ?? undefined);
+    const network = toNetwork(address);
     const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
     const sentAt = performance.now();
     try {
@@ -121,7 +121,7 @@ export class TokenRotation {
    * line, the first of a rotation an audit event too, before the successor is sent. */
   private async recordRepeatElsewhere(sessionId: string, row: SupersededRow, actor: Actor): Promise<boolean> {
     const { rotated_from, generation, user_id } = row;
-    if (rotated_from === null || rotated_from === toNetwork(actor.address ?? undefined)) return false;
+    if (rotated_from === null || rotated_from === toNetwork(actor.address)) return false;
     const event = 'session.refresh.repeated_elsewhere';
     const audited = { event, actor, time: this.clock.now(), subject: user_id } as const;
     const details = { session_id: sessionId, rotated_from };

@@ -1,8 +1,9 @@
-import type { DataSource, EntityManager } from 'typeorm';
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
 import { COMMAND_LINE } from '../access/actor.js';
 import type { AuditEventName } from '../audit/audit-event.js';
-import type { AuditLog } from '../audit/audit-log.js';
-import type { Clock } from '../common/clock.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import type { PortableAccount } from './portable-account.js';
 
@@ -37,6 +38,7 @@ export interface ImportCounts {
  * Moves accounts in and out in bulk, for the command line. A run is recorded in the audit log: an import with its first
  * batch, and again with its counts when it ends, so that a run that was killed shows too; an export before its first page.
  */
+@Injectable()
 export class AccountTransfer {
   private readonly runId = createId();
   private isStarted = false;

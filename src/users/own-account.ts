@@ -52,7 +52,7 @@ export class OwnAccount {
     endSessions: (transaction: EntityManager, userId: string) => Promise<number>,
   ): Promise<void> {
     const { id: userId } = verified;
-    const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: true };
+    const turn = { networks: toNetworks(actor.address), isKnown: true };
     const passwordHash = await this.hasher.hash(newPassword, turn);
     await this.users.manager.transaction(async (transaction) => {
       // Locks the user's row: a login with the old password has begun its session, which ends here, or finds the new one.

@@ -34,9 +34,9 @@ export class PasswordProof {
    * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account is
    * gone or disabled meanwhile, and its sessions with it
    */
-  async demand(owner: { userId: string; email: string }, password: string, actor: Actor): Promise<VerifiedUser> {
+  async verify(owner: { userId: string; email: string }, password: string, actor: Actor): Promise<VerifiedUser> {
     const { userId, email } = owner;
-    const verdict = await this.throttle.attempt(email, actor.address ?? undefined, (turn) =>
+    const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
       this.passwords.verifyById(userId, password, turn),
     );
     if (verdict.valid) return verdict.user;

@@ -61,7 +61,7 @@ export class UsersService {
     event: 'user.registered' | 'admin.user.created',
   ): Promise<User> {
     this.policy.check(password);
-    const turn = { networks: toNetworks(actor.address ?? undefined), isKnown: actor.door === 'admin' };
+    const turn = { networks: toNetworks(actor.address), isKnown: actor.door === 'admin' };
     const passwordHash = await this.hasher.hash(password, turn);
     const now = this.clock.now();
     const times = { createdAt: now, updatedAt: now, passwordChangedAt: now };

@@ -26,6 +26,6 @@ export class ChangesController {
   async pollChanges(@Req() request: Request): Promise<ChangesResponse> {
     const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
     this.changes.recordUses(used, getPrincipal(request, 'app').caller);
-    return ChangesResponse.from(await this.changes.changesSince(cursor));
+    return ChangesResponse.from(await this.changes.getChangesSince(cursor));
   }
 }

@@ -1,5 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
+import { MAX_CURSOR_LENGTH } from '../keys/cache/cursor.js';
+import { MAX_USES } from './changes.request.js';
 import type { LeasedAnswer } from './changes.service.js';
 
 const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
@@ -20,12 +22,12 @@ export class ChangesBody {
   @ApiPropertyOptional({
     type: String,
     description: 'the cursor of the last answer',
-    maxLength: 4_096,
+    maxLength: MAX_CURSOR_LENGTH,
     example: CURSOR,
   })
   cursor?: string;
 
-  @ApiPropertyOptional({ type: [UseBody], maxItems: 500, description: 'keys that were accepted from memory' })
+  @ApiPropertyOptional({ type: [UseBody], maxItems: MAX_USES, description: 'keys that were accepted from memory' })
   used?: UseBody[];
 }
 
@@ -38,7 +40,7 @@ class ChangeResponse {
 }
 
 export class ChangesResponse {
-  @ApiProperty({ type: String, maxLength: 4_096, example: CURSOR })
+  @ApiProperty({ type: String, maxLength: MAX_CURSOR_LENGTH, example: CURSOR })
   cursor!: string;
 
   @ApiProperty({ description: 'evict everything: the changes are unknown, or too many to list', example: false })

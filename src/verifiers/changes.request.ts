@@ -9,7 +9,7 @@ const notAnObject = {
   error: ({ code }: { readonly code?: string }) =>
     code === 'unrecognized_keys' ? 'has a field that is not part of this request' : 'must be an object',
 };
-const MAX_USES = 500;
+export const MAX_USES = 500;
 const MAX_AGE_MS = 3_600_000;
 
 /** A key that a verifier accepted from its memory. */

@@ -31,7 +31,7 @@ export class ChangesService {
   ) {}
 
   /** @throws {ProblemException} unavailable: this replica has no lease to hand on */
-  async changesSince(cursor: string | undefined): Promise<LeasedAnswer> {
+  async getChangesSince(cursor: string | undefined): Promise<LeasedAnswer> {
     const leaseMs = this.environment.revocationLeaseMs;
     if (leaseMs === 0) return { cursor: '', reset: true, changes: [], leaseMs, freshForMs: 0 };
     const answer = this.log.answer(cursor) ?? (await this.readChanges(cursor));

@@ -84,7 +84,7 @@ function toHeaders(principal: Principal): Record<string, string> {
   }
 }
 
-/** Absent when there is nothing to state: a route that demands a word then refuses. */
+/** Absent when there is nothing to state: a route that requires a word then refuses. */
 function toAmrHeader(amr: readonly string[]): Record<string, string> {
   const words = amr.join(' ');
   return AMR_WORDS.test(words) ? { 'X-Auth-Amr': words } : {};

@@ -2,7 +2,7 @@ import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiConsumes, ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireWith } from '../access/require.js';
-import { InactiveTokenResponse, IntrospectionBody, ActiveTokenResponse } from './introspect.dto.js';
+import { ActiveTokenResponse, IntrospectionBody } from './introspect.dto.js';
 import { IntrospectGuard } from './introspect.guard.js';
 import { IntrospectionService, type Introspection } from './introspection.service.js';
 
@@ -23,7 +23,7 @@ export class IntrospectController {
   @ApiConsumes('application/x-www-form-urlencoded')
   @ApiBody({ type: IntrospectionBody })
   @ApiOkResponse({ type: ActiveTokenResponse, description: 'Or `{"active": false}`' })
-  async introspectToken(@Req() request: Request): Promise<Introspection | InactiveTokenResponse> {
+  async introspectToken(@Req() request: Request): Promise<Introspection> {
     return this.introspection.introspect(request.body as Buffer | undefined);
   }
 }

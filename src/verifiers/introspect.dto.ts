@@ -1,18 +1,18 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
+import { MAX_TEXT_LENGTH } from '../http/json-body.js';
 
 /** For the OpenAPI document only: the form is parsed after authentication. */
 export class IntrospectionBody {
-  @ApiProperty({ type: String, maxLength: 8_192, example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl' })
+  @ApiProperty({
+    type: String,
+    maxLength: MAX_TEXT_LENGTH,
+    example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.c2lnbmF0dXJl',
+  })
   token!: string;
 
-  @ApiPropertyOptional({ type: String, description: 'ignored', maxLength: 8_192, example: 'access_token' })
+  @ApiPropertyOptional({ type: String, description: 'ignored', maxLength: MAX_TEXT_LENGTH, example: 'access_token' })
   token_type_hint?: string;
-}
-
-export class InactiveTokenResponse {
-  @ApiProperty({ enum: [false] })
-  active!: false;
 }
 
 export class ActiveTokenResponse {

@@ -6,12 +6,12 @@ import type { UserPrincipal } from '../access/principals.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { MAX_NAMES, refuseField, refuseHostileText } from '../http/json-body.js';
-import type { ActiveTokenResponse, InactiveTokenResponse } from './introspect.dto.js';
+import type { ActiveTokenResponse } from './introspect.dto.js';
 
 /** The documented fields of the form, which bounds their length. */
 const NAMES = ['token', 'token_type_hint'];
 
-export type Introspection = ActiveTokenResponse | InactiveTokenResponse;
+export type Introspection = ActiveTokenResponse | { readonly active: false };
 
 @Injectable()
 export class IntrospectionService {

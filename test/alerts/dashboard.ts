@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { readJson } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 import { RULES_FILE } from './rules.js';
 
 const DASHBOARD = resolve('deploy/grafana/platform-auth.json');
@@ -62,7 +62,7 @@ export class Prometheus {
       await once(child, 'exit');
     });
     await once(child, 'spawn');
-    for (const end = performance.now() + START_TIMEOUT_MS; !(await answers(`${url}/-/ready`));) {
+    for (const end = performance.now() + START_TIMEOUT_MS; !(await isResponding(`${url}/-/ready`));) {
       if (performance.now() > end) throw new Error('Prometheus was not ready in time');
       await sleep(POLL_INTERVAL_MS);
     }

@@ -16,7 +16,7 @@ export async function scrape(url: string): Promise<{ text: string; samples: Expo
 }
 
 /** Labels contain words of the service only, so that neither quotes nor braces occur in them. */
-export function parseExposition(text: string): Exposition {
+function parseExposition(text: string): Exposition {
   const samples = new Map<string, Sample>();
   for (const [, name = '', pairs = '', value = ''] of text.matchAll(/^([a-z_]\w*)(?:\{(.*)\})? (\S+)$/gm)) {
     const labels = Object.fromEntries(

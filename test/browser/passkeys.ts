@@ -6,7 +6,7 @@ import type { CDPSession, Page } from 'playwright-core';
 import { z } from 'zod';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { answers, ServerProcess } from '../../tools/server-process.js';
+import { isResponding, ServerProcess } from '../../tools/server-process.js';
 import { checks, launchBrowser } from './browser.js';
 import { startFirstRun } from './service.js';
 
@@ -96,7 +96,7 @@ export async function checkPasskeys(cleanup: Cleanup): Promise<void> {
     cleanup,
     script: PAGE_SCRIPT,
     words,
-    isReady: answers,
+    isReady: isResponding,
     onLine: () => undefined,
   }).start();
   const browser = await launchBrowser(cleanup);

@@ -76,7 +76,7 @@ describe('platform-auth init on a platform in use', () => {
     platform.changeMap(({ services }) => (services.recipes!.calls = ['auth']));
     const asked: string[] = [];
     await expect(platform.init({ prune: true, confirm: refuse(asked) })).rejects.toBe(NOT_CONFIRMED);
-    expect(asked).toEqual([expect.stringContaining('revoke for ever: recipes → ocr')]);
+    expect(asked).toEqual([expect.stringContaining('revoke permanently: recipes → ocr')]);
     expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
   });
 

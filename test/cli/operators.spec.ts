@@ -50,7 +50,7 @@ describe('platform-auth operators', () => {
   it('revokes an operator by name or id, with a confirmation', async () => {
     const [dave, erin] = [await app.operator(['nodes'], 'dave'), await app.operator(['nodes'], 'erin')];
     expect(await cli.fails('operators', 'revoke', 'dave')).toBe(
-      'This revokes the operator dave for ever. Add --yes to confirm. It was not done.\n',
+      'This revokes the operator dave permanently. Add --yes to confirm. It was not done.\n',
     );
     await dave.as().get('/nodes').expect(200);
     expect(await cli.ok('operators', 'revoke', 'dave', '--yes')).toBe('Operator dave is revoked.\n');

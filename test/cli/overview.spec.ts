@@ -121,7 +121,7 @@ describe('platform-auth', () => {
   it('lists only what the filters keep', async () => {
     const { nodeId } = await app.node();
     expect(await cli.fails('nodes', 'revoke', nodeId)).toMatch(
-      /^This revokes the node [^/]+\/[^/]+ for ever\. Add --yes/,
+      /^This revokes the node [^/]+\/[^/]+ permanently\. Add --yes/,
     );
     await cli.ok('nodes', 'revoke', nodeId, '--yes');
     expect(await cli.ok('nodes', 'list')).toContain(nodeId);

@@ -65,7 +65,7 @@ describe('platform-auth users', () => {
     const dave = await app.user();
     const said = await cli.withInput('y\n').fails('users', 'delete', dave.email);
     expect(said).toBe(
-      `This deletes the user ${dave.email} and all of their sessions for ever. Add --yes to confirm. It was not done.\n`,
+      `This deletes the user ${dave.email} and all of their sessions permanently. Add --yes to confirm. It was not done.\n`,
     );
     await dave.logsIn();
     expect(await cli.ok('users', 'delete', dave.email, '--yes')).toBe(`${dave.email} is deleted.\n`);

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Checks } from '../../tools/checks.js';
 import { TOTP } from 'otpauth';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 
 const START_TIMEOUT_MS = 30_000;
 const POLL_INTERVAL_MS = 100;
@@ -33,7 +33,7 @@ export async function startPrism(cleanup: Cleanup, program: string, document: st
   const child = spawn(process.execPath, [program, ...words], { stdio: ['ignore', 'ignore', 'inherit'] });
   cleanup.defer(() => child.kill('SIGKILL'));
   const url = `http://127.0.0.1:${port}`;
-  for (const deadline = performance.now() + START_TIMEOUT_MS; !(await answers(url));) {
+  for (const deadline = performance.now() + START_TIMEOUT_MS; !(await isResponding(url));) {
     if (performance.now() > deadline || child.exitCode !== null) throw new Error('Prism has not started');
     await sleep(POLL_INTERVAL_MS);
   }

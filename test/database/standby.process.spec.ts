@@ -44,7 +44,7 @@ describe('a streaming standby', () => {
 
   it('causes 503 on every route and in /health when a running service is connected to it', async () => {
     await primary.stop('fast');
-    proxy.lead(standby.database.url);
+    proxy.redirectTo(standby.database.url);
     await callers.expectNoVerdicts();
     await callers.expectNoVerdicts();
     expect(await isInRecovery()).toBe(true);

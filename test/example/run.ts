@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 import { Example } from './example.js';
 import { watchRevocation, type Verdict } from './watch.js';
 
@@ -138,7 +138,7 @@ async function checkWhole(cleanup: Cleanup, before: readonly string[]): Promise<
     const urls = [...(await Promise.all(services)), await readDatabaseUrl(example)];
     await checks.run('Ctrl-C stops every process and removes keys and data', async () => {
       await example.interrupt();
-      deepStrictEqual(await Promise.all(urls.map((url) => answers(url))), Array(urls.length).fill(false));
+      deepStrictEqual(await Promise.all(urls.map((url) => isResponding(url))), Array(urls.length).fill(false));
       deepStrictEqual(listFolders(), before);
       ok(example.lines.includes('Everything is stopped; keys and data are removed.'));
     });

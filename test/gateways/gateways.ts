@@ -5,7 +5,7 @@ import { freePort } from '../../src/embedded-postgres/free-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { Program } from '../../tools/program.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 
 const CONFIGURATIONS = 'deploy/gateways';
 
@@ -49,7 +49,7 @@ async function start(setting: Setting, name: string, port: number, words: readon
   const program = Program.start(setting.cleanup, path, flags);
   await eventually(`${name} listens`, () => {
     if (program.hasExited) throw new Error(`${name} has exited: ${program.output}`);
-    return answers(`http://127.0.0.1:${port}/`);
+    return isResponding(`http://127.0.0.1:${port}/`);
   });
   return { name, port };
 }

@@ -41,7 +41,7 @@ export async function checkOutages(gateway: Gateway, world: World): Promise<void
 export async function checkFailures(gateway: Gateway, world: World): Promise<void> {
   const { checks, network, service, credentials, upstream } = world;
   const standIn = await StandIn.start();
-  network.lead(standIn.url);
+  network.redirectTo(standIn.url);
   for (const { name, answers } of FAILURE_CASES) {
     await checks.run(`${gateway.name}: answers 503 when the service ${name}`, async () => {
       standIn.answerWith(...answers);
@@ -51,7 +51,7 @@ export async function checkFailures(gateway: Gateway, world: World): Promise<voi
       expectEqual(upstream.seen.length, 0);
     });
   }
-  network.lead(service.url);
+  network.redirectTo(service.url);
   standIn.stop();
   await expectRecovery(gateway, world);
 }

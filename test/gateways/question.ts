@@ -22,7 +22,7 @@ async function askStandIn(
   { door, identity, headers }: { door: Door; identity: Readonly<Record<string, string>>; headers: Headers },
 ): Promise<Exchange> {
   const auth = await Echo.start(cleanup, identity);
-  network.lead(`http://127.0.0.1:${auth.port}`);
+  network.redirectTo(`http://127.0.0.1:${auth.port}`);
   upstream.seen.length = 0;
   const request = {
     method: 'POST',
@@ -69,7 +69,7 @@ export async function checkQuestion(gateway: Gateway, world: World): Promise<voi
     const { answer } = await askStandIn(gateway, world, { door: 'user', identity, headers: forgeIdentity() });
     expectIdentity(answer, identity);
   });
-  network.lead(service.url);
+  network.redirectTo(service.url);
 }
 
 async function expectQuestion(gateway: Gateway, world: World, door: Door): Promise<void> {

@@ -8,7 +8,7 @@ import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { answers } from '../../tools/server-process.js';
+import { isResponding } from '../../tools/server-process.js';
 import { prepareVerifierPython } from '../../tools/verifier-python.js';
 import { startFirstRun } from '../browser/service.js';
 import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
@@ -41,7 +41,7 @@ async function startGuarded(cleanup: Cleanup, python: string, authUrl: string): 
     await once(child, 'exit');
   });
   const url = `http://127.0.0.1:${port}`;
-  for (const end = performance.now() + START_TIMEOUT_MS; !(await answers(url));) {
+  for (const end = performance.now() + START_TIMEOUT_MS; !(await isResponding(url));) {
     if (child.exitCode !== null || performance.now() > end) throw new Error('The guarded service did not start');
     await sleep(POLL_INTERVAL_MS);
   }

@@ -133,10 +133,10 @@ describe('a change of the own e-mail address', () => {
     const [judy, kim] = [await app.user(), await app.user()];
     const tokens = [(await judy.logsIn()).access_token, (await kim.logsIn()).access_token] as const;
     const proof = app.nest.get(PasswordProof);
-    afterNext(proof, 'demand', () => app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200));
+    afterNext(proof, 'verify', () => app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200));
     expectProblem(await change(tokens[0], newAddress()), problems.invalidAccessToken);
     const sql = 'UPDATE users SET password_changed_at = now() WHERE id = $1';
-    afterNext(proof, 'demand', () => app.database.query(sql, [kim.id]));
+    afterNext(proof, 'verify', () => app.database.query(sql, [kim.id]));
     expectProblem(await change(tokens[1], newAddress()), problems.wrongPassword);
     expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = ANY ($1)', [[judy.id, kim.id]])).toEqual(
       [],

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from '../../src/embedded-postgres/free-port.js';
 import { Cleanup, InterruptedError } from '../../tools/cleanup.js';
-import { answers, ServerProcess } from '../../tools/server-process.js';
+import { isResponding, ServerProcess } from '../../tools/server-process.js';
 
 const SERVER = `
   import { createServer } from 'node:http';
@@ -33,10 +33,10 @@ describe('a server process', () => {
     const server = await serverOf(SERVER);
     const { pid } = await server.start();
     expect(await server.stop()).toBe(7);
-    expect(await answers(server.url)).toBe(false);
+    expect(await isResponding(server.url)).toBe(false);
     await server.start();
     expect(server.pid).not.toBe(pid);
-    expect(await answers(server.url)).toBe(true);
+    expect(await isResponding(server.url)).toBe(true);
   });
 
   it('is killed by the cleanup, and cannot be started afterwards', async () => {

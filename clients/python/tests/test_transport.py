@@ -171,7 +171,7 @@ def test_replaces_its_connections_without_breaking_the_requests_in_flight() -> N
         client = ServiceClient(Runtime(SYSTEM_CLOCKS, transport, worker=None))  # type: ignore[arg-type]
         request = ServiceRequest("POST", url, HEADERS)
         deadline = SYSTEM_CLOCKS.monotonic() + 20
-        questions = [asyncio.create_task(client.attempt_twice(request, deadline)) for _ in range(count)]
+        questions = [asyncio.create_task(client.send_with_retry(request, deadline)) for _ in range(count)]
         await eventually(lambda: len(server.requests) == count)
         first = transport._questions._connections
         for question in questions[:3]:

@@ -30,13 +30,18 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   const code = toText(body?.code);
   if (status === 401 && VERDICTS[door].includes(code)) return { verdict: 'no' };
   if (status === 431 || (status === 400 && UNREADABLE_CREDENTIAL.includes(code))) return { verdict: 'no' };
-  if (status === 429 || status >= 500) return { verdict: 'unknown' };
+  if (isUnavailable(status)) return { verdict: 'unknown' };
   if (status !== 200) return misconfigured(answer, code);
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
   if (freshForMs === 0) return misconfigured(answer, 'X-Platform-Fresh-For-Ms is zero');
   return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer) };
+}
+
+/** Whether the service could not look: the answer says nothing about what was asked. */
+export function isUnavailable(status: number): boolean {
+  return status === 429 || status >= 500;
 }
 
 /** @returns 0 when the yes must not be remembered */
@@ -53,7 +58,7 @@ export type PollAnswer =
 
 export function readPollAnswer(answer: ServiceAnswer): PollAnswer {
   const body = parseObject(answer.body);
-  if (answer.status === 429 || answer.status >= 500) return { kind: 'unknown' };
+  if (isUnavailable(answer.status)) return { kind: 'unknown' };
   if (answer.status !== 200) return { kind: 'misconfigured', detail: describe(answer, toText(body?.code)) };
   const { cursor, reset, lease_ms: leaseMs, fresh_for_ms: freshForMs, changes } = body ?? {};
   const isReadable = typeof cursor === 'string' && typeof reset === 'boolean' && Array.isArray(changes);

@@ -22,28 +22,27 @@ export class HttpTransport implements Transport {
 
   send(request: ServiceRequest, signal: AbortSignal): Promise<ServiceAnswer> {
     if (this.isClosed) return Promise.reject(new ConnectionError('The verifier is closed'));
-    const { promise, resolve, reject } = createDeferred<ServiceAnswer>();
     const isSecure = request.url.startsWith('https:');
     const { method, headers, body = '' } = request;
     let leaveLookup = (): void => undefined;
-    const outgoing = (isSecure ? https : http).request(
-      request.url,
-      {
-        method,
-        agent: this.getAgent(isSecure, request.isPoll ?? false),
-        signal,
-        lookup: (...question) => void (leaveLookup = this.lookups.join(...question)),
-        headers: { ...headers, ...(method === 'POST' && { 'Content-Length': String(Buffer.byteLength(body)) }) },
-      },
-      (response) => void receive(response).then(resolve, reject),
-    );
-    outgoing.on('error', (error) =>
-      reject(error instanceof TimeoutError ? error : new ConnectionError('The connection was refused or broken')),
-    );
-    outgoing.once('close', () => leaveLookup());
-    limitConnecting(outgoing);
-    outgoing.end(body);
-    return promise;
+    const options: https.RequestOptions = {
+      method,
+      agent: this.getAgent(isSecure, request.isPoll ?? false),
+      signal,
+      lookup: (...question) => void (leaveLookup = this.lookups.join(...question)),
+      headers: { ...headers, ...(method === 'POST' && { 'Content-Length': String(Buffer.byteLength(body)) }) },
+    };
+    return new Promise((resolve, reject) => {
+      const outgoing = (isSecure ? https : http).request(request.url, options, (response) => {
+        receive(response).then(resolve, reject);
+      });
+      outgoing.on('error', (error) =>
+        reject(error instanceof TimeoutError ? error : new ConnectionError('The connection was refused or broken')),
+      );
+      outgoing.once('close', () => leaveLookup());
+      limitConnecting(outgoing);
+      outgoing.end(body);
+    });
   }
 
   close(): void {
@@ -95,15 +94,4 @@ function joinHeaders(headers: http.IncomingHttpHeaders): Record<string, string |
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : value]),
   );
-}
-
-/** Promise.withResolvers, which Node.js 20 does not have. */
-function createDeferred<Value>() {
-  let resolve!: (value: Value) => void;
-  let reject!: (error: Error) => void;
-  const promise = new Promise<Value>((onValue, onError) => {
-    resolve = onValue;
-    reject = onError;
-  });
-  return { promise, resolve, reject };
 }

@@ -19,18 +19,20 @@ export interface VerifierOptions {
   readonly secretKeyPrevious?: string | undefined;
   /** Verifies ES256 access tokens. With neither, the authentication service judges each token at first sight. */
   readonly jwksUrl?: string | undefined;
+  /** Of access tokens (`iss`), as JWT_ISSUER of the authentication service. Default: platform-auth. */
   readonly issuer?: string | undefined;
-  /** Without one, tokens with an audience are refused. */
+  /** Of access tokens (`aud`), as JWT_AUDIENCE of the authentication service. Without one, tokens with an audience are refused. */
   readonly audience?: string | undefined;
   /**
    * How much longer memory may be used while the authentication service is unreachable. During it, a revoked credential
-   * may be accepted. At most 60, because nothing is remembered for longer.
+   * may be accepted. At most 60, because nothing is remembered for longer. Default: 0.
    */
   readonly outageGraceSeconds?: number | undefined;
-  /** Remembered credentials of each kind; the least recently used is evicted. */
+  /** Remembered credentials of each kind; the least recently used is evicted. Default: 100,000. */
   readonly maxEntries?: number | undefined;
-  /** Questions in flight at each door (apps, nodes, users); beyond it the answer is 503. */
+  /** Questions in flight at each door (apps, nodes, users); beyond it the answer is 503. Default: 256. */
   readonly maxQuestions?: number | undefined;
+  /** Default: JSON lines on standard error. */
   readonly logger?: VerifierLogger | undefined;
 }
 
@@ -47,7 +49,7 @@ const DEFAULT_MAX_QUESTIONS = 256;
 const MAX_OUTAGE_GRACE_SECONDS = 60;
 const MIN_SECRET_BYTES = 32;
 const SERVICE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
-const URL_DEMAND = 'must be an http or https URL without a user and a query';
+const URL_REQUIREMENT = 'must be an http or https URL without a user and a query';
 const HEADER_VALUE = /^[\x21-\x7e]{1,4096}$/;
 
 const CONSOLE: VerifierLogger = {
@@ -72,11 +74,11 @@ export function toSettings(options: VerifierOptions): Settings {
 function findMistakes(settings: Settings): string[] {
   const { secretKey, secretKeyPrevious, jwksUrl, audience, outageGraceSeconds } = settings;
   const checks: readonly (readonly [string, boolean, string])[] = [
-    ['url (AUTH_URL)', isHttpUrl(settings.url), URL_DEMAND],
+    ['url (AUTH_URL)', isHttpUrl(settings.url), URL_REQUIREMENT],
     ['appId (AUTH_APP_ID)', isHeaderValue(settings.appId), 'must be the id of this service’s key for auth'],
     ['appKey (AUTH_APP_KEY)', isHeaderValue(settings.appKey), 'must be this service’s key for auth'],
     ['serviceName (SERVICE_NAME)', isServiceName(settings.serviceName), 'must be the name of this service'],
-    ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_DEMAND],
+    ['jwksUrl (AUTH_JWKS_URL)', jwksUrl === undefined || isHttpUrl(jwksUrl), URL_REQUIREMENT],
     ['secretKey (SECRET_KEY)', secretKey === undefined || isSecret(secretKey), 'must have at least 32 bytes'],
     [
       'secretKeyPrevious (SECRET_KEY_PREVIOUS)',
@@ -96,7 +98,7 @@ function findMistakes(settings: Settings): string[] {
     ['maxQuestions', isPositive(settings.maxQuestions), 'must be a positive integer'],
     ['logger', isLogger(settings.logger), 'must have the method warn'],
   ];
-  return checks.filter(([, isValid]) => !isValid).map(([name, , demand]) => `${name} ${demand}`);
+  return checks.filter(([, isValid]) => !isValid).map(([name, , requirement]) => `${name} ${requirement}`);
 }
 
 /** The variables that `platform-auth init` writes. An empty one counts as unset. */

@@ -1,6 +1,6 @@
 import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
 import { readPollAnswer } from './answers.js';
-import type { Misconfigurations } from './misconfigurations.js';
+import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
@@ -65,7 +65,7 @@ export class Poller {
 
   private async ask(body: object) {
     const { url, appId, appKey } = this.settings;
-    const { answer } = await this.client.attempt({
+    const { answer } = await this.client.send({
       method: 'POST',
       url: url + PATH,
       headers: { 'Content-Type': 'application/json', 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey },

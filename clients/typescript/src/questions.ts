@@ -1,9 +1,8 @@
 import type { RevocationLease, Ticket } from '../../../src/keys/cache/revocation-lease.js';
 import { judge, type Judgement } from './answers.js';
 import { toFingerprint, type Credential } from './credentials.js';
-import type { Defects } from './defects.js';
 import { RefusedError, UnavailableError } from './errors.js';
-import type { Misconfigurations } from './misconfigurations.js';
+import type { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Door, Principal } from './principals.js';
 import { REFUSALS } from './refusals.js';
 import type { Runtime } from './runtime.js';
@@ -55,7 +54,7 @@ export class Questions {
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
     private readonly misconfigurations: Misconfigurations,
-    private readonly defects: Defects,
+    private readonly unexpectedErrors: UnexpectedErrors,
     private readonly onRemember: () => void,
   ) {}
 
@@ -88,7 +87,7 @@ export class Questions {
   }
 
   private toUnknown(error: unknown): Outcome {
-    if (!(error instanceof ConnectionError || error instanceof TimeoutError)) this.defects.report(error);
+    if (!(error instanceof ConnectionError || error instanceof TimeoutError)) this.unexpectedErrors.report(error);
     return UNKNOWN;
   }
 
@@ -97,7 +96,7 @@ export class Questions {
     if ((await question.check?.(deadlineMs)) === 'bad') return { kind: 'no' };
     let ticket = this.lease.takeTicket();
     const takeTicket = (): void => void (ticket = this.lease.takeTicket());
-    const timed = await this.client.attemptTwice(question.request, deadlineMs, takeTicket);
+    const timed = await this.client.sendWithRetry(question.request, deadlineMs, takeTicket);
     const judgement = judge(question.credential.door, timed.answer);
     if (judgement.verdict === 'yes') return this.accept(question, judgement, timed, ticket);
     if (judgement.verdict === 'misconfigured') this.misconfigurations.report(question.path, judgement.detail);

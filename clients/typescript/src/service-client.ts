@@ -16,8 +16,11 @@ export interface TimedAnswer {
 export class ServiceClient {
   constructor(private readonly runtime: Runtime) {}
 
-  /** @throws {ConnectionError} {TimeoutError} */
-  async attempt(request: ServiceRequest, deadlineMs = Infinity): Promise<TimedAnswer> {
+  /**
+   * @param deadlineMs by the monotonic clock; one attempt takes a second at most
+   * @throws {ConnectionError} {TimeoutError}
+   */
+  async send(request: ServiceRequest, deadlineMs = Infinity): Promise<TimedAnswer> {
     const { clocks, transport } = this.runtime;
     const sentAtMs = clocks.monotonic();
     const sentAtWallMs = clocks.wall();
@@ -47,19 +50,19 @@ export class ServiceClient {
    * Repeats the request once, after a refused or broken connection or a 503: never after a time-out.
    * @param beforeAttempt called right before each attempt is sent
    */
-  async attemptTwice(
+  async sendWithRetry(
     request: ServiceRequest,
     deadlineMs: number,
     beforeAttempt: () => void = () => undefined,
   ): Promise<TimedAnswer> {
     beforeAttempt();
-    const first = await this.attempt(request, deadlineMs).catch((error: unknown) => {
+    const first = await this.send(request, deadlineMs).catch((error: unknown) => {
       if (error instanceof ConnectionError) return undefined;
       throw error;
     });
     if (first && first.answer.status !== 503) return first;
     await pause(this.runtime, MIN_RETRY_PAUSE_MS + this.runtime.random() * RETRY_PAUSE_JITTER_MS);
     beforeAttempt();
-    return this.attempt(request, deadlineMs);
+    return this.send(request, deadlineMs);
   }
 }

@@ -7,11 +7,11 @@ import { ConnectionError, type ServiceAnswer, type ServiceRequest, type Transpor
 import { VerifierCore } from './verifier-core.js';
 
 export interface TestVerifierOptions {
-  /** The name of the service under test. */
+  /** The name of the service under test. Default: service-under-test. */
   readonly serviceName?: string;
 }
 
-/** A credential of the test: the headers that present it, and whom it stands for. */
+/** A credential of the test: the headers that present it, and the caller that it identifies. */
 export interface TestCredential<Identity> {
   readonly headers: Readonly<Record<string, string>>;
   readonly principal: Identity;
@@ -79,7 +79,7 @@ export class TestVerifier extends VerifierCore {
     else this.service.revoke(`user ${principal.sessionId}`);
   }
 
-  /** From now on every verification fails with 503, until it is made available again. */
+  /** @param isAvailable false: every verification fails with 503, until this is called with true */
   setAvailable(isAvailable: boolean): void {
     this.service.isAvailable = isAvailable;
   }

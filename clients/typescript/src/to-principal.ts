@@ -29,7 +29,7 @@ export function toUserPrincipal(
   return Object.freeze({ door: 'user', userId, sessionId, email, amr: toAmr(body.amr) });
 }
 
-/** @returns nothing for what is not a list of words: a service that demands `mfa` then refuses */
+/** @returns nothing for what is not a list of words: a service that requires `mfa` then refuses */
 function toAmr(value: unknown): readonly string[] {
   const isList = Array.isArray(value) && value.every((word) => typeof word === 'string');
   return Object.freeze(isList ? [...value] : []);

@@ -2,17 +2,17 @@ import { LRUCache } from 'lru-cache';
 import type { RevocationLease, Ticket } from '../../../src/keys/cache/revocation-lease.js';
 import type { UserPrincipal } from './principals.js';
 
-interface Entry {
-  readonly principal: UserPrincipal;
-  readonly takenAtMs: number;
+/** How long a yes may be remembered, from the moment its question was sent. */
+export interface Term {
+  /** By the monotonic clock. */
   readonly maxAgeMs: number;
+  /** By the wall clock. */
   readonly endsAtWallMs: number;
 }
 
-/** How long a yes may be remembered, from the moment its question was sent. */
-export interface Term {
-  readonly maxAgeMs: number;
-  readonly endsAtWallMs: number;
+interface Entry extends Term {
+  readonly principal: UserPrincipal;
+  readonly takenAtMs: number;
 }
 
 /** Access tokens of live sessions, by their digests; found by session and by user when those change. */
@@ -46,7 +46,7 @@ export class TokenCache {
     return this.lease.isOlderThan(entry.takenAtMs, entry.maxAgeMs) ? undefined : entry.principal;
   }
 
-  /** Ignores a token when any change was heard since its ticket (TOCTOU). */
+  /** Ignores a token when any change was reported since its ticket (TOCTOU). */
   remember(digest: string, principal: UserPrincipal, term: Term, ticket: Ticket): void {
     if (!this.lease.isCurrent(ticket)) return;
     // First: replacing an entry disposes of the old one, which must not unlist the new one.

@@ -1,8 +1,8 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
 import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
-import { parseObject } from './answers.js';
-import type { Misconfigurations } from './misconfigurations.js';
+import { isUnavailable, parseObject } from './answers.js';
+import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';
 import type { UserPrincipal } from './principals.js';
 import type { Runtime } from './runtime.js';
@@ -14,9 +14,9 @@ export type TokenVerdict = 'good' | 'bad' | 'unknown';
 const CLOCK_TOLERANCE_SECONDS = 60;
 const DEFAULT_MAX_AGE_SECONDS = 300;
 const LONGEST_MAX_AGE_SECONDS = 3_600;
-/** Between two fetches because of a kid that is not known. */
+/** Between two fetches that unknown kids cause. */
 const UNKNOWN_KID_PAUSE_MS = 30_000;
-/** Between two fetches of which the first failed. The service judges the tokens meanwhile. */
+/** After a failed fetch. The service judges the tokens meanwhile. */
 const FAILED_FETCH_PAUSE_MS = 5_000;
 
 /** Names the cause of a configuration error. */
@@ -141,26 +141,19 @@ export class TokenCheck {
   private async fetch(deadlineMs: number): Promise<PublishedKeys | undefined> {
     const { jwksUrl = '' } = this.settings;
     const dropsBefore = this.drops;
-    try {
-      const request = { method: 'GET', url: jwksUrl, headers: { Accept: 'application/json' } } as const;
-      const { answer, sentAtMs } = await this.client.attemptTwice(request, deadlineMs);
-      const resolve = answer.status === 200 ? toKeySet(answer.body) : undefined;
-      if (!resolve) {
-        this.reportFailedFetch(answer.status);
-        return undefined;
-      }
-      this.misconfigurations.clear(JWKS);
-      if (this.drops !== dropsBefore) return undefined;
-      return (this.keys = { resolve, sentAtMs, maxAgeMs: readMaxAgeSeconds(answer.headers['cache-control']) * 1_000 });
-    } catch {
+    const request = { method: 'GET', url: jwksUrl, headers: { Accept: 'application/json' } } as const;
+    const timed = await this.client.sendWithRetry(request, deadlineMs).catch(() => undefined);
+    const resolve = timed?.answer.status === 200 ? toKeySet(timed.answer.body) : undefined;
+    if (!timed || !resolve) {
       this.fetchFailedAtMs = this.runtime.clocks.monotonic();
+      if (timed && !isUnavailable(timed.answer.status))
+        this.misconfigurations.report(JWKS, `${timed.answer.status}: not a JWKS`);
       return undefined;
     }
-  }
-
-  private reportFailedFetch(status: number): void {
-    this.fetchFailedAtMs = this.runtime.clocks.monotonic();
-    if (status !== 429 && status < 500) this.misconfigurations.report(JWKS, `${status}: not a JWKS`);
+    this.misconfigurations.clear(JWKS);
+    if (this.drops !== dropsBefore) return undefined;
+    const maxAgeMs = readMaxAgeSeconds(timed.answer.headers['cache-control']) * 1_000;
+    return (this.keys = { resolve, sentAtMs: timed.sentAtMs, maxAgeMs });
   }
 }
 

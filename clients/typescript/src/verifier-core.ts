@@ -16,9 +16,8 @@ import {
   toStoredDigest,
   type Credential,
 } from './credentials.js';
-import { Defects } from './defects.js';
 import { RefusedError } from './errors.js';
-import { Misconfigurations } from './misconfigurations.js';
+import { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Settings } from './options.js';
 import { Poller } from './poller.js';
 import type { AppPrincipal, NodePrincipal, UserPrincipal } from './principals.js';
@@ -63,9 +62,17 @@ export class VerifierCore {
     const misconfigurations = new Misconfigurations(logger);
     this.tokenCheck = new TokenCheck(settings, runtime, client, misconfigurations, this.lease);
     this.poller = new Poller(settings, runtime, client, this.lease, this.uses, misconfigurations);
-    const defects = new Defects(logger);
+    const unexpectedErrors = new UnexpectedErrors(logger);
     const onRemember = (): void => this.poller.start();
-    this.questions = new Questions(maxQuestions, runtime, client, this.lease, misconfigurations, defects, onRemember);
+    this.questions = new Questions(
+      maxQuestions,
+      runtime,
+      client,
+      this.lease,
+      misconfigurations,
+      unexpectedErrors,
+      onRemember,
+    );
     if (outageGraceMs > 0) {
       const detail = `While the authentication service is unreachable, a revoked credential may be accepted for up to ${outageGraceSeconds} s.`;
       logger.warn('verifier_outage_grace', { detail });
@@ -80,11 +87,8 @@ export class VerifierCore {
   async verifyApp(request: PresentedRequest): Promise<AppPrincipal> {
     const credential = readApp(request);
     const { id } = credential;
-    const remembered = this.apps.recall(id, toPresentedDigest(credential), this.now());
-    if (remembered) {
-      this.uses.add('app', id, this.runtime.clocks.monotonic());
-      return remembered;
-    }
+    const remembered = this.recallKey(this.apps, credential);
+    if (remembered) return remembered;
     const { serviceName } = this.settings;
     const path = '/internal/validate-app';
     return this.questions.ask({
@@ -103,11 +107,8 @@ export class VerifierCore {
   async verifyNode(request: PresentedRequest): Promise<NodePrincipal> {
     const credential = readNode(request);
     const { id } = credential;
-    const remembered = this.nodes.recall(id, toPresentedDigest(credential), this.now());
-    if (remembered) {
-      this.uses.add('node', id, this.runtime.clocks.monotonic());
-      return remembered;
-    }
+    const remembered = this.recallKey(this.nodes, credential);
+    if (remembered) return remembered;
     const path = '/internal/validate-node';
     return this.questions.ask({
       credential,
@@ -156,8 +157,15 @@ export class VerifierCore {
     return `Verifier ${JSON.stringify(this.toJSON())}`;
   }
 
-  private now(): Date {
-    return new Date(this.runtime.clocks.wall());
+  private recallKey<Identity extends AppPrincipal | NodePrincipal>(
+    cache: KeyCache<Identity>,
+    credential: Credential,
+  ): Identity | undefined {
+    const { clocks } = this.runtime;
+    const { id } = credential;
+    const remembered = cache.recall(id, toPresentedDigest(credential), new Date(clocks.wall()));
+    if (remembered) this.uses.add(cache.kind, id, clocks.monotonic());
+    return remembered;
   }
 
   private withOwnKey({ toHeaders }: Credential): Record<string, string> {

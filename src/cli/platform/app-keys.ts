@@ -1,14 +1,14 @@
-import { DataSource } from 'typeorm';
 import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import type { Clock } from '../../common/clock.js';
 import { Environment, type Variables } from '../../config/environment.js';
+import { DatabaseClock } from '../../database/database-clock.js';
 import { withServices } from './command-context.js';
 
 /** What a command needs to work on app credentials without a running service. */
 export interface AppKeyContext {
   readonly credentials: AppCredentialsService;
-  readonly dataSource: DataSource;
+  readonly databaseClock: DatabaseClock;
   readonly environment: Environment;
 }
 
@@ -27,7 +27,7 @@ export async function withAppKeys<Result>(
     (context) =>
       work({
         credentials: context.get(AppCredentialsService, { strict: false }),
-        dataSource: context.get(DataSource, { strict: false }),
+        databaseClock: context.get(DatabaseClock, { strict: false }),
         environment: context.get(Environment, { strict: false }),
       }),
     clock,

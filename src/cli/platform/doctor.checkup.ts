@@ -4,7 +4,7 @@ import type { EnvFile } from '../../config/env-file.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';
 import type { TokenRules } from './verifier-variables.js';
 
-/** broken: a call is refused or a secret is exposed now. warning: everything works now, and will not for ever. */
+/** broken: a call is refused or a secret is exposed now. warning: everything works now, and will not later. */
 export type Severity = 'broken' | 'warning';
 
 /** One problem, and what to do about it. Holds no secret. */

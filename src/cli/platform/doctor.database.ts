@@ -22,12 +22,12 @@ export async function readDatabase(
   try {
     const variables = databaseVariables(own);
     const schema = await readSchemaState(variables.DATABASE_URL);
-    const view = await withAppKeys(variables, clock, async ({ credentials, dataSource }) => {
+    const view = await withAppKeys(variables, clock, async ({ credentials, databaseClock }) => {
       const before = clock.now().getTime();
-      const [row] = await dataSource.query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
+      const databaseTime = await databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
       const live = schema.pending.length > 0 ? undefined : await credentials.listLive();
-      return { schema, live, aheadMs: middle - (row?.now.getTime() ?? middle) };
+      return { schema, live, aheadMs: middle - databaseTime.getTime() };
     });
     return { view, findings: [] };
   } catch (error) {

@@ -62,7 +62,7 @@ export function listDestruction({ services, strays }: Plan, prune: boolean): str
       `rotate the live keys of ${rotated.length} services (${rotated.map(({ service }) => service.name).join(', ')})`,
     );
   if (prune && strays.length > 0)
-    acts.push(`revoke for ever: ${strays.map(({ caller, target }) => `${caller} → ${target}`).join(', ')}`);
+    acts.push(`revoke permanently: ${strays.map(({ caller, target }) => `${caller} → ${target}`).join(', ')}`);
   return acts;
 }
 

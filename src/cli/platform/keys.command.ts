@@ -26,7 +26,7 @@ export function createKeysCommand(): Command {
       ),
     )
     .addCommand(
-      create('retire', 'Sign with this key no more. Its tokens stay valid until they expire.', `retire ${EXAMPLE_KID}`)
+      create('retire', 'Stop signing with this key. Its tokens stay valid until they expire.', `retire ${EXAMPLE_KID}`)
         .argument('<kid>', 'as "keys list" shows it')
         .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.retireKey(kid))),
     )

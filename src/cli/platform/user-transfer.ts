@@ -2,8 +2,6 @@ import { createReadStream, createWriteStream, fstatSync, openSync, rmSync } from
 import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
 import { addAbortSignal, type Writable } from 'node:stream';
-import { DataSource } from 'typeorm';
-import { AuditLog } from '../../audit/audit-log.js';
 import { AuditModule } from '../../audit/audit.module.js';
 import { Clock } from '../../common/clock.js';
 import { readVariables } from '../../config/environment.js';
@@ -132,11 +130,6 @@ async function write(target: Writable, text: string): Promise<void> {
 }
 
 async function withTransfer<Result>(work: (transfer: AccountTransfer) => Promise<Result>): Promise<Result> {
-  const transfer = {
-    provide: AccountTransfer,
-    inject: [DataSource, AuditLog, Clock],
-    useFactory: (...parts: ConstructorParameters<typeof AccountTransfer>) => new AccountTransfer(...parts),
-  };
-  const rooms = { imports: [AuditModule], providers: [transfer] };
+  const rooms = { imports: [AuditModule], providers: [AccountTransfer] };
   return withServices(readVariables(), rooms, (context) => work(context.get(AccountTransfer)));
 }

@@ -9,7 +9,7 @@ import { OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
 export const JWKS_PATH = '/.well-known/jwks.json';
 const TOKEN_VARIABLES = ['ACCESS_TOKEN_ALGORITHM', 'JWT_ISSUER', 'JWT_AUDIENCE'];
-/** What verifiers demand when they have no JWT_ISSUER. */
+/** What verifiers require when they have no JWT_ISSUER. */
 const DEFAULT_ISSUER = parseTokenSettings({}).issuer;
 
 /** How this service signs access tokens, and where the others find its public keys. */
@@ -41,7 +41,7 @@ function toTokenRules(map: PlatformMap, settings: TokenSettings): TokenRules {
   return { ...settings, jwksUrl: url.replace(/\/$/, '') + JWKS_PATH };
 }
 
-export function hasVerifier({ calls }: MappedService): boolean {
+function hasVerifier({ calls }: MappedService): boolean {
   return calls.includes(OWN_NAME);
 }
 
@@ -56,7 +56,7 @@ export function listVerifierSettings(service: MappedService, rules: TokenRules):
   return settings;
 }
 
-/** The claims that the service's verifier demands and that auth does not write: with them it refuses every token. */
+/** The claims that the service's verifier requires and that auth does not write: with them it refuses every token. */
 export function listStrayClaims(service: MappedService, file: EnvFile, rules: TokenRules): string[] {
   if (!hasVerifier(service)) return [];
   const issuer = file.get('JWT_ISSUER');

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
-import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
+import { addRevoke, addShow, createOverlapOption, describeOldKey, EXAMPLE_ID, rotate } from './credential-commands.js';
 import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, readOutput, describeRemote } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
@@ -90,9 +90,7 @@ function addRotate(apps: Command): void {
           formatIssued(rotated),
           '',
           'The key is shown only this once.',
-          rotated.previous_key_expires_at === null
-            ? 'The old one is refused from now on.'
-            : `The old one is valid until the new one is first used, and until ${rotated.previous_key_expires_at} at the latest.`,
+          describeOldKey(rotated.previous_key_expires_at),
         ].join('\n'),
       );
     });

@@ -32,14 +32,14 @@ export function addShow(to: Command, { group, name, idField, path }: CredentialK
 }
 
 export function addRevoke(to: Command, { group, kind, name, idField, path }: CredentialKind): void {
-  const description = `Revoke the ${name.toLowerCase()} for ever.`;
+  const description = `Revoke the ${name.toLowerCase()} permanently.`;
   describeRemote(addYes(to.command(`revoke <${idField}>`)), description, `${group} revoke ${EXAMPLE_ID}`).action(
     async (id: string, _options, command: Command) => {
       const client = createClient(command);
       await createConfirm(command)(async () => {
         const names = new Names(client);
         await names.learn([{ kind, id }]);
-        return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} for ever.`;
+        return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
       });
       await client.delete(`${path}/${encodeSegment(id)}`);
       print(readOutput(command), { [idField]: id, revoked: true }, () => `${name} ${id} is revoked.`);
@@ -51,6 +51,13 @@ export function addRevoke(to: Command, { group, kind, name, idField, path }: Cre
 export function createOverlapOption(condition = ''): Option {
   const what = 'how long the old key is valid if the new one is not used (default: KEY_OVERLAP_HOURS of the service)';
   return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
+}
+
+/** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
+export function describeOldKey(until: string | null): string {
+  return until === null
+    ? 'The old one is refused from now on.'
+    : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
 }
 
 /** @returns the credential with its new key, which cannot be read again */

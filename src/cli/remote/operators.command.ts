@@ -6,7 +6,7 @@ import { withAdvice } from '../service-call.js';
 import { formatFields, formatTable, replaceControlCharacters } from '../table.js';
 import { CommandFailedError, print } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
-import { createOverlapOption, rotate } from './credential-commands.js';
+import { createOverlapOption, describeOldKey, rotate } from './credential-commands.js';
 import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
 import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
@@ -76,24 +76,20 @@ function addRotate(operators: Command): void {
     .action(async (operator: string, { overlapHours }: { overlapHours?: number }, command: Command) => {
       const { operator_id } = await findOperator(createClient(command), operator);
       const rotated = await rotate<IssuedOperator>(command, { path: PATH }, operator_id, overlapHours);
-      const { previous_key_expires_at: until } = rotated;
-      const ofOld =
-        until === null
-          ? 'The old one is refused from now on.'
-          : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
-      print(readOutput(command), rotated, (it) => `${formatIssued(it)}\n\n${SHOWN_ONCE}\n${ofOld}`);
+      const old = describeOldKey(rotated.previous_key_expires_at);
+      print(readOutput(command), rotated, (it) => `${formatIssued(it)}\n\n${SHOWN_ONCE}\n${old}`);
     });
 }
 
 function addRevoke(operators: Command): void {
   describeRemote(
     addYes(operators.command('revoke <operator>')),
-    'Revoke an operator for ever: the next call with its key is refused.',
+    'Revoke an operator permanently: the next call with its key is refused.',
     `operators revoke ${EXAMPLE}`,
   ).action(async (operator: string, _options, command: Command) => {
     const client = createClient(command);
     const { operator_id, name } = await findOperator(client, operator);
-    await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} for ever.`);
+    await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
     await client.delete(`${PATH}/${encodeSegment(operator_id)}`);
     print(readOutput(command), { operator_id, name, revoked: true }, () => `Operator ${name} is revoked.`);
   });

@@ -70,12 +70,12 @@ function addShow(users: Command): void {
 }
 
 function addDelete(users: Command): void {
-  const description = 'Delete a user and all of their sessions for ever.';
+  const description = 'Delete a user and all of their sessions permanently.';
   describeRemote(addYes(users.command('delete <user>')), description, `users delete ${EXAMPLE}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
       const { id, email } = await findUser(client, user);
-      await createConfirm(command)(`This deletes the user ${String(email)} and all of their sessions for ever.`);
+      await createConfirm(command)(`This deletes the user ${String(email)} and all of their sessions permanently.`);
       await client.delete(`/users/${encodeSegment(String(id))}`);
       print(readOutput(command), { id, deleted: true }, () => `${String(email)} is deleted.`);
     },
@@ -153,7 +153,7 @@ function addPasswordReset(users: Command): void {
 }
 
 /** @throws {CommandFailedError} when the account does not exist */
-export async function findUser(client: AdminClient, user: string): Promise<UserView> {
+async function findUser(client: AdminClient, user: string): Promise<UserView> {
   if (!user.includes('@')) return client.get<UserView>(`/users/${encodeSegment(user)}`);
   const [found] = await client.list<UserView>('/users', { email: user }, 1);
   if (!found)

@@ -2,7 +2,7 @@
 // of transactions that its snapshot does not show.
 
 /** Enough for 200 open transactions. */
-const MAX_CURSOR_LENGTH = 4_096;
+export const MAX_CURSOR_LENGTH = 4_096;
 const EPOCH_LENGTH = 64;
 /** Of a 64-bit id in decimal. */
 const MAX_XID_LENGTH = 20;

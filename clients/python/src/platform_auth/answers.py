@@ -55,7 +55,7 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
         return Verdict.NO
     if status == 431 or (status == 400 and isinstance(code, str) and code in _UNREADABLE_CREDENTIAL):
         return Verdict.NO
-    if status == 429 or status >= 500:
+    if is_unavailable(status):
         return Verdict.UNKNOWN
     if status != 200:
         return Misconfigured(_describe(status, code))
@@ -69,6 +69,11 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
     return Yes(body, fresh_for_ms / 1_000, _read_remember_for(answer.headers))
 
 
+def is_unavailable(status: int) -> bool:
+    """Whether the service could not look: the answer says nothing about what was asked."""
+    return status == 429 or status >= 500
+
+
 def _read_remember_for(headers: Mapping[str, str]) -> float:
     if headers.get("x-platform-remember") != "yes":
         return 0
@@ -79,7 +84,7 @@ def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict
     """Returns Verdict.UNKNOWN when the service could not look."""
     status = answer.status
     body = parse_object(answer.body) or {}
-    if status == 429 or status >= 500:
+    if is_unavailable(status):
         return Verdict.UNKNOWN
     if status != 200:
         return Misconfigured(_describe(status, body.get("code")))

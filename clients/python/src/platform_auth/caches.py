@@ -121,7 +121,7 @@ class KeyCache(_Cache[KeyIdentity]):
     def remember(
         self, credential: Credential, principal: KeyIdentity, usable_until: Instant, ticket: Ticket
     ) -> None:
-        """Ignores a key when any change was heard since the ticket was taken."""
+        """Ignores a key when any change was reported since the ticket was taken."""
         change = Change(self._kind, credential.id)
         use = Use(self._kind, credential.id, self._uses)
         fingerprint = compute_fingerprint(credential)
@@ -138,7 +138,7 @@ class TokenCache(_Cache[UserPrincipal]):
     def remember(
         self, credential: Credential, principal: UserPrincipal, usable_until: Instant, ticket: Ticket
     ) -> None:
-        """Ignores a token when any change was heard since the ticket was taken."""
+        """Ignores a token when any change was reported since the ticket was taken."""
         changes = (Change("session", principal.session_id), Change("user", principal.user_id))
         entry = _Entry(compute_fingerprint(credential), principal, usable_until, changes)
         with self._lease.lock:

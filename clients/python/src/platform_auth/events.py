@@ -29,8 +29,8 @@ class Misconfigurations:
         self._causes.discard(cause)
 
 
-class Defects:
-    """Logs errors that no rule foresees, each class once. Safe with threads."""
+class UnexpectedErrors:
+    """Logs unexpected errors, each class once. Safe with threads."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

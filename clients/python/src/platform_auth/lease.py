@@ -1,6 +1,6 @@
 """
 The right to answer from memory. Terms: a lease is granted by the answer to a poll and counts from the moment the poll was
-sent; a ticket shows that no change was heard since it was taken.
+sent; a ticket shows that no change was reported since it was taken.
 Invariants: what writes (a renewal, remembering) shares one lock, so that eviction, cursor and lease are taken over in one step.
 What recalls takes no lock: it reads the lease, then the entry, then the clocks. A renewal evicts before it renews the lease, so
 that an entry of before is never used under a lease of after. A lapsed lease evicts nothing: the cursor misses no change.
@@ -66,7 +66,7 @@ class Lease:
             return self._version
 
     def is_current(self, ticket: Ticket) -> bool:
-        """Whether no change was heard since. To be called with the lock held, in one step with remembering (TOCTOU)."""
+        """Whether no change was reported since. To be called with the lock held, in one step with remembering (TOCTOU)."""
         return ticket == self._version
 
     def renew(self, renewal: Renewal, sent: Instant) -> None:

@@ -17,10 +17,10 @@ _MIN_SECRET_BYTES = 32
 _MAX_PORT = 65_535
 # Nothing is remembered for longer.
 _MAX_OUTAGE_GRACE_SECONDS = 60
-_URL_DEMAND = "must be an http or https URL without a user and a query"
+_URL_REQUIREMENT = "must be an http or https URL without a user and a query"
 # Types do not hold for callers that are not type-checked.
-_DEMANDS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
-    ("url (AUTH_URL)", lambda s: _is_http_url(s.url), _URL_DEMAND),
+_REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
+    ("url (AUTH_URL)", lambda s: _is_http_url(s.url), _URL_REQUIREMENT),
     ("app_id (AUTH_APP_ID)", lambda s: _is_header_value(s.app_id), "must be the id of this service's key for auth"),
     ("app_key (AUTH_APP_KEY)", lambda s: _is_header_value(s.app_key), "must be this service's key for auth"),
     (
@@ -31,9 +31,13 @@ _DEMANDS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
     (
         "jwks_url (AUTH_JWKS_URL)",
         lambda s: s.jwks_url is None or _is_http_url(s.jwks_url),
-        _URL_DEMAND,
+        _URL_REQUIREMENT,
     ),
-    ("secret_key (SECRET_KEY)", lambda s: s.secret_key is None or _is_secret(s.secret_key), "must have at least 32 bytes, in UTF-8"),
+    (
+        "secret_key (SECRET_KEY)",
+        lambda s: s.secret_key is None or _is_secret(s.secret_key),
+        "must have at least 32 bytes, in UTF-8",
+    ),
     (
         "secret_key_previous (SECRET_KEY_PREVIOUS)",
         lambda s: s.secret_key_previous is None or (s.secret_key is not None and _is_secret(s.secret_key_previous)),
@@ -71,7 +75,7 @@ class Settings:
     logger: logging.Logger = LOGGER
 
     def __post_init__(self) -> None:
-        mistakes = [f"{name} {demand}" for name, is_valid, demand in _DEMANDS if not is_valid(self)]
+        mistakes = [f"{name} {requirement}" for name, is_valid, requirement in _REQUIREMENTS if not is_valid(self)]
         if mistakes:
             raise VerifierConfigurationError("; ".join(mistakes))
         object.__setattr__(self, "url", self.url.rstrip("/"))

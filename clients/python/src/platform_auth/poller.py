@@ -84,7 +84,7 @@ class Poller:
             "X-Platform-App-Key": settings.app_key,
         }
         content = json.dumps(body).encode()
-        timed = await self._client.attempt(ServiceRequest("POST", settings.url + _PATH, headers, content, is_poll=True))
+        timed = await self._client.send(ServiceRequest("POST", settings.url + _PATH, headers, content, is_poll=True))
         read = read_poll_answer(timed.answer)
         if isinstance(read, Misconfigured):
             self._misconfigurations.report(_PATH, read.detail)

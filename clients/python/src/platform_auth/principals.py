@@ -69,7 +69,7 @@ def to_user_principal(body: Body, user_id: str, session_id: str) -> UserPrincipa
 
 
 def _to_amr(value: object) -> tuple[str, ...]:
-    """Returns nothing for what is not a list of words: a service that demands "mfa" then refuses."""
+    """Returns nothing for what is not a list of words: a service that requires "mfa" then refuses."""
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         return ()
     return tuple(value)

@@ -100,7 +100,7 @@ class Questions:
             ticket = self._lease.take_ticket()
 
         try:
-            timed = await self._client.attempt_twice(question.request, deadline, take_ticket)
+            timed = await self._client.send_with_retry(question.request, deadline, take_ticket)
         except (ConnectionError, TimeoutError):
             return Verdict.UNKNOWN
         match judge(question.credential.door, timed.answer):

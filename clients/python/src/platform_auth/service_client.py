@@ -26,7 +26,7 @@ class ServiceClient:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def attempt(self, request: ServiceRequest, deadline: float = inf) -> TimedAnswer:
+    async def send(self, request: ServiceRequest, deadline: float = inf) -> TimedAnswer:
         """Raises ConnectionError or TimeoutError. The deadline is by the monotonic clock."""
         sent = self._runtime.clocks.now()
         seconds = min(_ATTEMPT_TIMEOUT_SECONDS, deadline - sent.monotonic)
@@ -35,17 +35,17 @@ class ServiceClient:
         async with asyncio.timeout(seconds):
             return TimedAnswer(await self._runtime.transport.send(request), sent)
 
-    async def attempt_twice(
+    async def send_with_retry(
         self, request: ServiceRequest, deadline: float, before_attempt: Callable[[], None] = lambda: None
     ) -> TimedAnswer:
         """Repeats the request once, after a refused or broken connection or a 503: never after a time-out."""
         before_attempt()
         try:
-            timed = await self.attempt(request, deadline)
+            timed = await self.send(request, deadline)
             if timed.answer.status != 503:
                 return timed
         except ConnectionError:
             pass
         await asyncio.sleep(_MIN_RETRY_PAUSE_SECONDS + self._runtime.random() * _RETRY_PAUSE_JITTER_SECONDS)
         before_attempt()
-        return await self.attempt(request, deadline)
+        return await self.send(request, deadline)

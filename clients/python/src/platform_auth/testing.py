@@ -22,7 +22,7 @@ Identity = TypeVar("Identity", bound=Principal)
 
 @dataclass(frozen=True)
 class TestCredential(Generic[Identity]):
-    """A credential of the test: the headers that present it, and the caller that it stands for."""
+    """A credential of the test: the headers that present it, and the caller that it identifies."""
 
     headers: dict[str, str] = field(repr=False)
     principal: Identity
@@ -78,7 +78,7 @@ class TestVerifier(Verifier):
                 self._service.revoke(f"user {principal.session_id}")
 
     def set_available(self, is_available: bool) -> None:
-        """From now on every verification fails with 503, until it is made available again."""
+        """False: every verification fails with 503, until this is called with True."""
         self._service.is_available = is_available
 
     def _create_runtime(self) -> Runtime:

@@ -3,13 +3,14 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
 import jwt
 
-from platform_auth.answers import parse_object
+from platform_auth.answers import is_unavailable, parse_object
 from platform_auth.events import Misconfigurations
 from platform_auth.lease import Change, Lease
 from platform_auth.options import Settings
@@ -20,9 +21,9 @@ from platform_auth.transport import ServiceRequest
 
 _DEFAULT_MAX_AGE_SECONDS = 300
 _LONGEST_MAX_AGE_SECONDS = 3_600
-# Between two fetches because of a kid that is not known.
+# Between two fetches that unknown kids cause.
 _UNKNOWN_KID_PAUSE_SECONDS = 30
-# Between two fetches of which the first failed. The service judges the tokens meanwhile.
+# After a failed fetch. The service judges the tokens meanwhile.
 _FAILED_FETCH_PAUSE_SECONDS = 5
 # Names the cause of a configuration error.
 _JWKS = "AUTH_JWKS_URL"
@@ -136,14 +137,15 @@ class TokenCheck:
     async def _fetch(self, deadline: float) -> _PublishedKeys | None:
         request = ServiceRequest("GET", self._settings.jwks_url or "", {"Accept": "application/json"})
         drops_before = self._drops
-        try:
-            timed = await self._client.attempt_twice(request, deadline)
-        except (ConnectionError, TimeoutError):
+        timed = None
+        with suppress(ConnectionError, TimeoutError):
+            timed = await self._client.send_with_retry(request, deadline)
+        body = timed.answer.body if timed is not None and timed.answer.status == 200 else b""
+        keys = read_published_keys(parse_object(body) or {})
+        if timed is None or keys is None:
             self._fetch_failed_at = self._runtime.clocks.monotonic()
-            return None
-        keys = read_published_keys(parse_object(timed.answer.body) or {})
-        if timed.answer.status != 200 or keys is None:
-            self._report_failed_fetch(timed.answer.status)
+            if timed is not None and not is_unavailable(timed.answer.status):
+                self._misconfigurations.report(_JWKS, f"{timed.answer.status}: not a JWKS")
             return None
         self._misconfigurations.clear(_JWKS)
         if self._drops != drops_before:
@@ -151,11 +153,6 @@ class TokenCheck:
         max_age = _read_max_age(timed.answer.headers.get("cache-control", ""))
         self._published = _PublishedKeys(keys, timed.sent.monotonic, max_age)
         return self._published
-
-    def _report_failed_fetch(self, status: int) -> None:
-        self._fetch_failed_at = self._runtime.clocks.monotonic()
-        if status != 429 and status < 500:
-            self._misconfigurations.report(_JWKS, f"{status}: not a JWKS")
 
 
 def _read_max_age(cache_control: str) -> float:

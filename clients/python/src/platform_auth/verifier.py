@@ -56,10 +56,12 @@ class Verifier:
     ) -> None:
         """
         `secret_key` verifies HS256 access tokens and `jwks_url` ES256; with neither, the authentication service judges each
-        token at first sight. `secret_key_previous` verifies them too, while the secret is rotated. `outage_grace_seconds`: how
-        much longer memory may be used while the authentication service is unreachable; during it, a revoked credential may be
-        accepted. `max_entries`: remembered credentials of each kind. `max_questions`: in flight at each door (apps, nodes,
-        users); beyond it the answer is 503. Raises VerifierConfigurationError.
+        token at first sight. `secret_key_previous` verifies them too, while the secret is rotated. `issuer` and `audience`: `iss`
+        and `aud` of access tokens, as JWT_ISSUER and JWT_AUDIENCE of the authentication service; without an audience, tokens
+        with one are refused. `outage_grace_seconds`, at most 60: how much longer memory may be used while the authentication
+        service is unreachable; during it, a revoked credential may be accepted. `max_entries`: remembered credentials of each
+        kind. `max_questions`: in flight at each door (apps, nodes, users); beyond it the answer is 503. Raises
+        VerifierConfigurationError.
         """
         self._settings = Settings(
             url=url,
@@ -101,17 +103,17 @@ class Verifier:
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
         """Verifies the key of a calling service: `X-Platform-App-Id` and `X-Platform-App-Key`."""
-        core = self._core or self._running()
+        core = self._core or self._get_core()
         return core.apps.recall(find_app(headers)) or await core.verify_app(headers)
 
     async def verify_node(self, headers: Headers) -> NodePrincipal:
         """Verifies the key of a node: `X-API-Key: node_id:api_key`."""
-        core = self._core or self._running()
+        core = self._core or self._get_core()
         return core.nodes.recall(find_node(headers)) or await core.verify_node(headers)
 
     async def verify_user(self, headers: Headers) -> UserPrincipal:
         """Verifies the access token of a user: `Authorization: Bearer`."""
-        core = self._core or self._running()
+        core = self._core or self._get_core()
         return core.tokens.recall(find_token(headers)) or await core.verify_user(headers)
 
     @cached_property
@@ -136,7 +138,7 @@ class Verifier:
         return create_dependency(self.verify_user)
 
     def close(self) -> None:
-        """Stops polling and closes the connections: the service is not asked any more, in forked processes neither."""
+        """Stops polling and closes the connections: the service is not asked any more, nor by forked processes."""
         with self._starting:
             self._is_closed = True
             core = self._core
@@ -147,7 +149,7 @@ class Verifier:
         """Without the credentials."""
         return f"{type(self).__name__}(url={self._settings.url!r}, service_name={self._settings.service_name!r})"
 
-    def _running(self) -> VerifierCore:
+    def _get_core(self) -> VerifierCore:
         core = self._core
         if core is None:
             with self._starting:

@@ -20,7 +20,7 @@ from platform_auth.credentials import (
     read_tracing,
 )
 from platform_auth.errors import REFUSALS, RefusedError, UnavailableError
-from platform_auth.events import Defects, Misconfigurations, warn
+from platform_auth.events import UnexpectedErrors, Misconfigurations, warn
 from platform_auth.lease import Lease
 from platform_auth.options import Settings
 from platform_auth.poller import Poller
@@ -57,7 +57,7 @@ class VerifierCore:
         self.tokens = TokenCache(lease, settings.max_entries)
         client = ServiceClient(runtime)
         misconfigurations = Misconfigurations(settings.logger)
-        self._defects = Defects(settings.logger)
+        self._unexpected_errors = UnexpectedErrors(settings.logger)
         self._token_check = TokenCheck(settings, runtime, client, misconfigurations, lease)
         poller = Poller(settings, runtime, client, lease, uses, misconfigurations)
         self._questions = Questions(settings.max_questions, runtime, client, lease, misconfigurations, poller.start)
@@ -130,7 +130,7 @@ class VerifierCore:
             # The verifier was closed.
             raise UnavailableError from None
         except Exception as error:
-            self._defects.report(error)
+            self._unexpected_errors.report(error)
             raise UnavailableError from None
         if outcome is Verdict.NO:
             raise RefusedError(REFUSALS[question.credential.door])

@@ -1,3 +1,4 @@
+// The log events of a verifier. They never hold a credential.
 import type { VerifierLogger } from './options.js';
 
 /** Logs each cause once, until it is gone. */
@@ -18,5 +19,20 @@ export class Misconfigurations {
 
   clear(cause: string): void {
     this.causes.delete(cause);
+  }
+}
+
+/** Logs unexpected errors, each class once. */
+export class UnexpectedErrors {
+  private readonly reported = new Set<string>();
+
+  constructor(private readonly logger: VerifierLogger) {}
+
+  /** Without the message of the error, which may hold a credential. */
+  report(error: unknown): void {
+    const name = error instanceof Error ? error.constructor.name : typeof error;
+    if (this.reported.has(name)) return;
+    this.reported.add(name);
+    this.logger.warn('verifier_failed', { error: name });
   }
 }

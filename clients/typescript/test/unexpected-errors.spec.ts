@@ -6,7 +6,7 @@ import { VerifierCore } from '../src/verifier-core.js';
 
 const NODE = { headers: { 'x-api-key': 'node:pa_node_of-a-test' } };
 
-describe('an error that no rule foresees', () => {
+describe('an unexpected error', () => {
   const logged: { readonly event: string; readonly fields: unknown }[] = [];
   let failure: Error;
   let verifier: VerifierCore;
