@@ -1,7 +1,6 @@
 // Serves the page, on loopback: npm run example:passkeys -- --port 8080 --service http://localhost:7701
 //
-// The service must know the page:
-//   WEBAUTHN_RP_ID=localhost WEBAUTHN_ORIGINS=http://localhost:8080 CORS_ORIGINS=http://localhost:8080 npm start
+// The service must know the page: this prints with which variables to start it.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { fileURLToPath } from 'node:url';
@@ -45,4 +44,8 @@ createServer(({ url = '' }, response) => {
   }
   response.setHeader('Content-Type', `${file.type}; charset=utf-8`);
   response.end(file.read());
-}).listen(port, '127.0.0.1', () => console.log(`http://localhost:${port}, for ${service}`));
+}).listen(port, '127.0.0.1', () => {
+  const page = `http://localhost:${port}`;
+  console.log(`${page}, for ${service}, which must have been started with these variables:\n`);
+  console.log(`  WEBAUTHN_RP_ID=localhost WEBAUTHN_ORIGINS=${page} CORS_ORIGINS=${page} npm start`);
+});

@@ -66,7 +66,8 @@ export class SecondFactorLogin {
   }
 
   /**
-   * @throws {ProblemException} invalid_second_factor; validation_failed; email_not_verified; too_many_requests; hashing_busy; unavailable
+   * @throws {ProblemException} invalid_second_factor; validation_failed; email_not_verified; too_many_requests; hashing_busy; unavailable;
+   * totp_secret_unreadable
    */
   async logInWithAnswer(request: SecondFactorRequest, actor: Actor): Promise<TokenPair> {
     const { challenge, user } = await this.openChallenge(request.challenge, actor);

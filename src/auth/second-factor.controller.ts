@@ -20,7 +20,12 @@ export class SecondFactorController {
   @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
-  @ApiProblems(problems.invalidSecondFactor, problems.emailNotVerified, problems.hashingBusy)
+  @ApiProblems(
+    problems.invalidSecondFactor,
+    problems.emailNotVerified,
+    problems.hashingBusy,
+    problems.totpSecretUnreadable,
+  )
   @ApiOperation({
     summary: 'Answer the challenge of a login',
     description:

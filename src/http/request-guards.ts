@@ -8,7 +8,7 @@ import helmet from 'helmet';
 import { createRefusal, DOORS } from '../access/doors.js';
 import { TARGET_HEADER } from '../access/presented-target.js';
 import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { formExpected, problems } from '../problems/problems.js';
 import { getRequestId } from '../common/request-id.js';
 import type { Environment } from '../config/environment.js';
 import { createCorsPolicy } from './cors.js';
@@ -55,7 +55,8 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     refuseAmbiguousHeaders(request, names);
     refuseMisplacedTarget(request, isForServices ? names : [], serviceName);
     if (request.url.includes('?')) refuseHostileQuery(request, isForServices);
-    if (hasBody(request) && !isReadable(request)) throw new ProblemException(problems.unsupportedMediaType);
+    if (hasBody(request) && !isReadable(request))
+      throw new ProblemException(request.url === FORM_ROUTE ? formExpected : problems.unsupportedMediaType);
     next();
   };
 }

@@ -20,6 +20,15 @@ export const factorProblems = {
     title: 'The authenticator app is enrolled',
     detail: 'The account has a confirmed authenticator app (TOTP). Remove it first.',
   },
+  totpSecretUnreadable: {
+    status: 503,
+    code: 'totp_secret_unreadable',
+    title: 'Codes of the app cannot be checked',
+    detail:
+      'The secret of the authenticator app cannot be decrypted. This is not a verdict on the code: use a recovery code or ' +
+      'a passkey. An operator must set SECRET_KEY_PREVIOUS to the former SECRET_KEY, or remove the second factors of the user.',
+    retryAfterSeconds: 300,
+  },
   passkeyExists: {
     status: 409,
     code: 'passkey_exists',

@@ -1,4 +1,5 @@
 import type { FieldError, Problem } from './problem.js';
+import type { LogFields } from '../logging/log-line.js';
 import type { RefusalEventName, RefusalReason } from '../common/refusal-reasons.js';
 
 interface RefusalOf<Event extends RefusalEventName> {
@@ -22,6 +23,8 @@ export class ProblemException extends Error {
   readonly headers: Readonly<Record<string, string>>;
   /** Further members of the body, of this occurrence (RFC 9457 §3.2). */
   readonly members: object;
+  /** Of a 503 that lasts until an operator acts: further fields of its log line, which is an error. */
+  readonly fault: LogFields | undefined;
 
   constructor(
     readonly problem: Problem,
@@ -31,6 +34,7 @@ export class ProblemException extends Error {
       isLogged?: boolean;
       headers?: Readonly<Record<string, string>>;
       members?: object;
+      fault?: LogFields;
       cause?: unknown;
     } = {},
   ) {
@@ -40,13 +44,14 @@ export class ProblemException extends Error {
     this.isLogged = options.isLogged ?? true;
     this.headers = options.headers ?? {};
     this.members = options.members ?? {};
+    this.fault = options.fault;
   }
 
   /** @returns the same with further headers of the response */
   withHeaders(headers: Readonly<Record<string, string>>): ProblemException {
-    const { problem, refusal, isLogged, members, cause, errors } = this;
+    const { problem, refusal, isLogged, members, fault, cause, errors } = this;
     const all = { ...this.headers, ...headers };
-    const options = { ...(refusal && { refusal }), ...(errors && { errors }), isLogged, members, cause, headers: all };
-    return new ProblemException(problem, options);
+    const given = { ...(refusal && { refusal }), ...(errors && { errors }), ...(fault && { fault }) };
+    return new ProblemException(problem, { ...given, isLogged, members, cause, headers: all });
   }
 }

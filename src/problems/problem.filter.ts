@@ -46,6 +46,7 @@ export class ProblemFilter implements ExceptionFilter {
 
   private record(error: unknown, problem: Problem, request: Request, response: Response): void {
     const refusal = error instanceof ProblemException ? error.refusal : undefined;
+    const fault = error instanceof ProblemException ? error.fault : undefined;
     const isLogged = !(error instanceof ProblemException) || error.isLogged;
     if (refusal) {
       (response.locals as ResponseLocals).refusal = refusal;
@@ -57,8 +58,9 @@ export class ProblemFilter implements ExceptionFilter {
       request_id: getRequestId(request),
       caller_request_id: getCallerRequestId(request),
       error: toErrorFields(getCause(error)),
+      ...fault,
     };
-    this.log.writeAbout(request, problem.status === 503 ? 'warn' : 'error', problem.code, fields);
+    this.log.writeAbout(request, problem.status === 503 && !fault ? 'warn' : 'error', problem.code, fields);
   }
 
   private recordRefusal({ event, reason, count, fields }: RefusalEvent, request: Request): void {

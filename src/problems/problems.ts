@@ -186,3 +186,10 @@ export const problems = {
     retryAfterSeconds: 2,
   },
 } as const satisfies Record<string, Problem>;
+
+/** Of the route that takes a form: the type and the code are those of every 415. */
+export const formExpected: Problem = {
+  ...problems.unsupportedMediaType,
+  title: 'The body is not a form',
+  detail: 'Send the body as application/x-www-form-urlencoded in UTF-8: token=<access token>.',
+};

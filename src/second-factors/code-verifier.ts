@@ -54,7 +54,7 @@ export class CodeVerifier {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} the refusal; those of the act; too_many_requests; hashing_busy; unavailable */
+  /** @throws {ProblemException} the refusal; those of the act; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable */
   async acceptTotp<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
     const { user, code } = presented;
     if (!user.confirmedAt) return this.refuse(presented, 'no_factor');
@@ -77,7 +77,8 @@ export class CodeVerifier {
 
   /**
    * Of a user who is logged in, and may have lost the app: takes recovery codes too.
-   * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable
+   * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable;
+   * totp_secret_unreadable
    */
   async acceptAny<Result>(own: OwnCode, act: Act<Result>): Promise<Result> {
     const presented = { ...own, refusal: problems.wrongSecondFactor };
@@ -87,7 +88,7 @@ export class CodeVerifier {
   /**
    * Verifies the code of an enrolment, without accepting it.
    * @returns its time step
-   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable
+   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable
    */
   async verifyEnrolment(own: OwnCode): Promise<number> {
     const { user, code } = own;
@@ -99,8 +100,8 @@ export class CodeVerifier {
   private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number> {
     const secret = encryptedSecret && this.vault.decrypt(id, encryptedSecret);
     if (!secret) {
-      const cause = new Error('Neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts a TOTP secret');
-      throw new ProblemException(problems.unavailable, { cause });
+      const fault = { user_id: id, reason: 'neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts the TOTP secret' };
+      throw new ProblemException(problems.totpSecretUnreadable, { fault });
     }
     const step = findTimeStep(secret, code, await this.databaseClock.now());
     if (step === undefined) throw new WrongCodeError('wrong_code');

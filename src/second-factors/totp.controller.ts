@@ -17,7 +17,12 @@ import {
 } from './factors.dto.js';
 import { TotpService } from './totp.service.js';
 
-const CODE_PROBLEMS = [problems.wrongSecondFactor, problems.tooManyRequests, problems.hashingBusy];
+const CODE_PROBLEMS = [
+  problems.wrongSecondFactor,
+  problems.tooManyRequests,
+  problems.hashingBusy,
+  problems.totpSecretUnreadable,
+];
 
 @ApiTags('users')
 @Controller('api/v0/users/me')

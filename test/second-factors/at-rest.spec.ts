@@ -45,7 +45,7 @@ describe('a dump of the database', () => {
       WHERE user_id = $1`;
     await app.database.query(copy, [owner.user.id, thief.user.id]);
     const { challenge } = await owner.isChallenged();
-    expectProblem(await owner.answers(challenge, 'totp', { code: thief.code() }), problems.unavailable);
+    expectProblem(await owner.answers(challenge, 'totp', { code: thief.code() }), problems.totpSecretUnreadable);
   });
 });
 
@@ -82,7 +82,7 @@ describe('a rotation of SECRET_KEY', () => {
     expect(await marks()).not.toEqual(former);
   });
 
-  it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, and leaves the recovery codes', async () => {
+  it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, says what to do, and leaves the recovery codes', async () => {
     const owner = await FactorOwner.withTotp(app);
     const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
     await broken.nest.get(KeyMaterialJob).run();
@@ -90,7 +90,17 @@ describe('a rotation of SECRET_KEY', () => {
       expect.objectContaining({ level: 'error', message: 'totp_secrets_not_decrypted', count: 1 }),
     );
     const { challenge } = await owner.isChallenged(broken);
-    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }, broken), problems.unavailable);
+    const answer = await owner.answers(challenge, 'totp', { code: owner.code() }, broken);
+    expectProblem(answer, problems.totpSecretUnreadable);
+    const faults = broken.log.lines.filter(({ message }) => message === 'totp_secret_unreadable');
+    expect(faults).toEqual([
+      expect.objectContaining({
+        level: 'error',
+        user_id: owner.user.id,
+        request_id: answer.headers['x-request-id'],
+        reason: expect.stringContaining('SECRET_KEY_PREVIOUS') as string,
+      }),
+    ]);
     await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }, broken).expect(200);
   });
 });

@@ -7,6 +7,8 @@ import { countByStatus, expectThrottled } from '../support/throttled.js';
 const PER_PAIR = 5;
 const PER_ACCOUNT = 40;
 const PER_ADDRESS = 20;
+/** Few enough for a busy machine, where more calls at once would wait too long for a connection (503). */
+const ADDRESSES = 300;
 const LIMITS = {
   TRUST_PROXY: '1',
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${PER_PAIR}/900`,
@@ -31,9 +33,9 @@ describe('an attacker who guesses passwords', () => {
       ),
     );
 
-  it('gets only the limit of the account from 1,000 addresses', async () => {
-    const answers = await guessFromEverywhere(1_000, 'unknown@example.org');
-    expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: 1_000 - PER_ACCOUNT });
+  it('gets only the limit of the account from 300 addresses', async () => {
+    const answers = await guessFromEverywhere(ADDRESSES, 'unknown@example.org');
+    expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: ADDRESSES - PER_ACCOUNT });
     const refused = answers.filter(({ status }) => status === 429).map(expectThrottled);
     expect(new Set(refused.map(({ policy }) => policy))).toEqual(new Set(['login-account']));
   });
@@ -41,8 +43,8 @@ describe('an attacker who guesses passwords', () => {
   it('does not lock the owner out at an address where she logged in before', async () => {
     const alice = await one.user();
     await loginFrom(HOME, alice.email).expect(200);
-    const answers = await guessFromEverywhere(1_000, alice.email);
-    expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: 1_000 - PER_ACCOUNT });
+    const answers = await guessFromEverywhere(ADDRESSES, alice.email);
+    expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: ADDRESSES - PER_ACCOUNT });
     await loginFrom(HOME, alice.email).expect(200);
     const many = Array.from({ length: 50 }, (_, index) =>
       loginFrom(HOME, alice.email, PASSWORD, index % 2 ? one : two),

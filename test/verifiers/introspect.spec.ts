@@ -1,6 +1,6 @@
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { problems } from '../../src/problems/problems.js';
+import { formExpected, problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Service } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
@@ -95,8 +95,12 @@ describe('POST /internal/introspect', () => {
     },
   );
 
-  it('takes a form only', async () => {
+  it('takes a form only, and says so (415)', async () => {
     const answer = await app.post('/internal/introspect', { token: 'x' }).set(service.headers);
-    expectProblem(answer, problems.unsupportedMediaType);
+    expectProblem(answer, formExpected);
+    expect(formExpected).toMatchObject({
+      code: 'unsupported_media_type',
+      detail: expect.stringContaining('form') as string,
+    });
   });
 });
