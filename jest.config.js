@@ -29,7 +29,8 @@ export default {
   globalSetup: '<rootDir>/dist/test/support/programs/global-setup.js',
   globalTeardown: '<rootDir>/dist/test/support/programs/global-teardown.js',
   reporters: ['default', '<rootDir>/dist/test/support/programs/log-reporter.js'],
-  testTimeout: 30_000,
+  // Ends a test that hangs; it does not measure one that passes.
+  testTimeout: 120_000,
   maxWorkers: 2,
   // What a test file imports as ES modules is never freed: a worker that has grown so far is replaced.
   workerIdleMemoryLimit: '1500MB',

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from '../tools/claim-port.js';
 import { eventually } from '../tools/eventually.js';
 import { isResponding } from '../tools/server-process.js';
 import { findVerifierPython } from '../tools/verifier-python.js';
@@ -82,7 +82,7 @@ async function startWork<Kind extends WorkKind>(
 }
 
 async function startFastApi(python: string, { testbed }: Setting, own: OwnKey): Promise<Target> {
-  const port = await freePort();
+  const port = await claimPort();
   const flags = ['--host', '127.0.0.1', '--port', String(port), '--log-level', 'warning', '--no-access-log'];
   const words = ['-m', 'uvicorn', 'recipes:app', ...flags];
   const child = spawn(python, words, { env: environment(own), stdio: ['ignore', 'inherit', 'inherit'] });

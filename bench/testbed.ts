@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Variables } from '../src/config/environment.js';
 import type { EmbeddedPostgres } from '../src/embedded-postgres/embedded-postgres.js';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { startPostgres } from '../tools/postgres.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
@@ -46,9 +46,9 @@ export class Testbed {
 
   /** Starts the service with its defaults. */
   async startService(variables: Variables = {}, databaseName = 'postgres'): Promise<Service> {
-    const metricsPort = await freePort();
+    const metricsPort = await claimPort();
     const profiling = this.profiles === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${resolve(this.profiles)}`];
-    const server = new ServerProcess(await freePort(), {
+    const server = new ServerProcess(await claimPort(), {
       cleanup: this.cleanup,
       script: SERVICE_SCRIPT,
       flags: [...SERVICE_FLAGS, ...profiling],
@@ -75,13 +75,13 @@ export class Testbed {
   /** Starts another server, with the flags of the service. @param script the compiled program */
   async startProgram(script: string, variables: Variables): Promise<Target> {
     const options = { cleanup: this.cleanup, script, flags: SERVICE_FLAGS, variables };
-    const { url, pid } = await new ServerProcess(await freePort(), options).start();
+    const { url, pid } = await new ServerProcess(await claimPort(), options).start();
     return { url, pid };
   }
 
   /** @param flags of Node.js; by default those of the service, so that the garbage collector is the same */
   async startBaseline(kind: BaselineKind, flags = SERVICE_FLAGS): Promise<Target> {
-    const server = new ServerProcess(await freePort(), {
+    const server = new ServerProcess(await claimPort(), {
       cleanup: this.cleanup,
       script: BASELINES,
       words: [kind],

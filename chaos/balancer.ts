@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { makeTemporaryFolder } from '../tools/postgres.js';
 import { Program } from '../tools/program.js';
@@ -20,7 +20,7 @@ export const hasBalancer = PROGRAM !== undefined;
  */
 export async function startBalancer(cleanup: Cleanup, replicaPorts: readonly number[]): Promise<string | undefined> {
   if (PROGRAM === undefined) return undefined;
-  const port = await freePort();
+  const port = await claimPort();
   const file = join(makeTemporaryFolder(cleanup, 'haproxy'), 'haproxy.cfg');
   writeFileSync(file, configure(port, replicaPorts));
   const haproxy = Program.start(cleanup, PROGRAM, ['-db', '-q', '-f', file]);

@@ -1,5 +1,5 @@
 import type { Variables } from '../src/config/environment.js';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { SERVICE_SCRIPT } from '../tools/service.js';
@@ -21,7 +21,7 @@ export class Replica {
       if (lines.length > MAX_LINES) lines.shift();
     };
     const options = { cleanup, script: SERVICE_SCRIPT, variables, isReady: isHealthy, onLine };
-    return new Replica(new ServerProcess(await freePort(), options), lines);
+    return new Replica(new ServerProcess(await claimPort(), options), lines);
   }
 
   get url(): string {

@@ -7,6 +7,7 @@ import type { FuzzedService } from './service.js';
 const MAX_CPU_MS = 10;
 const MAX_ANSWER_BYTES = 20 * 1024;
 const ROUNDS = 20;
+const MAX_LOOKS = 3;
 const TIMEOUT_MS = 20_000;
 
 const LONG = 'x'.repeat(15_800);
@@ -60,9 +61,13 @@ export async function judgeCost(service: FuzzedService): Promise<string | undefi
     const [name, line] = costly;
     const request = toBytes(costly);
     let answered = await sizeOfAnswer(service.port, request);
-    const before = service.cpuMilliseconds();
-    for (let round = 0; round < ROUNDS; round += 1) answered = await sizeOfAnswer(service.port, request);
-    const cost = (service.cpuMilliseconds() - before) / ROUNDS;
+    let cost = Infinity;
+    // What else the machine does can only add to the time.
+    for (let looks = 0; cost > MAX_CPU_MS && looks < MAX_LOOKS; looks += 1) {
+      const before = service.cpuMilliseconds();
+      for (let round = 0; round < ROUNDS; round += 1) answered = await sizeOfAnswer(service.port, request);
+      cost = Math.min(cost, (service.cpuMilliseconds() - before) / ROUNDS);
+    }
     if (cost > MAX_CPU_MS) wrong.push(`${name}: ${cost.toFixed(1)} ms of CPU`);
     if (answered > MAX_ANSWER_BYTES && !line.includes('/docs')) wrong.push(`${name}: answered with ${answered} bytes`);
   }

@@ -7,7 +7,7 @@ import type { FuzzedService } from './service.js';
 
 const TIMEOUT_MS = 20_000;
 /** The service closes a connection whose responses are not read for 10 s; it checks once a second. */
-const UNREAD_MS = 15_000;
+const UNREAD_MS = 20_000;
 const SLOW_READ_INTERVAL_MS = 1_000;
 const UNREAD_REQUESTS = 2_000;
 const UNREAD_CONNECTIONS = 6;

@@ -1,5 +1,5 @@
 import type { Variables } from '../src/config/environment.js';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { startPostgres } from '../tools/postgres.js';
 import { readCpuMicroseconds, readResidentMegabytes } from '../tools/process-usage.js';
@@ -16,6 +16,9 @@ const NO_THROTTLES = Object.fromEntries(
     ...['HASHING_BUSY_LIMIT_PER_ADDRESS', 'ADMIN_KEY_LIMIT_PER_ADDRESS'],
   ].map((name) => [name, '9999999/1']),
 );
+
+/** On a busy machine the defaults would turn answers into 503. */
+const LONG_WAITS = { DATABASE_CONNECT_TIMEOUT_MS: '20000', DATABASE_STATEMENT_TIMEOUT_MS: '20000' };
 
 interface Start {
   readonly cleanup: Cleanup;
@@ -38,10 +41,10 @@ export class FuzzedService {
   static async start({ cleanup, variables, onLine = () => undefined }: Start): Promise<FuzzedService> {
     const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: { fsync: 'off' } });
     const secrets = makeSecrets();
-    const server = new ServerProcess(await freePort(), {
+    const server = new ServerProcess(await claimPort(), {
       cleanup,
       script: SERVICE_SCRIPT,
-      variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...variables },
+      variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...LONG_WAITS, ...variables },
       isReady: isHealthy,
       onLine,
     });

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { problems } from '../src/problems/problems.js';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from './claim-port.js';
 import { listRoutes, problemTable, routeTable } from './api-tables.js';
 import { Cleanup } from './cleanup.js';
 import { replacePart } from './marked-part.js';
@@ -16,7 +16,7 @@ const PAGE = 'docs/api.md';
 await Cleanup.around(async (cleanup) => {
   const database = await startPostgres({ cleanup, purpose: 'api-page' });
   const variables = productionVariables(database.url(), makeSecrets());
-  const service = new ServerProcess(await freePort(), { cleanup, script: SERVICE_SCRIPT, variables });
+  const service = new ServerProcess(await claimPort(), { cleanup, script: SERVICE_SCRIPT, variables });
   const { url } = await service.start();
   const document = (await (await fetch(`${url}/docs-json`)).json()) as OpenAPIObject;
   const withRoutes = replacePart(readFileSync(PAGE, 'utf8'), 'routes', routeTable(listRoutes(document)));

@@ -6,7 +6,7 @@ const POLL_MS = 20;
 export async function eventually(
   what: string,
   isSo: () => boolean | Promise<boolean>,
-  boundMs = 20_000,
+  boundMs = 60_000,
 ): Promise<void> {
   const end = Date.now() + boundMs;
   while (!(await isSo())) {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { z } from 'zod';
 import { EmbeddedPostgres } from '../src/embedded-postgres/embedded-postgres.js';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { claimPort } from './claim-port.js';
 import { locate, type Location } from '../src/embedded-postgres/location.js';
 import type { Cleanup } from './cleanup.js';
 import { makePassword, makeServerFolder, withClient } from './postgres.js';
@@ -39,7 +39,8 @@ export class PostgresServer {
   static async start(cleanup: Cleanup, purpose: string): Promise<PostgresServer> {
     const folder = makeServerFolder(cleanup, purpose);
     const location = locate(folder);
-    const start = (): Promise<EmbeddedPostgres> => EmbeddedPostgres.start({ folder, makePassword });
+    const start = async (): Promise<EmbeddedPostgres> =>
+      EmbeddedPostgres.start({ folder, makePassword, port: await claimPort() });
     // A server that was killed cannot be stopped.
     const server = await cleanup.acquire(start, (started) =>
       started.remove().catch(() => rmSync(location.folder, { recursive: true, force: true })),
@@ -127,7 +128,7 @@ export class PostgresServer {
     await this.takeOwnership(data);
     if (isSynchronous) this.settings = { ...this.settings, ...SYNCHRONOUS };
     await this.startAgain();
-    const url = Object.assign(new URL(this.url), { port: String(await freePort()) }).href;
+    const url = Object.assign(new URL(this.url), { port: String(await claimPort()) }).href;
     const standby = new PostgresServer(this.cleanup, { ...this.folders, data }, url);
     this.cleanup.defer(() => standby.stopIfRunning());
     await standby.startAsStandbyOf(this, port);

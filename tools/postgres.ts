@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { EmbeddedPostgres } from '../src/embedded-postgres/embedded-postgres.js';
+import { claimPort } from './claim-port.js';
 import type { Cleanup } from './cleanup.js';
 
 export interface PostgresOptions {
@@ -16,8 +17,8 @@ export interface PostgresOptions {
 /** Starts a separate PostgreSQL server in a temporary folder. The cleanup stops it and removes the folder. */
 export function startPostgres({ cleanup, purpose, settings }: PostgresOptions): Promise<EmbeddedPostgres> {
   const folder = makeServerFolder(cleanup, purpose);
-  const start = (): Promise<EmbeddedPostgres> =>
-    EmbeddedPostgres.start({ folder, makePassword, ...(settings && { settings }) });
+  const start = async (): Promise<EmbeddedPostgres> =>
+    EmbeddedPostgres.start({ folder, makePassword, port: await claimPort(), ...(settings && { settings }) });
   return cleanup.acquire(start, (server) => server.remove());
 }
 

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from './cleanup.js';
 
-const START_TIMEOUT_MS = 60_000;
+const START_TIMEOUT_MS = 120_000;
 const POLL_INTERVAL_MS = 100;
 const ANSWER_TIMEOUT_MS = 15_000;
 const MAX_LAST_LINES = 20;

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { claimPort } from './claim-port.js';
 
 /** Towards the server, and back to the client. */
 type Direction = 'upstream' | 'downstream';
@@ -15,12 +16,14 @@ export class TcpProxy {
   private trigger: string | undefined;
   private swallowed = 0;
   private server: Server | undefined;
-  private openPort = 0;
 
-  private constructor(private target: URL) {}
+  private constructor(
+    private target: URL,
+    readonly port: number,
+  ) {}
 
   static async before(url: string): Promise<TcpProxy> {
-    const proxy = new TcpProxy(new URL(url));
+    const proxy = new TcpProxy(new URL(url), await claimPort());
     await proxy.open();
     return proxy;
   }
@@ -28,10 +31,6 @@ export class TcpProxy {
   /** The same URL, through the proxy. */
   get url(): string {
     return Object.assign(new URL(this.target), { hostname: '127.0.0.1', port: String(this.port) }).toString();
-  }
-
-  get port(): number {
-    return this.openPort;
   }
 
   /** The number of bytes swallowed so far. */
@@ -47,9 +46,8 @@ export class TcpProxy {
 
   /** Accepts connections, on the same port as before. */
   async open(): Promise<void> {
-    this.server = createServer((socket) => this.join(socket)).listen(this.openPort, '127.0.0.1');
+    this.server = createServer((socket) => this.join(socket)).listen(this.port, '127.0.0.1');
     await once(this.server, 'listening');
-    this.openPort = (this.server.address() as AddressInfo).port;
   }
 
   /** Cuts every connection and refuses new ones. */

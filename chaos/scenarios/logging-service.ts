@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Scenario, Stage } from '../stage.js';
 
 const MISBEHAVIOURS: readonly RequestListener[] = [
@@ -42,7 +42,7 @@ class LoggingService {
   private constructor(readonly url: string) {}
 
   static async start({ world: { cleanup } }: Stage): Promise<LoggingService> {
-    const port = await freePort();
+    const port = await claimPort();
     const service = new LoggingService(`http://127.0.0.1:${port}/logs`);
     const server = createServer((request, response) => {
       service.paths.add(request.url);

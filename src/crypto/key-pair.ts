@@ -17,8 +17,12 @@ export interface KeyPair {
   readonly jwk: PublicJwk;
 }
 
+/** Its kid does not begin with a hyphen, as one in 64 would: `platform-auth keys` takes such a word for an option. */
 export function generateKeyPair(): KeyPair {
-  return toKeyPair(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+  for (;;) {
+    const pair = toKeyPair(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+    if (!pair.kid.startsWith('-')) return pair;
+  }
 }
 
 /** @param pkcs8 as {@link exportPrivateKey} returned it */

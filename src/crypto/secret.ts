@@ -25,7 +25,7 @@ export function generateSecret(prefix = ''): string {
   return prefix + generateSecretBytes().toString('base64url');
 }
 
-/** @returns a random number from 0 to 1, for delays with jitter */
+/** @returns a random number from 0 to 1, for delays with jitter and free ports */
 export function generateFraction(): number {
   return randomInt(MAX_RANDOM + 1) / MAX_RANDOM;
 }

@@ -26,6 +26,8 @@ export interface EmbeddedPostgresOptions {
   readonly onCreate?: () => void;
   /** Further settings of the server, for tests whose data may be lost. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** Of a server that does not run yet; by default, any free one. */
+  readonly port?: number;
 }
 
 /** The embedded server of one folder. */
@@ -50,7 +52,7 @@ export class EmbeddedPostgres {
     // Another process may be starting or stopping the server.
     for (let waitedMs = 0; waitedMs < START_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
       const running = readRunningPort(location);
-      const server = new EmbeddedPostgres(location, running ?? (await freePort()));
+      const server = new EmbeddedPostgres(location, running ?? options.port ?? (await freePort()));
       if (running === undefined) await server.launch(settings);
       if ((await server.count('SELECT 1')) !== undefined) return server;
       await sleep(POLL_INTERVAL_MS);

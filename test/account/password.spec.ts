@@ -119,6 +119,7 @@ describe('POST /api/v0/users/me/password', () => {
   });
 
   it('records a change, and counts wrong passwords with the failed logins of the account', async () => {
+    app.clock.enterNextWindow();
     const alice = await Owner.of(app);
     await alice.elsewhere();
     const subject = alice.user.id;

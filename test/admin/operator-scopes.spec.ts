@@ -114,6 +114,7 @@ describe('the scopes of an operator', () => {
   });
 
   it('are logged and audited when they are missing: one row for each operator and window, which names it', async () => {
+    clock.enterNextWindow();
     const [one, two] = [await app.operator(['read']), await app.operator(['nodes'])];
     for (let tried = 0; tried < 3; tried += 1) await one.as().post('/nodes', {}).expect(403);
     await one.as().post('/operators', {}).expect(403);

@@ -4,14 +4,14 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { readJson } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { isResponding } from '../../tools/server-process.js';
 import { RULES_FILE } from './rules.js';
 
 const DASHBOARD = resolve('deploy/grafana/platform-auth.json');
-const START_TIMEOUT_MS = 30_000;
+const START_TIMEOUT_MS = 90_000;
 const POLL_INTERVAL_MS = 200;
 const RATE_INTERVAL = '10s';
 
@@ -53,7 +53,7 @@ export class Prometheus {
     const global = { scrape_interval: '1s', evaluation_interval: '1s' };
     // JSON is YAML too.
     writeFileSync(config, JSON.stringify({ global, rule_files: [RULES_FILE], scrape_configs: [target] }));
-    const url = `http://127.0.0.1:${await freePort()}`;
+    const url = `http://127.0.0.1:${await claimPort()}`;
     const flags = [`--config.file=${config}`, `--storage.tsdb.path=${join(folder, 'data')}`];
     const child = spawn('prometheus', [...flags, `--web.listen-address=${new URL(url).host}`], { stdio: 'ignore' });
     cleanup.defer(async () => {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient, type TokenPair } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { startPostgres, withClient } from '../../tools/postgres.js';
@@ -30,7 +30,7 @@ export async function startWatchedService(cleanup: Cleanup, workers = 1): Promis
       await client.query(sql);
     });
   await run('postgres', `CREATE DATABASE ${DATABASE}`);
-  const metricsPort = await freePort();
+  const metricsPort = await claimPort();
   const secrets = makeSecrets();
   const variables = {
     ...productionVariables(postgres.url(DATABASE), secrets),
@@ -41,7 +41,7 @@ export async function startWatchedService(cleanup: Cleanup, workers = 1): Promis
     REFRESH_GRACE_SECONDS: '0',
     WORKERS: String(workers),
   };
-  const server = new ServerProcess(await freePort(), {
+  const server = new ServerProcess(await claimPort(), {
     cleanup,
     script: SERVICE_SCRIPT,
     variables,

@@ -4,7 +4,7 @@ import { TestApp } from '../support/test-app.js';
 import type { TestDatabase } from '../support/test-database.js';
 import { Auditor, seal } from './auditor.js';
 
-const SCENARIO_MS = 90_000;
+const SCENARIO_MS = 240_000;
 const ROW = `INSERT INTO audit_events (id, time, event, actor_door, count, details)
   SELECT gen_random_uuid(), now(), 'user.registered', 'open', 1, '{}'`;
 

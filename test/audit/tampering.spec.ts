@@ -6,7 +6,7 @@ import { useAppPerTest } from '../support/use-app.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
 import { oldMonth, partitionOf } from './months.js';
 
-const SCENARIO_MS = 60_000;
+const SCENARIO_MS = 240_000;
 
 describe('platform-auth audit verify', () => {
   const app = useAppPerTest();

@@ -3,7 +3,7 @@ import { endAll, ServiceProcess } from '../support/service-process.js';
 import { PASSWORD } from '../support/settings.js';
 
 const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
-const SCENARIO_MS = 90_000;
+const SCENARIO_MS = 240_000;
 
 describe.each([
   ['a folder that every user may enter', 0o755],

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { Client } from 'pg';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { Caller } from '../support/caller.js';
 import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
@@ -17,7 +17,7 @@ describe('the process with INTERNAL_PORT', () => {
 
   beforeAll(async () => {
     database = await createTestDatabase();
-    internalPort = await freePort();
+    internalPort = await claimPort();
   });
 
   afterEach(async () => {
@@ -72,6 +72,8 @@ describe('the process with INTERNAL_PORT', () => {
     const answers = Promise.all(internal.map(validate));
     const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     await eventually('they wait', async () => (await database.query(waiting)).length > 0);
+    // Concurrent validations share a statement. A response to a later request shows that all have arrived.
+    expect((await fetch(`http://127.0.0.1:${internalPort}/health/live`)).status).toBe(200);
     service.kill('SIGTERM');
     await eventually('it no longer listens', async () => (await service.status('/health/live')) === undefined);
     await holder.query('ROLLBACK');

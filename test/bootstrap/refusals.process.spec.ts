@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { Variables } from '../../src/config/environment.js';
 import { FirstRunFolder } from '../support/first-run-folder.js';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
 
@@ -65,7 +65,7 @@ describe('a start with an invalid configuration', () => {
   });
 
   it('reports that its port is in use, and how to choose another', async () => {
-    const port = await freePort();
+    const port = await claimPort();
     const squatter = createServer().listen(port, '127.0.0.1');
     await once(squatter, 'listening');
     const output = await refusal({ PORT: String(port) });
@@ -77,7 +77,7 @@ describe('a start with an invalid configuration', () => {
   });
 
   it('reports that the database refuses connections, without the password of the URL', async () => {
-    const limited = { START_TIMEOUT_SECONDS: '1', PORT: String(await freePort()) };
+    const limited = { START_TIMEOUT_SECONDS: '1', PORT: String(await claimPort()) };
     const output = await refusal({ NODE_ENV: 'production', SECRET_KEY, DATABASE_URL, ...limited });
     expect(output).toMatch(/DATABASE_URL/);
     expect(output).not.toContain('hunter2');

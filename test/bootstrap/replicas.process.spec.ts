@@ -34,5 +34,5 @@ describe('eight replicas that start together on an empty database', () => {
     expect((await Promise.all(validations)).map(({ status }) => status)).toEqual(Array(REPLICAS).fill(200));
     const exits = await Promise.all(replicas.map((replica) => replica.stop()));
     expect(exits).toEqual(Array(REPLICAS).fill(0));
-  }, 60_000);
+  }, 240_000);
 });

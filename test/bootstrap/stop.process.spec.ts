@@ -65,7 +65,7 @@ describe('a graceful shutdown', () => {
   it.each(['SIGTERM', 'SIGINT'] as const)(
     'on %s first reports unready, fails no request meanwhile, and exits with 0',
     async (signal) => {
-      await start('2000');
+      await start('5000');
       const answers: number[] = [];
       let isReady = true;
       // Behind a load balancer, a caller uses another replica once this one is not ready.
@@ -83,11 +83,11 @@ describe('a graceful shutdown', () => {
       expect(new Set(answers)).toEqual(new Set([200]));
       expect(await service.exited()).toBe(0);
     },
-    60_000,
+    240_000,
   );
 
   it('refuses only new connections after it has stopped listening', async () => {
-    await start('2000');
+    await start('5000');
     const failures: CallFailed[] = [];
     const answers: number[] = [];
     // These callers do not check readiness.
@@ -106,7 +106,7 @@ describe('a graceful shutdown', () => {
       [],
     );
     expect(await service.exited()).toBe(0);
-  }, 60_000);
+  }, 240_000);
 
   it.each(['0', '300'])(
     'answers open requests when it stops listening (delay %s ms)',
@@ -128,7 +128,7 @@ describe('a graceful shutdown', () => {
       expect(new Set(await answers)).toEqual(new Set([200]));
       expect(await service.exited()).toBe(0);
     },
-    60_000,
+    240_000,
   );
 
   it.each([
@@ -151,6 +151,6 @@ describe('a graceful shutdown', () => {
       expect(await service.stop()).toBe(0);
       socket.destroy();
     },
-    60_000,
+    240_000,
   );
 });

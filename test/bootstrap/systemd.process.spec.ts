@@ -6,8 +6,8 @@ import { endAll, ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-const START_MS = 60_000;
-const SCENARIO_MS = 90_000;
+const START_MS = 90_000;
+const SCENARIO_MS = 240_000;
 
 describe('under systemd', () => {
   let database: TestDatabase;

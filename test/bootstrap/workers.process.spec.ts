@@ -3,12 +3,14 @@ import { Caller } from '../support/caller.js';
 import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CALLERS = 16;
+/** Each worker is a process that starts, one after the other where there is one processor. */
+const START_MS = 110_000;
 const ALL_200 = Array<number>(CALLERS).fill(200);
 const HEADERS = { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' };
 const LIVE = { route: '/health/live', method: 'GET', status: '200', door: 'none' };
@@ -35,14 +37,14 @@ describe('several workers on one port', () => {
   });
 
   const spawn = async (workers: string, variables: Record<string, string> = {}): Promise<void> => {
-    metricsPort = await freePort();
+    metricsPort = await claimPort();
     const own = { DATABASE_URL: database.url, HASH_THREADS: '1', METRICS_PORT: String(metricsPort), WORKERS: workers };
     service = await ServiceProcess.spawn({ ...VARIABLES, ...own, ...variables });
   };
 
   const start = async (workers: number, variables?: Record<string, string>): Promise<void> => {
     await spawn(String(workers), variables);
-    await eventually('all workers are up', async () => service.hasExited || (await areUp(workers)));
+    await eventually('all workers are up', async () => service.hasExited || (await areUp(workers)), START_MS);
   };
 
   const scrape = async (): Promise<Scrape> =>
@@ -68,7 +70,7 @@ describe('several workers on one port', () => {
     caller.call('/internal/validate-node', { headers });
 
   describe('four of them, on an empty database', () => {
-    beforeAll(() => start(4));
+    beforeAll(() => start(4), START_MS);
     afterAll(endAll);
 
     it('migrate once, and all refuse a key after one has answered its revocation', async () => {
@@ -106,7 +108,7 @@ describe('several workers on one port', () => {
   });
 
   describe('two of them, with faults', () => {
-    beforeAll(() => start(2, { LOG_LEVEL: 'warn', SHUTDOWN_DEADLINE_MS: '500' }));
+    beforeAll(() => start(2, { LOG_LEVEL: 'warn', SHUTDOWN_DEADLINE_MS: '500' }), START_MS);
     afterAll(endAll);
 
     it('replace a killed worker while the other serves requests', async () => {
@@ -148,7 +150,7 @@ describe('several workers on one port', () => {
   });
 
   describe('two of them', () => {
-    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '3000' }));
+    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '5000' }), START_MS);
 
     it('answer 200 until they stop listening when all processes get SIGTERM, and the primary exits with 0', async () => {
       const workers = service.children;

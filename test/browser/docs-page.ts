@@ -11,7 +11,7 @@ import type { Cleanup } from '../../tools/cleanup.js';
 import { checks, launchBrowser } from './browser.js';
 import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from './service.js';
 
-const TIMEOUT_MS = 15_000;
+const TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 20_000;
 const WIDE = { width: 1280, height: 1600 };
 /** A phone. */

@@ -4,13 +4,13 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import type { CDPSession, Page } from 'playwright-core';
 import { z } from 'zod';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { isResponding, ServerProcess } from '../../tools/server-process.js';
 import { checks, launchBrowser } from './browser.js';
 import { startFirstRun } from './service.js';
 
-const TIMEOUT_MS = 15_000;
+const TIMEOUT_MS = 60_000;
 /** Nothing listens there. */
 const OTHER_SERVICE = 'http://127.0.0.1:1';
 const PAGE_SCRIPT = join(import.meta.dirname, '../../examples/passkeys/serve.js');
@@ -88,7 +88,7 @@ async function askFor(port: number, path: string): Promise<number | undefined> {
 }
 
 export async function checkPasskeys(cleanup: Cleanup): Promise<void> {
-  const port = await freePort();
+  const port = await claimPort();
   const origin = `http://localhost:${port}`;
   const service = await startFirstRun(cleanup, { WEBAUTHN_ORIGINS: origin, CORS_ORIGINS: origin });
   const words = ['--port', String(port), '--service', service.server.url];

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EXAMPLES } from '../../src/common/examples.js';
 import type { Variables } from '../../src/config/environment.js';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { isHealthy, ServerProcess } from '../../tools/server-process.js';
@@ -23,7 +23,7 @@ export async function startFirstRun(cleanup: Cleanup, variables: Variables = {})
   // When root starts it, the embedded server runs as another user, who must be able to enter.
   chmodSync(folder, 0o755);
   cleanup.defer(() => rmSync(folder, { recursive: true, force: true }));
-  const server = new ServerProcess(await freePort(), {
+  const server = new ServerProcess(await claimPort(), {
     cleanup,
     script: SERVICE_SCRIPT,
     variables: { HOME: process.env.HOME, BCRYPT_COST: '4', ...variables },

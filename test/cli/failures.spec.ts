@@ -1,9 +1,7 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Client } from 'pg';
 import { toFailure } from '../../src/cli/failure.js';
 import { readSchemaState } from '../../src/database/migrate.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { Cli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
 
@@ -61,10 +59,7 @@ describe('--json', () => {
   const cli = new Cli(() => url);
 
   beforeAll(async () => {
-    const closed = createServer().listen(0, '127.0.0.1');
-    await once(closed, 'listening');
-    url = `http://127.0.0.1:${(closed.address() as AddressInfo).port}`;
-    await once(closed.close(), 'close');
+    url = `http://127.0.0.1:${await claimPort()}`;
   });
 
   afterAll(() => cli.remove());

@@ -18,7 +18,9 @@ describe('platform-auth init that loses its advisory lock', () => {
         BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
       CREATE TRIGGER barrier BEFORE INSERT ON app_credentials FOR EACH ROW EXECUTE FUNCTION wait()`);
     const outcome = platform.init().catch((error: unknown) => error);
-    const waiting = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
+    const waiting = `
+      SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()
+      WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
     await eventually('the first key is being made', async () => (await database.query(waiting)).length > 0);
     await endLockHolder(database, LOCKS.init);
     await barrier.end();

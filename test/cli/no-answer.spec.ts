@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { claimPort } from '../../tools/claim-port.js';
 import { Cli } from '../support/cli.js';
 
 const ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
@@ -56,11 +57,7 @@ describe('platform-auth, when the response to a change never arrives', () => {
   });
 
   it('says that nothing was changed when the connection is refused', async () => {
-    const closed = createServer().listen(0, '127.0.0.1');
-    await once(closed, 'listening');
-    const { port } = closed.address() as AddressInfo;
-    await once(closed.close(), 'close');
-    const unreachable = new Cli(`http://127.0.0.1:${port}`);
+    const unreachable = new Cli(`http://127.0.0.1:${await claimPort()}`);
     const said = await unreachable.fails('apps', 'rotate', ID);
     expect(said).toMatch(/Connection to \S+ refused/);
     expect(said).not.toMatch(/not known|again/);

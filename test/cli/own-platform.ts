@@ -147,7 +147,9 @@ export class OwnPlatform {
         BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
       CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON app_credentials FOR EACH ROW
         WHEN (NEW.caller = '${caller}' AND NEW.target = '${target}') EXECUTE FUNCTION wait()`);
-    const waiting = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
+    const waiting = `
+      SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()
+      WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
     return {
       reached: async () => eventually('init waits', async () => (await this.database.query(waiting)).length > 0),
       remove: async () => {

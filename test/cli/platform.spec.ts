@@ -1,4 +1,4 @@
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 import { StandIn } from './stand-in.js';
@@ -12,7 +12,7 @@ describe('a platform started from the files that init wrote', () => {
     platform = await OwnPlatform.create();
     const names = platform.map.services.map(({ name }) => name).filter((name) => name !== 'auth');
     for (const name of names) standIns.set(name, await StandIn.listen(name));
-    const port = await freePort();
+    const port = await claimPort();
     platform.changeMap(({ services }) => {
       services.auth!.url = `http://127.0.0.1:${port}`;
       for (const [name, { url }] of standIns) services[name]!.url = url;

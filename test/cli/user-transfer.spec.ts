@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals';
 import { once } from 'node:events';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { Client } from 'pg';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
 import { useCli } from '../support/cli.js';
@@ -20,9 +21,10 @@ interface Report {
 
 const HASH = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
 const HASHED = 'correct horse battery';
+const BARRIER = 4_714;
 
 // Each command is a process, and another test may have the processor.
-jest.setTimeout(60_000);
+jest.setTimeout(240_000);
 
 describe('platform-auth users import', () => {
   const app = useApp();
@@ -42,6 +44,24 @@ describe('platform-auth users import', () => {
       'SELECT email, is_active, created_at FROM users WHERE email LIKE $1 ORDER BY email',
       [pattern],
     );
+
+  /** Holds an import at the batch of this account, so that it is not over before the test ends it. */
+  const holdAt = async ({ email }: { email: string }) => {
+    const holder = new Client({ connectionString: app.database.url });
+    await holder.connect();
+    await holder.query('SELECT pg_advisory_lock($1)', [BARRIER]);
+    await holder.query(`
+      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
+      CREATE TRIGGER barrier BEFORE INSERT ON users FOR EACH ROW WHEN (NEW.email = '${email}')
+        EXECUTE FUNCTION wait()`);
+    return {
+      release: () => holder.end(),
+      remove: () => app.database.query('DROP TRIGGER barrier ON users; DROP FUNCTION wait()'),
+    };
+  };
+  const connected = (name: string) =>
+    app.database.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [name]);
 
   it('imports accounts of every supported system, who log in with the passwords that they have', async () => {
     const path = write(VECTORS.map(({ hash }, index) => account(`vector-${index}`, { password_hash: hash })));
@@ -134,11 +154,17 @@ describe('platform-auth users import', () => {
   it('goes on where a run that was killed stopped', async () => {
     const lines = Array.from({ length: 30_000 }, (_, index) => account(`many-${String(index).padStart(5, '0')}`));
     const path = write(lines);
-    const run = cli().start('users', 'import', path);
+    const hold = await holdAt(account('many-05000'));
+    const url = `${app.database.url}?application_name=import-that-is-killed`;
+    const run = http.with({ DATABASE_URL: url }).start('users', 'import', path);
     const imported = async (): Promise<number> => (await usersLike('many-%')).length;
     await eventually('the first batch is committed', async () => (await imported()) > 0);
     run.kill();
     await run.ended;
+    await hold.release();
+    // PostgreSQL ends the statement at hand first, whose batch may be committed.
+    await eventually('it is over', async () => (await connected('import-that-is-killed')).length === 0);
+    await hold.remove();
     const sofar = await imported();
     expect(sofar).toBeLessThan(30_000);
     expect(sofar % 1_000).toBe(0);
@@ -146,15 +172,18 @@ describe('platform-auth users import', () => {
     expect(JSON.parse(report.stdout)).toMatchObject({ imported: 30_000 - sofar, existing: sofar, refused: 0 });
     expect(await imported()).toBe(30_000);
     await app.login('many-29999@example.org', HASHED).expect(200);
-  }, 90_000);
+  }, 240_000);
 
   it('ends after the batch at hand when it is interrupted, and records what it did', async () => {
     const path = write(Array.from({ length: 50_000 }, (_, index) => account(`stopped-${index}`)));
+    const hold = await holdAt(account('stopped-5000'));
     const run = cli().start('users', 'import', path, '--json');
     await eventually('the first batch is committed', async () => (await usersLike('stopped-%')).length > 0);
     run.kill('SIGINT');
+    await hold.release();
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
+    await hold.remove();
     const { imported, lines, ...report } = JSON.parse(stdout) as Report;
     expect(report).toMatchObject({ interrupted: true, refused: 0 });
     expect(imported).toBe(lines);
@@ -171,8 +200,7 @@ describe('platform-auth users import', () => {
       .with({ DATABASE_URL: url })
       .withInput(`${JSON.stringify(account('early'))}\n`, { staysOpen: true });
     const run = piped.start('users', 'import', '-', '--json');
-    const sql = `SELECT FROM pg_stat_activity WHERE application_name = 'import-of-a-pipe'`;
-    await eventually('it has connected', async () => (await app.database.query(sql)).length > 0);
+    await eventually('it has connected', async () => (await connected('import-of-a-pipe')).length > 0);
     run.kill('SIGINT');
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({ code: 1, stderr: { code: 'interrupted' } });
@@ -244,7 +272,7 @@ describe('platform-auth users export', () => {
       await second.login(`v${index}@example.org`, password).expect(200);
     await second.stop();
     await database.drop();
-  }, 90_000);
+  }, 240_000);
 
   it('does not overwrite a file, and leaves none behind when it fails', async () => {
     const file = http.path('taken.ndjson');

@@ -137,6 +137,7 @@ describe('platform-auth audit', () => {
   });
 
   it('--follow prints each event once, the new ones as they happen', async () => {
+    app.clock.enterNextWindow();
     const grace = await app.user();
     await grace.logsIn();
     const following = ownCli.start('audit', '--subject', grace.email, '--follow');

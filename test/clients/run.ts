@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { Checks } from '../../tools/checks.js';
 import { startFirstRun, type FirstRun } from '../browser/service.js';
 import { ProxiedCalls, startPrism } from './prism.js';
@@ -78,6 +78,6 @@ await checks.around(async (cleanup) => {
     Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`),
   );
   const program = join(FOLDER, 'node_modules/.bin/prism');
-  const proxy = await startPrism(cleanup, program, DOCUMENT, service.server.url, await freePort());
+  const proxy = await startPrism(cleanup, program, DOCUMENT, service.server.url, await claimPort());
   await new ProxiedCalls(proxy, service.adminKey, checks).callAll(operations);
 });

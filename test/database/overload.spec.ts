@@ -36,7 +36,7 @@ describe('an overloaded database', () => {
     await someoneWaits();
     await callers.expectAllUnavailable();
     // The check has a connection of its own: the database itself is usable.
-    await app.get('/health').expect(200);
+    await eventually('it is ready', async () => (await app.get('/health')).status === 200);
     await app.get('/health/live').expect(200);
     await holder.query('ROLLBACK');
     const refreshed = await slow;
@@ -46,7 +46,7 @@ describe('an overloaded database', () => {
   });
 
   it('causes 503 for a refresh that waits too long for a lock, and the token stays valid', async () => {
-    await start('300');
+    await start('1000');
     const { app, tokens, alice } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
     const attempts = Array.from({ length: 10 }, () => app.refresh(tokens.refresh_token));

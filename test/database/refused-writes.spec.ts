@@ -5,6 +5,7 @@ import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { untilVerdict } from '../support/until-verdict.js';
 
 const TABLES = ['users', 'sessions', 'nodes', 'app_credentials'];
 
@@ -33,11 +34,15 @@ describe('a database that refuses writes', () => {
   /** Validations are still answered, also the first use of a rotated key, which is normally recorded. */
   const expectValidationsOnly = async (): Promise<void> => {
     const { app, alice, tokens, node, service } = callers;
-    await app.validateNode(node.header).expect(200);
-    await app.validateNode(rotatedHeader).expect(200);
-    await app.validateApp(service.headers).expect(200);
-    await app.me(tokens.access_token).expect(200);
-    expectProblem(await app.validateNode(`${node.nodeId}:wrong`), problems.invalidNodeCredentials);
+    for (const call of [
+      () => app.validateNode(node.header),
+      () => app.validateNode(rotatedHeader),
+      () => app.validateApp(service.headers),
+      () => app.me(tokens.access_token),
+    ])
+      expect((await untilVerdict(call)).status).toBe(200);
+    const wrong = await untilVerdict(() => app.validateNode(`${node.nodeId}:wrong`));
+    expectProblem(wrong, problems.invalidNodeCredentials);
     const writes = await Promise.all([
       app.post('/api/v0/auth/register', { email: 'new@example.org', password: PASSWORD }),
       app.login(alice.email),
@@ -64,7 +69,7 @@ describe('a database that refuses writes', () => {
     await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
     await reconnect();
     await expectValidationsOnly();
-    await callers.app.validateNode(rotatedHeader).expect(200);
+    expect((await untilVerdict(() => callers.app.validateNode(rotatedHeader))).status).toBe(200);
     expect(callers.app.log.lines.filter(({ message }) => message === 'overlap_not_ended')).toHaveLength(1);
     await database.query(`BEGIN READ WRITE; ALTER DATABASE ${name} RESET default_transaction_read_only; COMMIT`);
     await reconnect();

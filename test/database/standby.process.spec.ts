@@ -18,7 +18,7 @@ describe('a streaming standby', () => {
     proxy = await TcpProxy.before(primary.database.url);
     const database = { ...primary.database, url: proxy.url };
     callers = await Callers.of(await TestApp.start({ database, variables: SHORT_WAITS }));
-  }, 60_000);
+  }, 240_000);
 
   afterAll(async () => {
     await callers.app.stop();
@@ -59,7 +59,7 @@ describe('a streaming standby', () => {
     await callers.expectRecovered();
     await service.ready();
     expect(await service.stop()).toBe(0);
-  }, 60_000);
+  }, 240_000);
 
   it('is refused also when the primary comes back as a standby', async () => {
     await standby.stop('fast');

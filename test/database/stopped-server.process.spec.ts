@@ -13,7 +13,7 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
   beforeAll(async () => {
     postgres = await OwnPostgres.start();
     callers = await Callers.of(await TestApp.start({ database: postgres.database, variables: SHORT_WAITS }));
-  }, 60_000);
+  }, 240_000);
 
   afterAll(async () => {
     await callers.app.stop();
@@ -29,7 +29,7 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
       await postgres.startAgain();
       await callers.expectRecovered();
     },
-    60_000,
+    240_000,
   );
 
   it('by a crash under load causes no wrong verdict, and no acknowledged write is lost', async () => {
@@ -73,5 +73,5 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
     const kept = new Set(rows.map(({ email }) => email));
     expect(acknowledged.filter((email) => !kept.has(email))).toEqual([]);
     await callers.expectRecovered();
-  }, 60_000);
+  }, 240_000);
 });

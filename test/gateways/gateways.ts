@@ -1,7 +1,7 @@
 // Starts the configurations of deploy/gateways/ with the addresses of this machine. None of them needs root.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { Program } from '../../tools/program.js';
@@ -55,7 +55,7 @@ async function start(setting: Setting, name: string, port: number, words: readon
 }
 
 export async function startNginx(setting: Setting): Promise<Gateway> {
-  const port = await freePort();
+  const port = await claimPort();
   const site = write(
     setting,
     'nginx-site.conf',
@@ -74,7 +74,7 @@ export async function startNginx(setting: Setting): Promise<Gateway> {
 }
 
 export async function startCaddy(setting: Setting): Promise<Gateway> {
-  const port = await freePort();
+  const port = await claimPort();
   const changes: readonly Change[] = [
     ...addresses(setting),
     [':8080 {', `:${port} {\n\tbind 127.0.0.1`],
@@ -89,7 +89,7 @@ export async function startCaddy(setting: Setting): Promise<Gateway> {
 }
 
 export async function startHaproxy(setting: Setting): Promise<Gateway> {
-  const [port, inner] = [await freePort(), await freePort()];
+  const [port, inner] = [await claimPort(), await claimPort()];
   const innerAddress: Change = ['127.0.0.1:7790', `127.0.0.1:${inner}`];
   const script = write(setting, 'platform-auth.lua', read('platform-auth.lua', [innerAddress]));
   const changes: readonly Change[] = [

@@ -1,4 +1,4 @@
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
@@ -25,7 +25,7 @@ export interface World {
 export async function makeWorld(checks: Checks, cleanup: Cleanup): Promise<World> {
   const postgres = await PostgresServer.start(cleanup, 'gateways');
   const secrets = makeSecrets();
-  const service = new ServerProcess(await freePort(), {
+  const service = new ServerProcess(await claimPort(), {
     cleanup,
     script: SERVICE_SCRIPT,
     // Without a lease, each verdict is read from the database: an outage of it is one at once.

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { delimiter, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
@@ -14,13 +14,13 @@ import { startFirstRun } from '../browser/service.js';
 import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
 import { StandIn } from './stand-in.js';
 
-const START_TIMEOUT_MS = 30_000;
+const START_TIMEOUT_MS = 90_000;
 const POLL_INTERVAL_MS = 100;
 const checks = new Checks();
 
 /** The service of guarded.py, which asks the platform-auth at this address. @returns its own address */
 async function startGuarded(cleanup: Cleanup, python: string, authUrl: string): Promise<string> {
-  const port = await freePort();
+  const port = await claimPort();
   const words = [
     '-m',
     'uvicorn',

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
@@ -24,7 +24,7 @@ export interface Setting {
 
 /** Starts HAProxy with deploy/ha/haproxy.cfg and the addresses of this machine. @returns the URL of the primary */
 export async function startHaproxy({ cleanup, folder }: Setting, members: readonly PostgresServer[]): Promise<string> {
-  const port = await freePort();
+  const port = await claimPort();
   let text = readFileSync(HAPROXY_CONFIGURATION, 'utf8')
     .replace('bind :5432', `bind 127.0.0.1:${port}`)
     .replace('server db3 db3:5432 init-addr libc,none', '');
@@ -48,7 +48,7 @@ export async function startPgBouncer(
   const [{ secret }] = storedPassword.parse(
     await postgres.query('SELECT rolpassword AS secret FROM pg_authid WHERE rolname = $1', [username]),
   );
-  const port = await freePort();
+  const port = await claimPort();
   const users = join(folder, 'userlist.txt');
   writeFileSync(users, `"${username}" "${secret}"\n`);
   const settings: readonly [RegExp, string][] = [
@@ -75,7 +75,7 @@ async function startPatroni(cleanup: Cleanup, postgres: PostgresServer): Promise
     const [{ standby }] = recovery.parse(await postgres.query('SELECT pg_is_in_recovery() AS standby'));
     return standby ? 503 : 200;
   };
-  const port = await freePort();
+  const port = await claimPort();
   const server = createServer((_request, response) => {
     void answer()
       .catch(() => 503)

@@ -208,10 +208,11 @@ describe('the service, pipelined to', () => {
     const request = 'GET /docs-yaml HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n';
     let answers = 0;
     client.on('data', (chunk: Buffer) => (answers += chunk.toString('latin1').split('HTTP/1.1 200 ').length - 1));
+    const closed = once(client, 'close');
     client.write(request.repeat(1_199) + request.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
     await eventually('the first answer arrives', () => answers > 0);
     await app.get('/health/live').expect(200);
-    await once(client, 'close');
+    await closed;
     expect(answers).toBeGreaterThan(1_190);
   });
 

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import type { LogLine } from '../../src/logging/log-line.js';
 import { LogShipper } from '../../src/logging/log-shipper.js';
+import { eventually } from '../../tools/eventually.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase } from '../support/test-database.js';
 
@@ -175,10 +176,17 @@ describe('a stop', () => {
   it('delivers the waiting lines', async () => {
     const standIn = await StandIn.start();
     const app = await TestApp.start({ variables: { LOG_LEVEL: 'info', LOGGING_SERVICE_URL: standIn.url } });
-    await app.get('/health/live').expect(200);
-    expect(standIn.lines).toEqual([]);
+    let [calls, delivered] = [0, 0];
+    // A line that a delivery has taken up meanwhile does not wait: then another is written.
+    await eventually('a line waits', async () => {
+      await app.get('/health/live').expect(200);
+      calls += 1;
+      delivered = standIn.lines.length;
+      return delivered < calls;
+    });
     await app.stop();
-    expect(standIn.lines.map(({ context }) => context.route)).toContain('/health/live');
+    expect(standIn.lines.filter(({ context }) => context.route === '/health/live')).toHaveLength(calls);
+    expect(standIn.lines.length).toBeGreaterThan(delivered);
     await standIn.stop();
   });
 });

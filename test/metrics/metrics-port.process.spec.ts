@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { Scrape } from '../support/scrape.js';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -16,7 +16,7 @@ describe('METRICS_PORT', () => {
 
   beforeEach(async () => {
     database = await createTestDatabase();
-    metricsPort = await freePort();
+    metricsPort = await claimPort();
     variables = { ...VARIABLES, DATABASE_URL: database.url, METRICS_PORT: String(metricsPort) };
   });
   afterEach(() => database.drop());
@@ -28,7 +28,7 @@ describe('METRICS_PORT', () => {
     );
 
   it('is open while the service runs and drains', async () => {
-    const service = await ServiceProcess.start({ ...variables, SHUTDOWN_DELAY_MS: '1000' });
+    const service = await ServiceProcess.start({ ...variables, SHUTDOWN_DELAY_MS: '5000' });
     const answer = await fetch(`http://127.0.0.1:${metricsPort}/metrics`);
     expect(new Scrape(await answer.text()).names).toContain('platform_auth_nodejs_version_info');
     service.kill('SIGTERM');

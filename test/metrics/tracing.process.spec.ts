@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { isTracingRequested } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -68,7 +68,7 @@ describe('tracing', () => {
   });
 
   it('does not disturb the service when the collector is down', async () => {
-    const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await freePort()}` });
+    const service = await start({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await claimPort()}` });
     await callWithCanaries(service);
     expect(await service.stop()).toBe(0);
     expect(service.output).not.toMatch(/error|ECONNREFUSED|otlp/i);

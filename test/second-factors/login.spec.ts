@@ -117,7 +117,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
     const { challenge } = await owner.isChallenged();
     const code = { code: other.code() };
     // The two apps may show the same code.
-    if (other.code() !== owner.code())
+    if (![-2, -1, 0, 1, 2].map((offset) => owner.code(offset)).includes(code.code))
       expectProblem(await owner.answers(challenge, 'totp', code), problems.invalidSecondFactor);
     const theirs = Buffer.from((await other.isChallenged()).challenge, 'base64url');
     const mixed = Buffer.from(challenge, 'base64url');
@@ -176,6 +176,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
   });
 
   it('counts refusals in the audit log, by user', async () => {
+    app.clock.enterNextWindow();
     const owner = await FactorOwner.withTotp(app);
     const { challenge } = await owner.isChallenged();
     for (let i = 0; i < 3; i += 1) await owner.answers(challenge, 'totp', { code: owner.wrongCode() });

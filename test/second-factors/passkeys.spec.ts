@@ -184,6 +184,7 @@ describe('a passkey as second factor', () => {
   });
 
   it('is refused when its counter has not increased, which is in the audit log', async () => {
+    app.clock.enterNextWindow();
     const owner = await FactorOwner.of(app);
     const authenticator = await owner.registers();
     const first = await owner.isChallenged();

@@ -131,6 +131,7 @@ describe('POST /api/v0/users/me/totp', () => {
   });
 
   it('answers 403, not 401, to a wrong code of a user who is logged in: the access token stays valid', async () => {
+    app.clock.enterNextWindow();
     const owner = await FactorOwner.withTotp(app);
     const wrong = { password: PASSWORD, code: owner.wrongCode() };
     for (const path of ['/totp/remove', '/recovery-codes'])

@@ -1,5 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { pollChanges } from '../support/poll-changes.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
@@ -106,7 +107,7 @@ describe('signing keys', () => {
     for (let rotation = 0; rotation < 4; rotation += 1) {
       await operator.rotate();
       await maintain(replica);
-      await alice.logsIn(replica);
+      kids.add(kidOf((await alice.logsIn(replica)).access_token));
       app.clock.advance({ minutes: 15 });
     }
     isOver = true;
@@ -149,18 +150,12 @@ describe('a revoked signing key', () => {
   });
 
   it('resets the memory of verifiers', async () => {
-    const { headers } = await app.service('ocr', 'auth');
-    const poll = async (cursor?: string) =>
-      (await app.post('/internal/changes', { cursor }).set(headers).expect(200)).body as {
-        cursor: string;
-        reset: boolean;
-        changes: object[];
-      };
+    const verifier = await app.service('ocr', 'auth');
     const operator = new Operator(app);
-    const { cursor } = await poll();
+    const { cursor } = await pollChanges(app, verifier);
     const [kid] = await listKids(app);
     await operator.revoke(kid!);
-    expect(await poll(cursor)).toMatchObject({ reset: true, changes: [] });
+    expect(await pollChanges(app, verifier, cursor)).toMatchObject({ reset: true, changes: [] });
   });
 
   it('is replaced by a new one when none was next, and is recorded once', async () => {

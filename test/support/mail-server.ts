@@ -4,6 +4,7 @@ import { text as readText } from 'node:stream/consumers';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import type { Variables } from '../../src/config/environment.js';
 import { MailWorker } from '../../src/mail/mail-worker.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import type { TestApp } from './test-app.js';
 
@@ -60,8 +61,8 @@ export class MailServer {
       },
     });
     this.smtp.on('error', () => undefined);
+    if (this.chosenPort === 0) this.chosenPort = await claimPort();
     await new Promise<void>((resolve) => this.smtp.listen(this.port, '127.0.0.1', resolve));
-    this.chosenPort = (this.smtp.server.address() as AddressInfo).port;
   }
 
   async stop(): Promise<void> {

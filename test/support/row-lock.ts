@@ -1,5 +1,6 @@
 import { Client } from 'pg';
 import type { Response, Test as SupertestRequest } from 'supertest';
+import { eventually } from '../../tools/eventually.js';
 import type { TestDatabase } from './test-database.js';
 
 /** Locks a row, so that a test decides the order of its changes. */
@@ -14,9 +15,8 @@ export async function holdRow(database: TestDatabase, table: string, id: string)
   };
   return {
     /** Resolves when this number of statements waits for a lock. */
-    waiting: async (count: number): Promise<void> => {
-      while ((await waiters()) < count);
-    },
+    waiting: (count: number): Promise<void> =>
+      eventually(`${count} statements wait for a lock`, async () => (await waiters()) >= count),
     release: async (): Promise<void> => {
       await client.query('COMMIT');
       await client.end();

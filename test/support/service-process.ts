@@ -3,17 +3,19 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from './run-log.js';
 
 const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
-const START_MS = 45_000;
+const START_MS = 90_000;
 const running = new Set<ChildProcess>();
 
 /** The built service as a separate process, as an operator runs it. It is killed when the test file ends. */
 export class ServiceProcess {
   output = '';
+  /** Resolves when it has exited and all its output was read, which may come later. */
+  private readonly closed: Promise<void>;
 
   private constructor(
     readonly url: string,
@@ -27,11 +29,12 @@ export class ServiceProcess {
     child.stderr?.on('data', keep);
     running.add(child);
     child.once('exit', () => running.delete(child));
+    this.closed = new Promise((resolve) => child.once('close', () => resolve()));
   }
 
   /** @param variables the whole environment: nothing is inherited but PATH and HOME */
   static async spawn(variables: Variables, cwd = process.cwd()): Promise<ServiceProcess> {
-    const port = variables.PORT ?? String(await freePort());
+    const port = variables.PORT ?? String(await claimPort());
     const env = { PATH: process.env.PATH, HOME: process.env.HOME, PORT: port, ...variables };
     return new ServiceProcess(`http://127.0.0.1:${port}`, spawn(process.execPath, [MAIN], { env, cwd }));
   }
@@ -62,8 +65,9 @@ export class ServiceProcess {
   async ready(): Promise<this> {
     const isReady = async (): Promise<boolean> => this.hasExited || (await this.status('/health')) === 200;
     await eventually('the service is ready', isReady, START_MS);
-    if (this.hasExited) throw new Error(`The service did not start:\n${this.output}`);
-    return this;
+    if (!this.hasExited) return this;
+    await this.closed;
+    throw new Error(`The service did not start:\n${this.output}`);
   }
 
   /** @returns the status of a response on a new connection; undefined when the connection fails */
@@ -81,9 +85,9 @@ export class ServiceProcess {
     this.child.kill(signal);
   }
 
-  /** @returns the exit code; null when a signal ended it */
+  /** Waits for its output too. @returns the exit code; null when a signal ended it */
   async exited(): Promise<number | null> {
-    if (!this.hasExited) await once(this.child, 'exit');
+    await this.closed;
     return this.child.exitCode;
   }
 

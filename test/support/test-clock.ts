@@ -8,6 +8,8 @@ interface Duration {
   readonly days?: number;
 }
 
+const WINDOW_SECONDS = 900;
+
 /** A clock that a test moves by hand. */
 export class TestClock extends Clock {
   private passedMs = 0;
@@ -20,6 +22,11 @@ export class TestClock extends Clock {
   /** Time passes: for this replica, and for PostgreSQL as the replica is told. */
   advance(duration: Duration): void {
     this.passedMs += millisecondsOf(duration);
+  }
+
+  /** Advances to the next quarter of an hour: refusals that follow are counted in one row of the audit log, not in two. */
+  enterNextWindow(): void {
+    this.advance({ seconds: WINDOW_SECONDS - ((this.now().getTime() / 1_000) % WINDOW_SECONDS) + 1 });
   }
 
   /** The clock of this replica becomes wrong. */

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { claimPort } from '../../tools/claim-port.js';
 import { Cleanup, InterruptedError } from '../../tools/cleanup.js';
 import { isResponding, ServerProcess } from '../../tools/server-process.js';
 
@@ -17,7 +17,7 @@ describe('a server process', () => {
   const serverOf = async (code: string): Promise<ServerProcess> => {
     const script = join(folder, 'server.mjs');
     writeFileSync(script, code);
-    return new ServerProcess(await freePort(), { cleanup, script });
+    return new ServerProcess(await claimPort(), { cleanup, script });
   };
 
   beforeEach(() => {

@@ -80,8 +80,10 @@ describe('validations with Cache-Control: no-cache', () => {
 
   it('are read from PostgreSQL, not from the cache', async () => {
     const [node, service] = [await app.node(), await app.service()];
-    await app.validateNode(node.header).expect(200);
-    await app.validateApp(service.headers).expect(200);
+    // Long enough not to expire by chance during the test.
+    const cached = await app.startReplica({ variables: { REVOCATION_LEASE_MS: '5000' } });
+    await cached.validateNode(node.header).expect(200);
+    await cached.validateApp(service.headers).expect(200);
     for (const [table, id] of [
       ['nodes', node.nodeId],
       ['app_credentials', service.appId],
@@ -91,10 +93,11 @@ describe('validations with Cache-Control: no-cache', () => {
       await app.database.query(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_record_update`);
       await app.database.query(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_record_delete`);
     }
-    await app.validateNode(node.header).expect(200);
-    await app.validateApp(service.headers).expect(200);
-    expectProblem(await app.validateNode(node.header).set(NO_CACHE), problems.invalidNodeCredentials);
-    expectProblem(await app.validateApp(service.headers).set(NO_CACHE), problems.invalidAppCredentials);
+    await cached.validateNode(node.header).expect(200);
+    await cached.validateApp(service.headers).expect(200);
+    expectProblem(await cached.validateNode(node.header).set(NO_CACHE), problems.invalidNodeCredentials);
+    expectProblem(await cached.validateApp(service.headers).set(NO_CACHE), problems.invalidAppCredentials);
+    await cached.stop();
   });
 
   it('hand on REVOCATION_WAIT_MS, and nothing to remember, when the lease is 0', async () => {

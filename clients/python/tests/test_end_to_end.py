@@ -14,7 +14,7 @@ from fastapi import Depends, FastAPI
 from platform_auth import Node, RefusedError, UnavailableError, Verifier
 from service import SECRET_KEY, Replica
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 Verify = Callable[[Any], Awaitable[Any]]
 
 
@@ -74,6 +74,19 @@ async def eventually(verify: Verify, headers: dict[str, str], expected: str) -> 
     while (verdict := await verdict_of(verify, headers)) != expected:
         assert time.monotonic() < end, f"{verdict} instead of {expected}"
         await asyncio.sleep(0.02)
+
+
+async def first_answer(verify: Verify, headers: Any) -> Any:
+    """The principal, or the refusal. 503 is neither."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await verify(headers)
+        except RefusedError as refusal:
+            return refusal
+        except UnavailableError:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.02)
 
 
 async def present_until(verify: Verify, headers: dict[str, str], revoke: Callable[[], httpx.Response]) -> list[str]:
@@ -156,7 +169,7 @@ def test_verifies_es256_with_the_published_keys_and_refuses_the_token_of_a_sessi
     token = headers["Authorization"].removeprefix("Bearer ")
     assert jwt.get_unverified_header(token)["alg"] == "ES256"
     asyncio.run(eventually(auth.verify_user, headers, "accepted"))
-    assert asyncio.run(auth.verify_user(headers)).user_id == user_id
+    assert asyncio.run(first_answer(auth.verify_user, headers)).user_id == user_id
     path = f"/api/v0/admin/users/{user_id}/sessions"
     later = asyncio.run(present_until(auth.verify_user, headers, lambda: es256.call("DELETE", path)))
     assert "accepted" not in later
@@ -197,9 +210,9 @@ def test_answers_with_the_same_problem_document_as_the_service(
     ]
     for verify, method, path, headers in cases:
         answer = replica.call(method, path, None, headers)
-        with pytest.raises(RefusedError) as raised:
-            asyncio.run(verify(headers))
-        response = raised.value.to_response(answer.json()["request_id"])
+        refusal = asyncio.run(first_answer(verify, headers))
+        assert isinstance(refusal, RefusedError)
+        response = refusal.to_response(answer.json()["request_id"])
         assert (response.status, response.body) == (answer.status_code, answer.json())
         assert response.headers.get("WWW-Authenticate") == answer.headers.get("www-authenticate")
         assert response.headers["Content-Type"] == answer.headers["content-type"].split(";")[0]

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import type { LookupOptions } from 'node:dns';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import { createServer as createTcpServer, type AddressInfo, type LookupFunction } from 'node:net';
+import type { AddressInfo, LookupFunction } from 'node:net';
+import { claimPort } from '../../../tools/claim-port.js';
 import { eventually } from '../../../tools/eventually.js';
 import { HttpTransport } from '../src/http-transport.js';
 import { SharedLookups } from '../src/shared-lookups.js';
@@ -67,11 +68,9 @@ describe('the transport over HTTP', () => {
   });
 
   it('tells a refused connection', async () => {
-    const server = createTcpServer();
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    const { port } = server.address() as AddressInfo;
-    await new Promise((resolve) => server.close(resolve));
-    await expect(send({ url: `http://127.0.0.1:${port}` })).rejects.toMatchObject({ name: 'ConnectionError' });
+    await expect(send({ url: `http://127.0.0.1:${await claimPort()}` })).rejects.toMatchObject({
+      name: 'ConnectionError',
+    });
   });
 
   it.each<[string, RequestListener]>([

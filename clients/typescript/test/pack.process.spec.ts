@@ -8,5 +8,5 @@ describe('the packed verifier', () => {
       execFile(process.execPath, [SCRIPT], (_error, stdout, stderr) => resolve(stderr + stdout));
     });
     expect(output.trim().split('\n').at(-1)).toMatch(/^[1-9]\d* passed, 0 failed$/);
-  }, 180_000);
+  }, 480_000);
 });

@@ -70,6 +70,13 @@ describe('a verifier before the service', () => {
     return code;
   }
 
+  /** The first principal, as {@link verdictOf}. */
+  async function principalOf<Principal>(verify: () => Promise<Principal>): Promise<Principal> {
+    let principal: Principal | undefined;
+    expect(await verdictOf(async () => (principal = await verify()))).toBe('accepted');
+    return principal!;
+  }
+
   /** Verifies until the service need not be asked. */
   async function untilRemembered(verify: () => Promise<unknown>): Promise<void> {
     await eventually('it is remembered', async () => {
@@ -86,14 +93,23 @@ describe('a verifier before the service', () => {
     for (const verify of [() => verifyApp(caller.headers), () => verifyNode(node.header), () => verifyUser(token)]) {
       await untilRemembered(verify);
     }
-    expect(await verifyApp(caller.headers)).toEqual({
+    expect(await principalOf(() => verifyApp(caller.headers))).toEqual({
       door: 'app',
       appId: caller.appId,
       caller: 'meals',
       target: 'recipes',
     });
-    expect(await verifyNode(node.header)).toEqual({ door: 'node', nodeId: node.nodeId, householdId: node.householdId });
-    expect(await verifyUser(token)).toMatchObject({ door: 'user', userId: user.id, email: user.email, amr: ['pwd'] });
+    expect(await principalOf(() => verifyNode(node.header))).toEqual({
+      door: 'node',
+      nodeId: node.nodeId,
+      householdId: node.householdId,
+    });
+    expect(await principalOf(() => verifyUser(token))).toMatchObject({
+      door: 'user',
+      userId: user.id,
+      email: user.email,
+      amr: ['pwd'],
+    });
   });
 
   it('refuses what the service refuses', async () => {
