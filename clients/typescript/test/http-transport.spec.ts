@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { LookupOptions } from 'node:dns';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import { createServer as createTcpServer, type AddressInfo, type LookupFunction } from 'node:net';
+import type { AddressInfo, LookupFunction } from 'node:net';
 import { claimPort } from '../../../tools/claim-port.js';
 import { eventually } from '../../../tools/eventually.js';
 import { HttpTransport } from '../src/http-transport.js';
