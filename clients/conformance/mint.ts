@@ -58,9 +58,9 @@ const es256 = (payload: Fields, header: Fields = {}, { privateKey } = pair): str
   );
 
 const alice = claims(names.alice_id, names.alice_session);
-const bearer = (token: string): Credential => ({
+const bearer = (token: string, [before, behind] = ['', '']): Credential => ({
   door: 'user',
-  headers: [['Authorization', `Bearer ${token}`]],
+  headers: [['Authorization', `Bearer ${before}${token}${behind}`]],
   secrets: [token],
 });
 const app = (appId: string, key: string): Credential => ({
@@ -85,6 +85,9 @@ const credentials: Readonly<Record<string, Credential>> = {
   node: node(`${names.node_id}:${names.node_key}`),
   'node, id in capitals': node(`${names.node_id.toUpperCase()}:${names.node_key}`),
   alice: bearer(hs256(alice)),
+  'alice, between blanks': bearer(hs256(alice), [' \t', '\t ']),
+  'alice, after a no-break space': bearer(hs256(alice), ['\u00a0', '']),
+  'alice, before a no-break space': bearer(hs256(alice), ['', '\u00a0']),
   'alice, other session': bearer(hs256(claims(names.alice_id, names.alice_other_session))),
   bob: bearer(hs256(claims(names.bob_id, names.bob_session, { email: 'bob@example.org' }))),
   'alice, signed with another secret': bearer(hs256(alice, 'another-secret-key-of-more-than-32-characters')),

@@ -32,8 +32,11 @@ export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName }: 
     for (const name of [...forwards, ...TRACING])
       headersDistinct[name]?.forEach((value) => headers.append(name, value));
     const answer = await ask(`${authUrl}/internal/validate-${door}`, headers);
-    const body = (await answer?.json().catch(() => undefined)) as { valid?: boolean; code?: string } | undefined;
-    const { status = 503, code = '' } = { status: answer?.status, code: body?.code };
+    const text = (await answer?.text().catch(() => undefined)) ?? '';
+    const parsed = await new Response(text).json().catch(() => undefined);
+    const body = parsed as { valid?: unknown; code?: unknown } | null | undefined;
+    const { status = 503 } = answer ?? {};
+    const code = typeof body?.code === 'string' ? body.code : '';
     if (status === 200 && body?.valid === true) {
       response.locals.caller = body;
       next();
@@ -45,7 +48,7 @@ export function createGuard(door: keyof typeof DOORS, { authUrl, serviceName }: 
         .status(status)
         .set('WWW-Authenticate', answer?.headers.get('www-authenticate') ?? [])
         .type('application/problem+json')
-        .send(JSON.stringify(body));
+        .send(text);
     } else {
       response.status(503).set('Retry-After', '2').type('application/problem+json').send(JSON.stringify(UNAVAILABLE));
     }

@@ -1,10 +1,11 @@
 """A guard for services built with FastAPI: asks platform-auth about each request. docs/integrate.md explains the rules."""
 import asyncio
+import json
 import random
 
 import httpx
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 # What each door forwards, and the codes of a 401 that are verdicts on it. Others are about this service's own request.
 DOORS = {
@@ -18,8 +19,8 @@ UNAVAILABLE = {"type": "/problems/unavailable", "title": "The credential could n
 
 
 class Refused(Exception):
-    def __init__(self, status: int, problem: dict, headers: dict):
-        self.response = JSONResponse(problem, status, headers, media_type="application/problem+json")
+    def __init__(self, status: int, problem: str | bytes, headers: dict):
+        self.response = Response(problem, status, headers, media_type="application/problem+json")
 
 
 def install(app: FastAPI) -> None:
@@ -42,13 +43,13 @@ class Guard:
         sent = [(name, value) for name, value in request.headers.raw if name in self.forwards | TRACING]
         answer = await self.ask(sent + self.own)
         status, body = read(answer)
-        code = body.get("code", "")
+        code = body["code"] if isinstance(body.get("code"), str) else ""
         if status == 200 and body.get("valid") is True:
             return body
         if (status == 401 and code in self.verdicts) or (status in (400, 431) and code not in ("", "validation_failed")):
             challenge = answer.headers.get("www-authenticate")
-            raise Refused(status, body, {"WWW-Authenticate": challenge} if challenge else {})
-        raise Refused(503, UNAVAILABLE, {"Retry-After": "2"})
+            raise Refused(status, answer.content, {"WWW-Authenticate": challenge} if challenge else {})
+        raise Refused(503, json.dumps(UNAVAILABLE), {"Retry-After": "2"})
 
     async def ask(self, headers: list, is_retry: bool = False) -> httpx.Response | None:
         """Repeats once: after a connection that was refused or broke, or a 503. Never after a time-out, which means overload."""
@@ -67,6 +68,7 @@ class Guard:
 def read(answer: httpx.Response | None) -> tuple[int, dict]:
     try:
         body = answer.json() if answer is not None else None
-    except ValueError:
+    # Not JSON, or nested too deeply.
+    except (ValueError, RecursionError):
         body = None
     return (answer.status_code, body) if isinstance(body, dict) else (503, {})

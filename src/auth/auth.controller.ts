@@ -10,6 +10,7 @@ import {
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
+import { readBearer } from '../access/bearer.js';
 import { Public } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { problems } from '../problems/problems.js';
@@ -95,9 +96,4 @@ export class AuthController {
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
     await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
   }
-}
-
-/** @returns undefined without the header, and for any other scheme */
-function readBearer({ headers }: Request): string | undefined {
-  return /^bearer\s+(.*)$/i.exec(headers.authorization ?? '')?.[1];
 }

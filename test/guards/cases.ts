@@ -150,6 +150,30 @@ export const ANSWER_CASES: readonly AnswerCase[] = [
     requests: 1,
     expected: UNAVAILABLE,
   },
+  {
+    name: 'takes a 401 whose code is not a text for no verdict',
+    answers: [standIn.body(401, '{"code":["invalid_node_credentials"]}')],
+    requests: 1,
+    expected: UNAVAILABLE,
+  },
+  ...['{}', 'null', '["duplicate_header"]'].map((code) => ({
+    name: `answers 503 at a 400 with the code ${code}`,
+    answers: [standIn.body(400, `{"code":${code}}`)],
+    requests: 1,
+    expected: UNAVAILABLE,
+  })),
+  ...[200, 401].map((status) => ({
+    name: `takes a ${status} that is nested 200,000 deep for no verdict`,
+    answers: [standIn.body(status, '['.repeat(200_000) + ']'.repeat(200_000))],
+    requests: 1,
+    expected: UNAVAILABLE,
+  })),
+  {
+    name: 'passes a verdict on as it is, also with half of a surrogate pair in it',
+    answers: [standIn.body(401, String.raw`{"code":"invalid_node_credentials","title":"\ud800"}`)],
+    requests: 1,
+    expected: INVALID_NODE,
+  },
   { name: 'follows no redirect', answers: [standIn.redirect, standIn.valid], requests: 1, expected: UNAVAILABLE },
   {
     name: 'answers 503 when its own request is not valid',

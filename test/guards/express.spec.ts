@@ -7,7 +7,7 @@ import express from 'express';
 import { createGuard } from '../../examples/guards/express.js';
 import { useApp } from '../support/use-app.js';
 import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
-import { StandIn } from './stand-in.js';
+import { body, StandIn } from './stand-in.js';
 
 /** A service with a route for each door. */
 async function startGuarded(authUrl: string): Promise<{ url: string; server: Server }> {
@@ -76,6 +76,13 @@ describe('the guard for Express, with an answer of any kind', () => {
     standIn.answerWith(...answers);
     await expectAnswer(`${guarded.url}/node`, { 'X-API-Key': 'a:b' }, expected);
     expect(standIn.requests).toBe(requests);
+  });
+
+  it('passes a verdict on that is nested too deeply to be written again', async () => {
+    const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    standIn.answerWith(body(401, `{"code":"invalid_node_credentials","more":${deep}}`));
+    const expected = { status: 401, code: 'invalid_node_credentials' };
+    await expectAnswer(`${guarded.url}/node`, { 'X-API-Key': 'a:b' }, expected);
   });
 
   it('answers 503 when connections are refused', async () => {

@@ -51,6 +51,14 @@ export const valid: Answer = (response, request) =>
 
 export const invalidBody: Answer = (response) => json(response, 200, { valid: 'yes' });
 
+/** A body as it is written, with the headers of a verdict. */
+export const body =
+  (status: number, text: string): Answer =>
+  (response) =>
+    void response
+      .writeHead(status, { 'Content-Type': 'application/problem+json', 'WWW-Authenticate': 'NodeKey realm="test"' })
+      .end(text);
+
 export const page =
   (status: number): Answer =>
   (response) =>

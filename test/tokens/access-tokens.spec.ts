@@ -49,6 +49,21 @@ describe('an access token', () => {
     expectProblem(await app.me(`${tokens.access_token}${rest}`), problems.invalidAccessToken);
   });
 
+  it.each([
+    ['in front', (token: string) => `\u00a0${token}`],
+    ['behind', (token: string) => `${token}\u00a0`],
+  ])('is refused with a no-break space %s, at the door and at the logout', async (_where, pad) => {
+    const padded = pad(tokens.access_token);
+    expectProblem(await app.me(padded), problems.invalidAccessToken);
+    const logout = app.post('/api/v0/auth/logout').set('Authorization', `Bearer ${padded}`);
+    expectProblem(await logout, problems.invalidAccessToken);
+    expectProblem(
+      await app.get('/api/v0/users/me').set('Authorization', `Bearer\u00a0${tokens.access_token}`),
+      problems.missingAccessToken,
+    );
+    await app.me(` \t${tokens.access_token}`).expect(200);
+  });
+
   it('can be verified by any service that has SECRET_KEY', async () => {
     await app.me(forge(HS256, claims)).expect(200);
   });

@@ -34,7 +34,7 @@ def test_takes_the_previous_secret_as_it_is_too_and_only_beside_the_secret() -> 
     assert "secret_key_previous" not in read_environment({**variables, "SECRET_KEY_PREVIOUS": " \n"})
     with pytest.raises(VerifierConfigurationError) as raised:
         Settings(**read_environment({**variables, "SECRET_KEY": ""}))
-    assert str(raised.value) == "secret_key_previous (SECRET_KEY_PREVIOUS) must have at least 32 bytes, and needs SECRET_KEY"
+    assert str(raised.value) == "secret_key_previous (SECRET_KEY_PREVIOUS) must have at least 32 bytes, in UTF-8, and needs SECRET_KEY"
 
 
 def test_takes_options_beside_the_environment() -> None:
@@ -59,6 +59,10 @@ def test_names_every_variable_that_is_missing() -> None:
         *[("service_name", "recipes\n"), ("jwks_url", "/.well-known/jwks.json"), ("secret_key", "short")],
         *[("outage_grace_seconds", -1), ("outage_grace_seconds", 61), ("max_entries", 0), ("max_questions", 0)],
         *[("secret_key_previous", "short"), ("outage_grace_seconds", float("nan")), ("issuer", ""), ("audience", "")],
+        # A byte that is not UTF-8, as os.environ has it.
+        *[(name, "s" * 32 + "\udcff") for name in ("app_id", "app_key", "service_name", "secret_key", "secret_key_previous")],
+        *[(name, "http://auth/\udcff") for name in ("url", "jwks_url", "issuer", "audience")],
+        ("url", "http://auth\udcff"),
         # Of another type.
         *[("url", None), ("url", b"http://auth"), ("app_id", None), ("app_key", 7), ("service_name", None)],
         *[("secret_key", b"s" * 32), ("secret_key_previous", b"s" * 32), ("jwks_url", 7), ("issuer", None)],
@@ -73,6 +77,8 @@ def test_names_a_setting_that_is_not_valid_and_never_its_value(option: str, valu
         Settings(**{**options, option: value})  # type: ignore[arg-type]
     assert str(raised.value).startswith(option)
     assert "key-of-a-test" not in str(raised.value)
+    if isinstance(value, str) and len(value) > 5:
+        assert value not in repr((raised.value, raised.value.__cause__, raised.value.__context__))
 
 
 def test_prints_no_secret() -> None:

@@ -461,6 +461,39 @@ print(os.waitstatus_to_exitcode(status))
     assert _run(program).stdout.strip() == "7"
 
 
+def test_stays_closed_in_a_forked_process_and_may_be_closed_there_before_its_first_use() -> None:
+    program = """
+import asyncio, os
+from platform_auth import UnavailableError
+from scripted import NODE_HEADERS, ScriptedTransport, ScriptedVerifier
+
+transports = []
+
+def create_transport():
+    transports.append(ScriptedTransport())
+    return transports[-1]
+
+def is_refused_when_forked(verifier, prepare):
+    child = os.fork()
+    if child == 0:
+        prepare()
+        try:
+            asyncio.run(asyncio.wait_for(verifier.verify_node(NODE_HEADERS), 20))
+        except UnavailableError:
+            os._exit(len(transports))
+        os._exit(9)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+closed, used = ScriptedVerifier(create_transport), ScriptedVerifier(create_transport)
+closed.close()
+print(is_refused_when_forked(closed, lambda: None), is_refused_when_forked(used, used.close))
+asyncio.run(used.verify_node(NODE_HEADERS))
+"""
+    ended = _run(program)
+    assert (ended.stdout.strip(), ended.returncode) == ("2 2", 0), ended.stderr
+
+
 def test_lets_the_process_end_without_being_closed() -> None:
     program = """
 from platform_auth import Verifier

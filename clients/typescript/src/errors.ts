@@ -18,8 +18,8 @@ export abstract class VerificationError extends Error {
   readonly #problem: Problem;
 
   /** @internal */
-  constructor(problem: Problem) {
-    super(problem.title);
+  constructor(problem: Problem, options?: ErrorOptions) {
+    super(problem.title, options);
     this.#problem = problem;
     this.status = problem.status;
     this.code = problem.code;
@@ -43,12 +43,12 @@ export class RefusedError extends VerificationError {
   override readonly name = 'RefusedError';
 }
 
-/** Not a verdict: the authentication service could not be asked. Status 503. */
+/** Not a verdict: the authentication service could not be asked, or the headers not be read (`cause`). Status 503. */
 export class UnavailableError extends VerificationError {
   override readonly name = 'UnavailableError';
 
-  constructor() {
-    super(UNAVAILABLE);
+  constructor(options?: ErrorOptions) {
+    super(UNAVAILABLE, options);
   }
 }
 

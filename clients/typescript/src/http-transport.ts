@@ -1,5 +1,7 @@
 import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import https from 'node:https';
+import type { LookupFunction } from 'node:net';
+import { SharedLookups } from './shared-lookups.js';
 import { ConnectionError, TimeoutError, type ServiceAnswer, type ServiceRequest, type Transport } from './transport.js';
 
 const CONNECT_TIMEOUT_MS = 500;
@@ -10,16 +12,24 @@ const MAX_CONNECTIONS = 64;
 /** HTTP over kept-alive connections: one for polls, several for questions. Follows no redirect. */
 export class HttpTransport implements Transport {
   private readonly agents = new Map<string, http.Agent>();
+  private readonly lookups: SharedLookups;
   private isClosed = false;
+
+  /** @param lookup default: as the operating system does */
+  constructor(lookup?: LookupFunction) {
+    this.lookups = new SharedLookups(lookup);
+  }
 
   send(request: ServiceRequest, signal: AbortSignal): Promise<ServiceAnswer> {
     if (this.isClosed) return Promise.reject(new ConnectionError('The verifier is closed'));
     const isSecure = request.url.startsWith('https:');
     const { method, headers, body = '' } = request;
-    const options = {
+    let leaveLookup = (): void => undefined;
+    const options: https.RequestOptions = {
       method,
       agent: this.getAgent(isSecure, request.isPoll ?? false),
       signal,
+      lookup: (...question) => void (leaveLookup = this.lookups.join(...question)),
       headers: { ...headers, ...(method === 'POST' && { 'Content-Length': String(Buffer.byteLength(body)) }) },
     };
     return new Promise((resolve, reject) => {
@@ -29,6 +39,7 @@ export class HttpTransport implements Transport {
       outgoing.on('error', (error) =>
         reject(error instanceof TimeoutError ? error : new ConnectionError('The connection was refused or broken')),
       );
+      outgoing.once('close', () => leaveLookup());
       limitConnecting(outgoing);
       outgoing.end(body);
     });

@@ -19,6 +19,9 @@ import type { Door, RequestAuth } from './principals.js';
 import { Verifier } from './verifier.js';
 import { VerifierCore } from './verifier-core.js';
 
+/** The token of the provider: to inject the verifier, or to override it in a test. */
+export { VerifierCore };
+
 type GuardedRequest = IncomingMessage & { raw?: IncomingMessage; auth?: RequestAuth };
 
 /** A response of Express or of Fastify. */

@@ -1,5 +1,6 @@
 import { Controller, Get, Module, type INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { Test } from '@nestjs/testing';
 import express from 'express';
 import { fastify } from 'fastify';
 import { request as httpRequest, type Server } from 'node:http';
@@ -7,8 +8,7 @@ import type { AddressInfo } from 'node:net';
 import { eventually } from '../../../tools/eventually.js';
 import * as expressGuards from '../src/express.js';
 import * as fastifyGuards from '../src/fastify.js';
-import type { VerifierCore } from '../src/verifier-core.js';
-import { PlatformAuthModule, Principal, RequireApp, RequireNode, RequireUser } from '../src/nest.js';
+import { PlatformAuthModule, Principal, RequireApp, RequireNode, RequireUser, VerifierCore } from '../src/nest.js';
 import type { AppPrincipal, NodePrincipal, UserPrincipal } from '../src/principals.js';
 import { Verifier } from '../src/verifier.js';
 
@@ -108,6 +108,23 @@ describe('the guards of Fastify', () => {
     await app.close();
     auth.close();
     expect(isRouteCalled).toBe(false);
+  });
+});
+
+describe('a NestJS service under test', () => {
+  @Module({ imports: [PlatformAuthModule.forRoot()], controllers: [CallersController] })
+  class AppModule {}
+
+  it('has the verifier of the test in place of the one from the environment', async () => {
+    const auth = Verifier.forTests({ serviceName: 'recipes' });
+    const builder = Test.createTestingModule({ imports: [AppModule] });
+    const app = (await builder.overrideProvider(VerifierCore).useValue(auth).compile()).createNestApplication();
+    await app.listen(0, '127.0.0.1');
+    const node = auth.mintNode();
+    const answer = await get(`${toUrl(app.getHttpServer() as Server)}/node`, Object.entries(node.headers).flat());
+    expect([answer.status, answer.body]).toEqual([200, node.principal]);
+    expect(app.get(VerifierCore)).toBe(auth);
+    await app.close();
   });
 });
 

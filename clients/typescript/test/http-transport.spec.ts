@@ -1,9 +1,23 @@
 import { once } from 'node:events';
+import type { LookupOptions } from 'node:dns';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, LookupFunction } from 'node:net';
 import { claimPort } from '../../../tools/claim-port.js';
+import { eventually } from '../../../tools/eventually.js';
 import { HttpTransport } from '../src/http-transport.js';
+import { SharedLookups } from '../src/shared-lookups.js';
 import type { ServiceRequest } from '../src/transport.js';
+
+/** A look-up of names that answers when it is told. */
+class HeldLookup {
+  readonly asked: { hostname: string; answer: () => void; fail: () => void }[] = [];
+
+  readonly lookup: LookupFunction = (hostname, { all }, callback) => {
+    const answer = (): void =>
+      all ? callback(null, [{ address: '127.0.0.1', family: 4 }]) : callback(null, '127.0.0.1', 4);
+    this.asked.push({ hostname, answer, fail: () => callback(new Error('EAI_AGAIN'), '') });
+  };
+}
 
 const transport = new HttpTransport();
 const servers: Server[] = [];
@@ -83,5 +97,91 @@ describe('the transport over HTTP', () => {
   it('does not keep an answer of more than a megabyte', async () => {
     const { url } = await serve((_request, response) => response.end('a'.repeat(2_000_000)));
     expect((await send({ url })).body).toBe('');
+  });
+});
+
+describe('the look-ups of the transport over HTTP', () => {
+  const { lookup, asked } = new HeldLookup();
+  const own = new HttpTransport(lookup);
+  const ask = (url: string, request: Partial<ServiceRequest> = {}, signal = new AbortController().signal) =>
+    own.send({ method: 'POST', url, headers: {}, ...request }, signal);
+  let url: string;
+
+  beforeAll(async () => {
+    const served = await serve((_request, response) => response.end('yes'));
+    url = served.url.replace('127.0.0.1', 'auth.test');
+  });
+
+  afterEach(() => asked.splice(0));
+
+  afterAll(() => own.close());
+
+  it('are one at a time for all requests, polls among them, also after many were given up', async () => {
+    for (let i = 0; i < 200; i += 1) {
+      const controller = new AbortController();
+      const given = ask(url, { isPoll: i % 2 === 0 }, controller.signal);
+      await new Promise((resolve) => setImmediate(resolve));
+      controller.abort();
+      await expect(given).rejects.toThrow();
+    }
+    const answered = Promise.all([ask(url), ask(url), ask(url, { isPoll: true })]);
+    await new Promise((resolve) => setImmediate(resolve));
+    const names = asked.map(({ hostname }) => hostname);
+    const waiting = Array.from(own['lookups']['pending'].values(), ({ size }) => size);
+    for (const { answer } of asked) answer();
+    expect((await answered).map(({ body }) => body)).toEqual(['yes', 'yes', 'yes']);
+    // Nothing is kept of those that were given up.
+    expect([names, waiting]).toEqual([['auth.test'], [3]]);
+  });
+
+  it('fail as connections do', async () => {
+    const refused = expect(ask(`http://other.test:1`)).rejects.toMatchObject({ name: 'ConnectionError' });
+    await eventually('the name is looked up', () => asked.length === 1);
+    asked[0]!.fail();
+    await refused;
+  });
+});
+
+describe('look-ups that are shared', () => {
+  const held = new HeldLookup();
+  const shared = new SharedLookups(held.lookup);
+  const join = (hostname: string, options: LookupOptions, heard: unknown[]) =>
+    shared.join(hostname, options, (...found) => heard.push(found));
+  afterEach(() => held.asked.splice(0));
+
+  it('answer all that wait in the form that they asked for, and not one that has left', () => {
+    const [one, two, left, all, sixth]: unknown[][] = [[], [], [], [], []];
+    join('auth.test', {}, one!);
+    const leave = join('auth.test', {}, left!);
+    join('auth.test', {}, two!);
+    join('auth.test', { all: true }, all!);
+    join('auth.test', { family: 6 }, sixth!);
+    expect(held.asked).toHaveLength(3);
+    leave();
+    for (const { answer } of held.asked) answer();
+    expect([one, two, left, sixth]).toEqual([
+      [[null, '127.0.0.1', 4]],
+      [[null, '127.0.0.1', 4]],
+      [],
+      [[null, '127.0.0.1', 4]],
+    ]);
+    expect(all).toEqual([[null, [{ address: '127.0.0.1', family: 4 }]]]);
+  });
+
+  it('are not remembered: neither an answer nor a failure', () => {
+    const heard: unknown[][] = [];
+    for (const end of ['answer', 'fail', 'answer'] as const) {
+      join('auth.test', {}, heard);
+      held.asked.at(-1)![end]();
+    }
+    expect(held.asked).toHaveLength(3);
+    expect(heard.map(([error]) => error === null)).toEqual([true, false, true]);
+  });
+
+  it('of several names are independent', () => {
+    const heard: unknown[][] = [];
+    join('auth.test', {}, heard);
+    join('keys.test', {}, heard);
+    expect(held.asked.map(({ hostname }) => hostname)).toEqual(['auth.test', 'keys.test']);
   });
 });

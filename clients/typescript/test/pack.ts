@@ -45,13 +45,15 @@ const CONSUMER = `
   import { Verifier, type UserPrincipal } from '@platform-auth/verifier';
   import { requireUser } from '@platform-auth/verifier/express';
   import { requireNode } from '@platform-auth/verifier/fastify';
-  import { PlatformAuthModule, RequireApp, Principal } from '@platform-auth/verifier/nest';
+  import { PlatformAuthModule, RequireApp, Principal, VerifierCore } from '@platform-auth/verifier/nest';
   const auth: Verifier = Verifier.fromEnvironment({ outageGraceSeconds: 0 });
   const recipesOf = (userId: string): string[] => [userId];
   const app = express();
   app.get('/recipes', requireUser(auth), (request, response) => void response.json(recipesOf(request.auth.userId)));
   export const user: Promise<UserPrincipal> = auth.verifyUser({ headers: {} });
   export const others = [requireNode(auth), PlatformAuthModule.forRoot(auth), RequireApp(), Principal()];
+  export const verifier: VerifierCore = auth;
+  export const token: { readonly prototype: VerifierCore } = VerifierCore;
   // @ts-expect-error the options are typed
   export const wrong = new Verifier({ url: 1 });`;
 

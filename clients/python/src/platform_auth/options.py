@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import httpx
 
@@ -32,11 +33,15 @@ _REQUIREMENTS: tuple[tuple[str, Callable[["Settings"], bool], str], ...] = (
         lambda s: s.jwks_url is None or _is_http_url(s.jwks_url),
         _URL_REQUIREMENT,
     ),
-    ("secret_key (SECRET_KEY)", lambda s: s.secret_key is None or _is_secret(s.secret_key), "must have at least 32 bytes"),
+    (
+        "secret_key (SECRET_KEY)",
+        lambda s: s.secret_key is None or _is_secret(s.secret_key),
+        "must have at least 32 bytes, in UTF-8",
+    ),
     (
         "secret_key_previous (SECRET_KEY_PREVIOUS)",
         lambda s: s.secret_key_previous is None or (s.secret_key is not None and _is_secret(s.secret_key_previous)),
-        "must have at least 32 bytes, and needs SECRET_KEY",
+        "must have at least 32 bytes, in UTF-8, and needs SECRET_KEY",
     ),
     ("issuer (JWT_ISSUER)", lambda s: _is_text(s.issuer), "must be a string that is not empty"),
     ("audience (JWT_AUDIENCE)", lambda s: s.audience is None or _is_text(s.audience), "must be a string that is not empty"),
@@ -110,11 +115,15 @@ def _is_header_value(value: object) -> bool:
 
 
 def _is_secret(value: object) -> bool:
-    return isinstance(value, str) and len(value.encode()) >= _MIN_SECRET_BYTES
+    return _is_text(value) and len(value.encode()) >= _MIN_SECRET_BYTES
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+def _is_text(value: object) -> TypeGuard[str]:
+    """In UTF-8: os.environ has surrogates in place of other bytes, and the error of encode() holds the whole value."""
+    try:
+        return isinstance(value, str) and value.encode() != b""
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_number(value: object) -> bool:
@@ -130,7 +139,7 @@ def _is_http_url(text: object) -> bool:
         return False
     try:
         url = httpx.URL(text)
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, UnicodeError):
         return False
     is_address = url.scheme in ("http", "https") and bool(url.host) and "%" not in url.host and (url.port or 1) <= _MAX_PORT
     return is_address and not url.userinfo and not re.search("[?#]", text)

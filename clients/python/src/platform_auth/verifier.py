@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from platform_auth.credentials import Headers, find_app, find_node, find_token
+from platform_auth.errors import UnavailableError
 from platform_auth.events import LOGGER
 from platform_auth.options import Settings, read_environment
 from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
@@ -78,6 +79,7 @@ class Verifier:
             logger=logger or LOGGER,
         )
         self._starting = threading.Lock()
+        self._is_closed = False
         self._core: VerifierCore | None = self._start()
         _VERIFIERS.add(self)
 
@@ -136,9 +138,12 @@ class Verifier:
         return create_dependency(self.verify_user)
 
     def close(self) -> None:
-        """Stops polling and closes the connections: the service is not asked any more."""
-        if self._core is not None:
-            self._core.close()
+        """Stops polling and closes the connections: the service is not asked any more, nor by forked processes."""
+        with self._starting:
+            self._is_closed = True
+            core = self._core
+        if core is not None:
+            core.close()
 
     def __repr__(self) -> str:
         """Without the credentials."""
@@ -148,6 +153,8 @@ class Verifier:
         core = self._core
         if core is None:
             with self._starting:
+                if self._is_closed:
+                    raise UnavailableError
                 core = self._core = self._core or self._start()
         return core
 

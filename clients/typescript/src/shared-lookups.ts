@@ -1,0 +1,29 @@
+import dns from 'node:dns';
+import type { LookupFunction } from 'node:net';
+
+type LookupCallback = Parameters<LookupFunction>[2];
+
+/**
+ * One look-up of a name at a time, whose answer all that wait for it share: a look-up cannot be cancelled, and holds one of the
+ * four threads that libuv has for all of the process.
+ */
+export class SharedLookups {
+  private readonly pending = new Map<string, Set<LookupCallback>>();
+
+  constructor(private readonly lookup: LookupFunction = dns.lookup) {}
+
+  /** @returns what leaves the look-up, which goes on for the others */
+  join(...[hostname, options, callback]: Parameters<LookupFunction>): () => void {
+    const key = [hostname, options.family, options.hints, options.all].join(' ');
+    const waiting = this.pending.get(key) ?? new Set();
+    waiting.add(callback);
+    if (!this.pending.has(key)) {
+      this.pending.set(key, waiting);
+      this.lookup(hostname, options, (...found) => {
+        this.pending.delete(key);
+        for (const tell of waiting) tell(...found);
+      });
+    }
+    return () => waiting.delete(callback);
+  }
+}
