@@ -1,8 +1,9 @@
 import { jest } from '@jest/globals';
 import { once } from 'node:events';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { Client } from 'pg';
 import { eventually } from '../../tools/eventually.js';
+import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../audit/record.js';
 import { useCli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
@@ -298,6 +299,23 @@ describe('platform-auth users export', () => {
     await second.stop();
     await database.drop();
   }, 240_000);
+
+  it('leaves no file when it is interrupted', async () => {
+    const file = http.path('interrupted.ndjson');
+    await withClient(app.database.url, async (client) => {
+      await client.query('BEGIN; LOCK TABLE users');
+      const run = cli().start('users', 'export', '--yes', '--json', '-o', file);
+      await eventually('the file is open', () => existsSync(file));
+      run.kill('SIGINT');
+      await client.query('COMMIT');
+      const { code, stderr } = await run.ended;
+      expect({ code, stderr: JSON.parse(stderr) as unknown }).toMatchObject({
+        code: 1,
+        stderr: { code: 'interrupted' },
+      });
+    });
+    expect(existsSync(file)).toBe(false);
+  });
 
   it('does not overwrite a file, and leaves none behind when it fails', async () => {
     const file = http.path('taken.ndjson');

@@ -56,7 +56,7 @@ export function createExportCommand(): Command {
         'This writes the password hash of every account: a reader of it can guess passwords.',
       );
       const { exportUsers } = await import('./user-transfer.js');
-      const exported = await exportUsers(options.output);
+      const exported = await stoppable((signal) => exportUsers(options.output, signal));
       const text = `Exported accounts: ${exported}.`;
       // Without a file, standard output holds the accounts.
       if (options.output === undefined) say(text);
@@ -64,7 +64,7 @@ export function createExportCommand(): Command {
     });
 }
 
-/** Ctrl-C ends the run after the lines that were read; a second one ends the process. */
+/** Ctrl-C ends the run after the accounts at hand; a second one ends the process. */
 async function stoppable<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();

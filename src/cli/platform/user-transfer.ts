@@ -12,7 +12,9 @@ import {
   RefusedLineError,
   type PortableAccount,
 } from '../../users/portable-account.js';
+
 import { Progress } from '../progress.js';
+import { CommandFailedError } from '../terminal.js';
 import { splitLines, type Line } from './byte-lines.js';
 import { withServices } from './command-context.js';
 
@@ -106,15 +108,17 @@ function parseOrReport({ text, number }: Line, report: ImportReport, now: Date):
 /**
  * Writes every account, one a line.
  * @param file a new file, which only its owner may read; undefined: standard output
+ * @param signal ends the export, and removes the file
  * @returns the number of accounts
  */
-export async function exportUsers(file: string | undefined): Promise<number> {
+export async function exportUsers(file: string | undefined, signal: AbortSignal): Promise<number> {
   const descriptor = file === undefined ? undefined : openSync(file, 'wx', PRIVATE_MODE);
   const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
   try {
     return await withTransfer(async (transfer) => {
       let count = 0;
       for await (const page of transfer.read()) {
+        if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
         await write(target, page.map((account) => `${formatAccountLine(account)}\n`).join(''));
         count += page.length;
       }
