@@ -1,7 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIP, MaxLength } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
-import { IfSent, MOMENT } from '../common/fields.js';
+import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
 import { LOGIN_REASON_CODES, type LoginExplanation, type LoginReason } from '../second-factors/login-explanations.js';
 
@@ -51,15 +51,32 @@ export class UserExplanationResponse {
     description: 'what a login asks for after the right password; empty when the password is enough',
     example: ['totp', 'recovery_code'],
   })
+  methods!: SecondFactorMethod[];
+
+  @ApiProperty({
+    enum: SECOND_FACTOR_METHODS,
+    isArray: true,
+    description: 'the second factors that the user has',
+    example: ['totp', 'recovery_code'],
+  })
   second_factors!: SecondFactorMethod[];
+
+  @ApiProperty({
+    ...NULLABLE_MOMENT,
+    description: 'when a link first proved that an address of the account reaches the user',
+  })
+  email_verified_at!: string | null;
 
   @ApiProperty({ type: [LoginReasonResponse], description: 'a throttled code may leave another method open' })
   reasons!: LoginReasonResponse[];
 
-  static from({ isAccepted, methods, reasons }: LoginExplanation): UserExplanationResponse {
+  static from(explanation: LoginExplanation): UserExplanationResponse {
+    const { isAccepted, emailVerifiedAt, factors, methods, reasons } = explanation;
     return {
       accepted_now: isAccepted,
-      second_factors: [...methods],
+      methods: [...methods],
+      second_factors: [...factors],
+      email_verified_at: emailVerifiedAt?.toISOString() ?? null,
       reasons: reasons.map((reason) => LoginReasonResponse.from(reason)),
     };
   }

@@ -4,10 +4,6 @@ import { EmailField } from '../common/email.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
-import { listFactors, type UserWithFactors } from '../second-factors/second-factors.service.js';
-import { UserResponse } from '../users/user.dto.js';
-import type { Account } from '../users/users.service.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 
 export class UpdateUserRequest {
@@ -21,28 +17,6 @@ export class UsersQuery extends PageQuery {
   @EmailField()
   @ApiPropertyOptional({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email })
   email?: string;
-}
-
-/** A user as operators see one alone: lists and changes have the fields of every user. */
-export class UserDetailsResponse extends UserResponse {
-  @ApiProperty({
-    ...NULLABLE_MOMENT,
-    description: 'when a link first proved that an address of the account reaches the user',
-  })
-  email_verified_at!: string | null;
-
-  @ApiProperty({
-    enum: SECOND_FACTOR_METHODS,
-    isArray: true,
-    description: 'the second factors that the user has; a login asks for one of them',
-    example: ['totp', 'recovery_code'],
-  })
-  second_factors!: SecondFactorMethod[];
-
-  static of(user: Account, factors: UserWithFactors): UserDetailsResponse {
-    const email_verified_at = factors.emailVerifiedAt?.toISOString() ?? null;
-    return { ...UserResponse.from(user), email_verified_at, second_factors: listFactors(factors) };
-  }
 }
 
 export class SessionResponse {

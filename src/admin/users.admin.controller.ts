@@ -14,14 +14,13 @@ import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../keys/cache/propagation.js';
-import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactorsService } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RegistrationRequest } from '../users/credentials.dto.js';
 import { UserPageResponse, UserResponse } from '../users/user.dto.js';
 import { UsersService } from '../users/users.service.js';
-import { SessionPageResponse, UpdateUserRequest, UserDetailsResponse, UsersQuery } from './user.dto.js';
+import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
 
 @ApiTags('admin')
 @Controller('api/v0/admin/users')
@@ -61,13 +60,9 @@ export class UsersAdminController {
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a user' })
-  @ApiOkResponse({ type: UserDetailsResponse })
-  async getUserAsAdmin(@Param('id') id: string): Promise<UserDetailsResponse> {
-    const user = await this.users.find(id);
-    const factors = await this.secondFactors.read(user.id);
-    // The user was deleted between the two statements.
-    if (!factors) throw new ProblemException(problems.notFound);
-    return UserDetailsResponse.of(user, factors);
+  @ApiOkResponse({ type: UserResponse })
+  async getUserAsAdmin(@Param('id') id: string): Promise<UserResponse> {
+    return UserResponse.from(await this.users.find(id));
   }
 
   @Patch(':id')

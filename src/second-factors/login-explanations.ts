@@ -25,6 +25,9 @@ export interface LoginReason {
 
 export interface LoginExplanation {
   readonly isAccepted: boolean;
+  readonly emailVerifiedAt: Date | null;
+  /** What the user has. */
+  readonly factors: readonly SecondFactorMethod[];
   /** What a login asks for after the right password; empty when the password is enough. */
   readonly methods: readonly SecondFactorMethod[];
   readonly reasons: readonly LoginReason[];
@@ -61,13 +64,19 @@ export class LoginExplanations {
   /** @param address of the client that would log in; null: of any */
   async explain(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.read(userId) : undefined;
-    if (!user) return { isAccepted: false, methods: [], reasons: [UNKNOWN] };
+    if (!user) return { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [], reasons: [UNKNOWN] };
     const methods = this.secondFactors.listMethods(user);
     const reasons = [...this.listLasting(user, methods), ...(await this.listThrottles(user.email, address))];
     const throttled = await this.listThrottledCodes(user.id, methods);
     // A method that is throttled refuses the login when no other one is left.
     const isOpen = methods.length === 0 || throttled.length < methods.length;
-    return { isAccepted: reasons.length === 0 && isOpen, methods, reasons: [...reasons, ...throttled] };
+    return {
+      isAccepted: reasons.length === 0 && isOpen,
+      emailVerifiedAt: user.emailVerifiedAt,
+      factors: listFactors(user),
+      methods,
+      reasons: [...reasons, ...throttled],
+    };
   }
 
   private listLasting(user: UserWithFactors, methods: readonly SecondFactorMethod[]): LoginReason[] {

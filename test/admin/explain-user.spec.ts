@@ -7,7 +7,9 @@ import { useApp, useReplica } from '../support/use-app.js';
 
 interface Explanation {
   readonly accepted_now: boolean;
+  readonly methods: string[];
   readonly second_factors: string[];
+  readonly email_verified_at: string | null;
   readonly reasons: { code: string; detail: string; until: string | null }[];
 }
 
@@ -29,7 +31,7 @@ describe('GET /api/v0/admin/users/{id}/explain', () => {
   it('reports an unknown id with 200, not 404, and an address that is not one with 400', async () => {
     for (const id of ['not-an-id', randomUUID()]) {
       const explanation = await explain(id);
-      expect(explanation).toMatchObject({ accepted_now: false, second_factors: [] });
+      expect(explanation).toMatchObject({ accepted_now: false, methods: [], second_factors: [] });
       expect(codes(explanation)).toEqual(['unknown']);
     }
     expectInvalid(await app.admin.get(`/users/${randomUUID()}/explain?address=home`), '/address');
@@ -37,7 +39,8 @@ describe('GET /api/v0/admin/users/{id}/explain', () => {
 
   it('reports a disabled account, and one whose address is not verified where that is demanded', async () => {
     const alice = await app.user();
-    expect(await explain(alice.id)).toEqual({ accepted_now: true, second_factors: [], reasons: [] });
+    const none = { methods: [], second_factors: [], reasons: [] };
+    expect(await explain(alice.id)).toEqual({ accepted_now: true, email_verified_at: null, ...none });
     expectProblem(await strict.login(alice.email), problems.emailNotVerified);
     await app.admin.patch(`/users/${alice.id}`, { is_active: false }).expect(200);
     const explanation = await explain(alice.id, '', strict);
@@ -74,23 +77,24 @@ describe('GET /api/v0/admin/users/{id}/explain', () => {
   it('names the factors that a login asks for, and reports codes that are throttled', async () => {
     const owner = await FactorOwner.withTotp(app);
     await owner.registers();
-    const second_factors = ['totp', 'recovery_code', 'passkey'];
-    expect(await explain(owner.user.id)).toEqual({ accepted_now: true, second_factors, reasons: [] });
+    const methods = ['totp', 'recovery_code', 'passkey'];
+    const accepted = { accepted_now: true, methods, second_factors: methods, reasons: [] };
+    expect(await explain(owner.user.id)).toMatchObject(accepted);
     const { challenge } = await owner.isChallenged();
     for (let wrong = 0; wrong < 5; wrong += 1) await owner.answers(challenge, 'totp', { code: owner.wrongCode() });
     const throttled = await explain(owner.user.id);
     expect(throttled.accepted_now).toBe(true);
     expect(codes(throttled)).toEqual(['second_factor_throttled', 'second_factor_throttled']);
     const left = await explain(owner.user.id, '', withoutPasskeys);
-    expect(left).toMatchObject({ accepted_now: false, second_factors: ['totp', 'recovery_code'] });
+    expect(left).toMatchObject({ accepted_now: false, methods: ['totp', 'recovery_code'], second_factors: methods });
   });
 
   it('reports a user whose only factors are passkeys where the service accepts none', async () => {
     const owner = await FactorOwner.of(app);
     await owner.registers();
-    expect(await explain(owner.user.id)).toMatchObject({ accepted_now: true, second_factors: ['passkey'] });
+    expect(await explain(owner.user.id)).toMatchObject({ accepted_now: true, methods: ['passkey'] });
     const explanation = await explain(owner.user.id, '', withoutPasskeys);
-    expect(explanation).toMatchObject({ accepted_now: false, second_factors: [] });
+    expect(explanation).toMatchObject({ accepted_now: false, methods: [], second_factors: ['passkey'] });
     expect(codes(explanation)).toEqual(['second_factor_unusable']);
   });
 });

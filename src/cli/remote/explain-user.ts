@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { print } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import type { AuditEvent } from './audit-events.js';
+import { buildLoginPath, type LoginView } from './login-view.js';
 import { formatReason, type Reason } from './reasons.js';
 import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
 import type { UserView } from './users.command.js';
@@ -23,18 +24,11 @@ interface SessionView {
   readonly absolute_expires_at: string;
 }
 
-/** As the service explains a login from one address, or from any. */
-interface LoginView {
-  readonly accepted_now: boolean;
-  readonly second_factors: readonly string[];
-  readonly reasons: readonly { readonly code: string; readonly detail: string; readonly until: string | null }[];
-}
-
 interface UserExplanation {
   /** Whether a login with the right password would be accepted, with a second factor when one is asked for. */
   readonly accepted_now: boolean;
   /** What a login asks for after the password. */
-  readonly second_factors: readonly string[];
+  readonly methods: readonly string[];
   readonly reasons: readonly Reason[];
   readonly user_id: string | null;
   readonly live_sessions: number;
@@ -62,7 +56,7 @@ async function explainUser(client: AdminClient, user: string, address: string | 
     ? (await client.list<UserView>('/users', { email: user }, 1))[0]
     : await client.find<UserView>(`/users/${encodeSegment(user)}`);
   if (!found) {
-    const none = { user_id: null, second_factors: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
+    const none = { user_id: null, methods: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
     return { accepted_now: false, reasons: [UNKNOWN], ...none };
   }
   const id = String(found.id);
@@ -84,7 +78,7 @@ async function explainUser(client: AdminClient, user: string, address: string | 
 }
 
 async function explainLogin(client: AdminClient, id: string, addresses: readonly string[]) {
-  const path = `/users/${encodeSegment(id)}/explain`;
+  const path = buildLoginPath(id);
   const ofAny = await client.get<LoginView>(path);
   const reasons: Reason[] = [];
   for (const { code, detail, until } of ofAny.reasons)
@@ -99,7 +93,7 @@ async function explainLogin(client: AdminClient, id: string, addresses: readonly
       if (!ofAny.reasons.some((known) => known.code === code && known.detail === detail))
         reasons.push({ code, detail, until, address, since: null, request_id: null });
   }
-  return { accepted_now: isAccepted, second_factors: ofAny.second_factors, reasons };
+  return { accepted_now: isAccepted, methods: ofAny.methods, reasons };
 }
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
@@ -117,8 +111,8 @@ async function listEvents(client: AdminClient, subject: string, event: string, m
 }
 
 function formatUserExplanation(user: string, explanation: UserExplanation): string {
-  const { accepted_now, second_factors, reasons, user_id, live_sessions, last_login_at, failed_logins } = explanation;
-  const factor = second_factors.length === 0 ? '' : ` and a second factor: ${second_factors.join(', ')}`;
+  const { accepted_now, methods, reasons, user_id, live_sessions, last_login_at, failed_logins } = explanation;
+  const factor = methods.length === 0 ? '' : ` and a second factor: ${methods.join(', ')}`;
   const lines = [
     accepted_now ? `${user} may log in now, with the right password${factor}.` : `${user} would be refused now:`,
     ...reasons.map(formatReason),

@@ -5,6 +5,7 @@ import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, formatTable, type Cell } from '../table.js';
 import { withAdvice } from '../service-call.js';
 import type { AdminClient } from './admin-client.js';
+import { buildLoginPath, type LoginView } from './login-view.js';
 import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
 import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
@@ -13,7 +14,7 @@ const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_
 const EXAMPLE = 'alice@example.org';
 
 export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
-type UserDetailsView = UserView & { readonly second_factors: readonly string[] };
+type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
 interface IssuedReset {
   readonly token: string;
   readonly expires_at: string;
@@ -168,7 +169,9 @@ function addPasswordReset(users: Command): void {
 
 /** @throws {CommandFailedError} when the account does not exist */
 async function findUserDetails(client: AdminClient, user: string): Promise<UserDetailsView> {
-  return client.get<UserDetailsView>(`/users/${encodeSegment(await findUserId(client, user))}`);
+  const found = await findUser(client, user);
+  const { email_verified_at, second_factors } = await client.get<LoginView>(buildLoginPath(String(found.id)));
+  return { ...found, email_verified_at, second_factors };
 }
 
 /** @throws {CommandFailedError} when the account does not exist */
