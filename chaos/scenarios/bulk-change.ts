@@ -4,6 +4,7 @@ import { withClient } from '../../tools/postgres.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import { keyKinds } from '../actors/key-kinds.js';
 import { mintNow, validate, validateEverywhere } from '../actors/key-life.js';
+import { lockTables } from '../lock-tables.js';
 import type { Scenario, Stage } from '../stage.js';
 
 const NODES = 300_000;
@@ -67,7 +68,7 @@ async function expectCached(stage: Stage): Promise<void> {
   if (!kept) throw new Error('The load has no kept credentials');
   for (const { url } of world.replicas) await validate(load, kept, { base: url });
   await withClient(world.postgres.url, async (locker) => {
-    await locker.query('BEGIN; LOCK TABLE nodes, app_credentials IN ACCESS EXCLUSIVE MODE');
+    await lockTables(locker, ['nodes', 'app_credentials']);
     for (const { url } of world.replicas) {
       const wasAccepted = await validate(load, kept, { base: url });
       stage.expect(wasAccepted === true, `${kept.key.name} was not answered from the cache of ${url}`);

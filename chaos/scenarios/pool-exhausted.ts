@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withClient } from '../../tools/postgres.js';
 import { send } from '../client.js';
+import { lockTables } from '../lock-tables.js';
 import type { Replica } from '../replica.js';
 import type { Scenario } from '../stage.js';
 
@@ -19,7 +20,7 @@ export const poolExhausted: Scenario = {
     await stage.begin({ variables: { DATABASE_POOL_SIZE: '3' } });
     await stage.rest();
     const slowest = await withClient(postgres.url, async (locker) => {
-      await locker.query('BEGIN; LOCK TABLE users, sessions, nodes, app_credentials IN ACCESS EXCLUSIVE MODE');
+      await lockTables(locker, ['users', 'sessions', 'nodes', 'app_credentials']);
       return probe(replicas, LOCKED_MS);
     });
     stage.markHealed();
