@@ -56,7 +56,7 @@ export class TransactionPooler {
     const client: Client = { socket, backend, waiting: [] };
     backend.client = client;
     for (const each of [socket, backend.socket]) {
-      this.sockets.add(each);
+      this.sockets.add(each.setNoDelay());
       each.on('error', () => undefined).on('close', () => this.sockets.delete(each));
     }
     // The startup message has no type.
@@ -77,7 +77,8 @@ export class TransactionPooler {
 
   private fromClient(client: Client, message: Buffer): void {
     if (message[0] === TERMINATE) return;
-    client.backend ??= this.idle.pop();
+    // As with server_round_robin: a client goes through all sessions, and does not happen to keep one.
+    client.backend ??= this.idle.shift();
     if (client.backend) {
       client.backend.client = client;
       client.backend.socket.write(message);
