@@ -1,21 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
+import { repeatWhile } from '../tools/repeat-while.js';
 import type { Actors } from './actors.js';
 import type { Judge } from './judge.js';
 import type { Client } from './send.js';
-import {
-  toCurl,
-  toWire,
-  type Answer,
-  type Failure,
-  type GeneratedRequest,
-  type SentRequest,
-  type Wire,
-} from './wire.js';
+import { toCurl, toWire, type Answer, type Failure, type GeneratedRequest, type SentRequest } from './wire.js';
 
 const CHANGING = /^(POST|PATCH|DELETE|PUT)$/;
-const MAX_CALLS = 6;
-const PAUSE_MS = 500;
+/** A busy machine may have let the lease of the service end. */
+const REPETITION = { maxCalls: 6, pauseMs: 500 };
 
 /** Requests of one sort, sent one after the other. */
 export interface Lane<Request = unknown> {
@@ -65,23 +57,13 @@ export function createHttpLane(
 ): Lane<GeneratedRequest> {
   const attempt = async (generated: GeneratedRequest): Promise<string | undefined> => {
     const sent = await toWire(generated, actors);
-    const answer = await sendUntilVerdict(client, sent.wire);
+    const answer = await repeatWhile(isUnavailable, () => client.send(sent.wire), REPETITION);
     progress.requests += 1;
     const wrong = judge.verdict(generated, sent, answer);
     replaceUsedUp(actors, sent, generated, answer);
     return wrong && `${wrong}\n  ${toCurl(client.port, sent.wire)}`;
   };
   return { name, requests, attempt };
-}
-
-/** Repeats a request while the service cannot look, as when a busy machine has let its lease end; a few times. */
-async function sendUntilVerdict(client: Client, wire: Wire): Promise<Answer | Failure> {
-  let answer = await client.send(wire);
-  for (let calls = 1; isUnavailable(answer) && calls < MAX_CALLS; calls += 1) {
-    await sleep(PAUSE_MS);
-    answer = await client.send(wire);
-  }
-  return answer;
 }
 
 function isUnavailable(answer: Answer | Failure): boolean {

@@ -5,11 +5,10 @@ import type { Checks } from '../../tools/checks.js';
 import { TOTP } from 'otpauth';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { isResponding } from '../../tools/server-process.js';
+import { repeatWhile } from '../../tools/repeat-while.js';
 
 const START_TIMEOUT_MS = 90_000;
 const POLL_INTERVAL_MS = 100;
-/** On a busy machine, the lease of the change feed may end for a moment. */
-const MAX_CALLS = 20;
 
 interface Violation {
   readonly location?: readonly string[];
@@ -288,20 +287,19 @@ export class ProxiedCalls {
   /** @returns the fields of the answer */
   private async call({ operation, status, headers, body, form, id = '', query = '' }: Call): Promise<Fields> {
     const [method = '', template = ''] = operation.split(' ');
-    const send = () =>
-      fetch(this.url + template.replace(/\{\w+\}/, id) + query, {
+    const send = async () => {
+      const response = await fetch(this.url + template.replace(/\{\w+\}/, id) + query, {
         method,
         headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
         ...(body && { body: JSON.stringify(body) }),
         ...(form && { body: new URLSearchParams(form) }),
       });
-    let response = await send();
-    for (let calls = 1; response.status === 503 && status !== 503 && calls < MAX_CALLS; calls += 1) {
-      await response.body?.cancel();
-      await sleep(POLL_INTERVAL_MS);
-      response = await send();
-    }
-    const text = await response.text();
+      return { response, text: await response.text() };
+    };
+    // On a busy machine, the lease of the change feed may end for a moment.
+    const isUndecided = ({ response: { status: given } }: Awaited<ReturnType<typeof send>>): boolean =>
+      given === 503 && status !== 503;
+    const { response, text } = await repeatWhile(isUndecided, send, { pauseMs: POLL_INTERVAL_MS });
     const violations = JSON.parse(response.headers.get('sl-violations') ?? '[]') as Violation[];
     const ofResponse = violations.filter(({ location }) => location?.[0] === 'response');
     const isExpected = response.status === status && ofResponse.length === 0;

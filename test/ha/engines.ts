@@ -2,7 +2,6 @@
 // its streaming standby. Patroni is stood in for by its one answer that HAProxy asks for. Prints what was checked; the
 // last line counts it.
 import { execFileSync } from 'node:child_process';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient, type NodeCredential } from '../../tools/api-client.js';
@@ -13,12 +12,11 @@ import { makeTemporaryFolder, withClient } from '../../tools/postgres.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
 import { isHealthy, ServerProcess, statusOf } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+import { repeatWhile } from '../../tools/repeat-while.js';
 import { HAPROXY_CONFIGURATION, startHaproxy, startPgBouncer, type Setting } from './proxies.js';
 
 const FAILOVER_TIMEOUT_MS = 120_000;
 const VALIDATIONS = 100;
-const MAX_CALLS = 20;
-const PAUSE_MS = 100;
 const UNKNOWN_NODE = { node_id: '0199a7c2-5b1e-7cc3-98c4-dc0c0c07398f', api_key: 'unknown' };
 const secrets = makeSecrets();
 const checks = new Checks();
@@ -44,13 +42,11 @@ function validate({ url }: ServerProcess, { node_id, api_key }: NodeCredential):
 }
 
 /** Asks again while the service could not look, as on a busy machine. */
-async function untilVerdict(service: ServerProcess, node: NodeCredential): Promise<number | undefined> {
-  let status = await validate(service, node);
-  for (let calls = 1; status === 503 && calls < MAX_CALLS; calls += 1) {
-    await sleep(PAUSE_MS);
-    status = await validate(service, node);
-  }
-  return status;
+async function validateUntilVerdict(service: ServerProcess, node: NodeCredential): Promise<number | undefined> {
+  return repeatWhile(
+    (status) => status === 503,
+    () => validate(service, node),
+  );
 }
 
 /** A statement that PostgreSQL itself does not end waits on after the service has given up on it. */
@@ -68,7 +64,7 @@ async function checkSessionMode(setting: Setting, postgres: PostgresServer): Pro
   await service.start();
   checks.note('PgBouncer, pool_mode = session: the service starts and is healthy', true);
   const node = await registerNode(service);
-  const statuses = await Promise.all(Array.from({ length: VALIDATIONS }, () => untilVerdict(service, node)));
+  const statuses = await Promise.all(Array.from({ length: VALIDATIONS }, () => validateUntilVerdict(service, node)));
   const areGood = statuses.every((status) => status === 200);
   checks.note('PgBouncer, pool_mode = session: 100 validations at once are 200', areGood, statuses.join());
   checks.note(
@@ -94,7 +90,7 @@ async function checkFailover(setting: Setting, primary: PostgresServer): Promise
   const service = await makeService(setting.cleanup, url, { REVOCATION_LEASE_MS: '0' });
   await service.start();
   const before = await registerNode(service);
-  checks.note('HAProxy: the service works on the primary', (await untilVerdict(service, before)) === 200);
+  checks.note('HAProxy: the service works on the primary', (await validateUntilVerdict(service, before)) === 200);
   await primary.kill();
   const statuses = new Set<number | undefined>();
   for (let asked = 0; asked < 20; asked += 1) statuses.add(await validate(service, before));
@@ -108,9 +104,12 @@ async function checkFailover(setting: Setting, primary: PostgresServer): Promise
   await eventually('the service is ready on the promoted standby', isReady, FAILOVER_TIMEOUT_MS);
   checks.note(
     'HAProxy: the acknowledged node is valid on the promoted standby',
-    (await untilVerdict(service, before)) === 200,
+    (await validateUntilVerdict(service, before)) === 200,
   );
-  checks.note('HAProxy: a write succeeds there', (await untilVerdict(service, await registerNode(service))) === 200);
+  checks.note(
+    'HAProxy: a write succeeds there',
+    (await validateUntilVerdict(service, await registerNode(service))) === 200,
+  );
   checks.note('HAProxy: the service stops cleanly', (await service.stop()) === 0);
 }
 

@@ -3,10 +3,10 @@
 import { execFile } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Variables } from '../../../src/config/environment.js';
 import { claimPort } from '../../../tools/claim-port.js';
+import { repeatWhile } from '../../../tools/repeat-while.js';
 import { ApiClient } from '../../../tools/api-client.js';
 import { Checks } from '../../../tools/checks.js';
 import type { Cleanup } from '../../../tools/cleanup.js';
@@ -20,8 +20,6 @@ const MODULES = resolve('node_modules');
 /** Development packages that the consumer's types need. The verifier's own dependencies are installed. */
 const LINKED = ['typescript', '@types/node', '@types/express', 'express', 'fastify', '@nestjs/common'];
 const LEASE_MS = 500;
-const MAX_CALLS = 50;
-const PAUSE_MS = 100;
 const run = promisify(execFile);
 
 const checks = new Checks();
@@ -159,12 +157,9 @@ async function tryService(cleanup: Cleanup, folder: string): Promise<void> {
   const expect =
     (...[door, headers, expected]: [...Parameters<Verify>, string]) =>
     async () => {
-      let outcome = await verify(door, headers);
       // A machine under load may be too slow for the verifier.
-      for (let calls = 1; outcome === 'unavailable' && outcome !== expected && calls < MAX_CALLS; calls += 1) {
-        await sleep(PAUSE_MS);
-        outcome = await verify(door, headers);
-      }
+      const isUndecided = (given: string): boolean => given === 'unavailable' && given !== expected;
+      const outcome = await repeatWhile(isUndecided, () => verify(door, headers), { maxCalls: 50 });
       if (outcome !== expected) throw new Error(`${outcome} instead of ${expected}`);
     };
   await checks.run('accepts an app of the real service', expect('App', app, 'accepted'));

@@ -1,0 +1,20 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface Repetition {
+  readonly maxCalls?: number;
+  readonly pauseMs?: number;
+}
+
+/** Repeats a call while its answer is no verdict, as on a busy machine. @returns the last answer */
+export async function repeatWhile<Answer>(
+  isUndecided: (answer: Answer) => boolean,
+  call: () => PromiseLike<Answer>,
+  { maxCalls = 20, pauseMs = 100 }: Repetition = {},
+): Promise<Answer> {
+  let answer = await call();
+  for (let calls = 1; isUndecided(answer) && calls < maxCalls; calls += 1) {
+    await sleep(pauseMs);
+    answer = await call();
+  }
+  return answer;
+}
