@@ -3,7 +3,6 @@ import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse as parseVariables } from 'dotenv';
-import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
@@ -11,7 +10,7 @@ import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';
-import { eventually } from '../../tools/eventually.js';
+import { holdWrites } from '../support/barrier.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -30,7 +29,6 @@ beforeAll(() => {
 });
 afterAll(() => void jest.restoreAllMocks());
 
-const BARRIER = 4_711;
 export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
 
 interface RawService {
@@ -139,24 +137,12 @@ export class OwnPlatform {
 
   /** Holds every transaction that changes the credential of a pair. */
   async barrierAt(caller: string, target: string) {
-    const holder = new Client({ connectionString: this.database.url });
-    await holder.connect();
-    await holder.query('SELECT pg_advisory_lock($1)', [BARRIER]);
-    await holder.query(`
-      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
-      CREATE TRIGGER barrier BEFORE INSERT OR UPDATE ON app_credentials FOR EACH ROW
-        WHEN (NEW.caller = '${caller}' AND NEW.target = '${target}') EXECUTE FUNCTION wait()`);
-    const waiting = `
-      SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()
-      WHERE locktype = 'advisory' AND NOT granted AND objid = ${BARRIER}`;
-    return {
-      reached: async () => eventually('init waits', async () => (await this.database.query(waiting)).length > 0),
-      remove: async () => {
-        await holder.end();
-        await this.database.query('DROP TRIGGER barrier ON app_credentials; DROP FUNCTION wait()');
-      },
-    };
+    const { reached, release, remove } = await holdWrites(
+      this.database,
+      'app_credentials',
+      `NEW.caller = '${caller}' AND NEW.target = '${target}'`,
+    );
+    return { reached, remove: async () => release().then(remove) };
   }
 
   /** Reverts every migration but the first: the tables exist, and lack columns. @returns the reverted ones */

@@ -1,10 +1,10 @@
 import { jest } from '@jest/globals';
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { Client } from 'pg';
 import { eventually } from '../../tools/eventually.js';
 import { withClient } from '../../tools/postgres.js';
 import { recorded } from '../audit/record.js';
+import { holdWrites } from '../support/barrier.js';
 import { useCli } from '../support/cli.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { TestApp } from '../support/test-app.js';
@@ -23,7 +23,6 @@ interface Report {
 
 const HASH = '$2y$05$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq';
 const HASHED = 'correct horse battery';
-const BARRIER = 4_714;
 
 // Each command is a process, and another test may have the processor.
 jest.setTimeout(240_000);
@@ -48,20 +47,7 @@ describe('platform-auth users import', () => {
     );
 
   /** Holds an import at the batch of this account, so that it is not over before the test ends it. */
-  const holdAt = async ({ email }: { email: string }) => {
-    const holder = new Client({ connectionString: app.database.url });
-    await holder.connect();
-    await holder.query('SELECT pg_advisory_lock($1)', [BARRIER]);
-    await holder.query(`
-      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN PERFORM pg_advisory_lock(${BARRIER}); PERFORM pg_advisory_unlock(${BARRIER}); RETURN NEW; END $$;
-      CREATE TRIGGER barrier BEFORE INSERT ON users FOR EACH ROW WHEN (NEW.email = '${email}')
-        EXECUTE FUNCTION wait()`);
-    return {
-      release: () => holder.end(),
-      remove: () => app.database.query('DROP TRIGGER barrier ON users; DROP FUNCTION wait()'),
-    };
-  };
+  const holdAt = ({ email }: { email: string }) => holdWrites(app.database, 'users', `NEW.email = '${email}'`);
   const connected = (name: string) =>
     app.database.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [name]);
 
