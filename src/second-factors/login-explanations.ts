@@ -65,6 +65,7 @@ export class LoginExplanations {
   async explain(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.read(userId) : undefined;
     if (!user) return { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [], reasons: [UNKNOWN] };
+    const factors = listFactors(user);
     const methods = this.secondFactors.listMethods(user);
     const reasons = [...this.listLasting(user, methods), ...(await this.listThrottles(user.email, address))];
     const throttled = await this.listThrottledCodes(user.id, methods);
@@ -73,7 +74,7 @@ export class LoginExplanations {
     return {
       isAccepted: reasons.length === 0 && isOpen,
       emailVerifiedAt: user.emailVerifiedAt,
-      factors: listFactors(user),
+      factors,
       methods,
       reasons: [...reasons, ...throttled],
     };

@@ -19,31 +19,21 @@ import { TotpController } from './totp.controller.js';
 import { TotpService } from './totp.service.js';
 import { TotpVault } from './totp-vault.js';
 
+const SHARED = [
+  SecondFactorsService,
+  LoginExplanations,
+  CodeVerifier,
+  PasskeyVerifier,
+  RelyingParty,
+  Challenges,
+  TotpVault,
+  FactorRefusals,
+];
+
 @Module({
   imports: [AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
-  providers: [
-    SecondFactorsService,
-    FactorChanges,
-    TotpService,
-    PasskeysService,
-    CodeVerifier,
-    PasskeyVerifier,
-    RelyingParty,
-    Challenges,
-    TotpVault,
-    FactorRefusals,
-    LoginExplanations,
-  ],
-  exports: [
-    SecondFactorsService,
-    LoginExplanations,
-    CodeVerifier,
-    PasskeyVerifier,
-    RelyingParty,
-    Challenges,
-    TotpVault,
-    FactorRefusals,
-  ],
+  providers: [...SHARED, FactorChanges, TotpService, PasskeysService],
+  exports: SHARED,
 })
 export class SecondFactorsModule {}

@@ -130,7 +130,7 @@ describe('the look-ups of the transport over HTTP', () => {
     const waiting = Array.from(own['lookups']['pending'].values(), ({ size }) => size);
     for (const { answer } of asked) answer();
     expect((await answered).map(({ body }) => body)).toEqual(['yes', 'yes', 'yes']);
-    // Nothing is kept of those that were given up.
+    // The requests that were given up wait for no look-up.
     expect([names, waiting]).toEqual([['auth.test'], [3]]);
   });
 

@@ -12,7 +12,6 @@ import {
   RefusedLineError,
   type PortableAccount,
 } from '../../users/portable-account.js';
-
 import { Progress } from '../progress.js';
 import { CommandFailedError } from '../terminal.js';
 import { splitLines, type Line } from './byte-lines.js';
