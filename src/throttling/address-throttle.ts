@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import { ThrottleKeys, toRateLimitHeaders } from './throttle-keys.js';
+import { Budgets } from './budgets.js';
+import { toRateLimitHeaders } from './exhausted-budgets.js';
 import { ThrottleWindows } from './throttle-windows.js';
 
 const CALLS = {
@@ -22,7 +23,7 @@ export type ThrottledCall = keyof typeof CALLS;
 @Injectable()
 export class AddressThrottle {
   constructor(
-    private readonly keys: ThrottleKeys,
+    private readonly budgets: Budgets,
     private readonly windows: ThrottleWindows,
     private readonly environment: Environment,
   ) {}
@@ -34,7 +35,7 @@ export class AddressThrottle {
   async spend(call: ThrottledCall, address: string | undefined): Promise<Record<string, string>> {
     const { event, limit } = CALLS[call];
     const networks = toNetworks(address);
-    const budgets = this.keys.toBudgets(call, this.environment[limit], networks);
+    const budgets = this.budgets.create(call, this.environment[limit], { networks });
     const turn = { networks, isKnown: false };
     const [row] = await this.windows.spend(event, budgets, turn);
     return row ? toRateLimitHeaders(budgets[0], row) : {};

@@ -4,7 +4,8 @@ import { toNetworks } from '../common/network.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
-import { ThrottleKeys, type Budget, type ThrottleEvent } from './throttle-keys.js';
+import { Budgets, type Budget, type ThrottleEvent } from './budgets.js';
+import { ExhaustedBudgets } from './exhausted-budgets.js';
 
 const MAX_NETWORKS = 10_000;
 
@@ -17,27 +18,29 @@ export class BusyThrottle {
   private readonly counts = new LRUCache<string, number>({ max: MAX_NETWORKS });
 
   constructor(
-    private readonly keys: ThrottleKeys,
+    private readonly budgets: Budgets,
+    private readonly exhausted: ExhaustedBudgets,
     private readonly environment: Environment,
   ) {}
 
   /** @throws {ProblemException} too_many_requests */
   async refuseExhausted(event: ThrottleEvent, address: string | null): Promise<void> {
-    await this.keys.refuseExhausted(event, this.toBudgets(address));
+    await this.exhausted.refuseAny(event, this.createBudgets(address));
   }
 
   /** @param error counts when it is hashing_busy */
   count(error: unknown, address: string | null): void {
     if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return;
-    for (const budget of this.toBudgets(address)) {
+    for (const budget of this.createBudgets(address)) {
       const { key, limit } = budget;
       const count = (this.counts.get(key) ?? 0) + 1;
       this.counts.set(key, count, { ttl: limit.seconds * 1_000, noUpdateTTL: true });
-      if (count >= limit.points) this.keys.markExhausted(budget, this.counts.getRemainingTTL(key));
+      if (count >= limit.points) this.exhausted.add(budget, this.counts.getRemainingTTL(key));
     }
   }
 
-  private toBudgets(address: string | null): Budget[] {
-    return this.keys.toBudgets('hashing-busy', this.environment.hashingBusyLimitPerAddress, toNetworks(address));
+  private createBudgets(address: string | null): Budget[] {
+    const networks = toNetworks(address);
+    return this.budgets.create('hashing-busy', this.environment.hashingBusyLimitPerAddress, { networks });
   }
 }

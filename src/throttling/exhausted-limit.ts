@@ -1,4 +1,4 @@
-import type { Budget } from './throttle-keys.js';
+import type { Budget } from './budgets.js';
 import type { OpenWindow } from './throttle-windows.js';
 
 /** A limit that refuses now, for operators. */

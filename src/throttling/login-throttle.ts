@@ -2,10 +2,11 @@ import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
 import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
+import { Budgets } from './budgets.js';
 import { BusyThrottle } from './busy-throttle.js';
-import { ThrottleKeys } from './throttle-keys.js';
-import { ThrottleWindows } from './throttle-windows.js';
+import { ExhaustedBudgets } from './exhausted-budgets.js';
 import { toExhausted, type ExhaustedLimit } from './exhausted-limit.js';
+import { ThrottleWindows } from './throttle-windows.js';
 
 const EVENT = 'user.login.throttled';
 /** How long a login waits for points in flight, which may be refunded. Then it is 503. */
@@ -29,7 +30,8 @@ export interface Attempt {
 @Injectable()
 export class LoginThrottle {
   constructor(
-    private readonly keys: ThrottleKeys,
+    private readonly budgets: Budgets,
+    private readonly exhausted: ExhaustedBudgets,
     private readonly windows: ThrottleWindows,
     private readonly busy: BusyThrottle,
     private readonly environment: Environment,
@@ -82,27 +84,28 @@ export class LoginThrottle {
   }
 
   private toRequest(account: string, address: string | null) {
-    const { keys, environment } = this;
+    const { environment } = this;
     const networks = toNetworks(address);
+    const atNetworks = { account, networks };
     const budgets = [
-      ...keys.toBudgets('login-account-address', environment.loginLimitPerAccountAndAddress, networks, account),
-      ...keys.toBudgets('login-account', environment.loginLimitPerAccount, [''], account),
-      ...keys.toBudgets('login-address', environment.loginLimitPerAddress, networks),
+      ...this.budgets.create('login-account-address', environment.loginLimitPerAccountAndAddress, atNetworks),
+      ...this.budgets.create('login-account', environment.loginLimitPerAccount, { account }),
+      ...this.budgets.create('login-address', environment.loginLimitPerAddress, { networks }),
     ];
-    const [{ key: knownKey }] = keys.toBudgets('known-address', { points: 1, seconds: 0 }, networks, account);
+    const [{ key: knownKey }] = this.budgets.create('known-address', { points: 1, seconds: 0 }, atNetworks);
     return { networks, budgets, knownKey };
   }
 
   private async reserve(account: string, address: string | null): Promise<Attempt> {
-    const { keys, windows } = this;
+    const { exhausted, windows } = this;
     const { networks, budgets, knownKey } = this.toRequest(account, address);
     const turn = { networks, isKnown: false };
     const timed = { event: EVENT, request: { budgets, knownKey }, turn, maxWaitMs: MAX_WAIT_MS } as const;
     const { isKnown, points } = await windows.reserveInTime(timed, async () => {
-      await keys.refuseExhausted(EVENT, budgets.slice(0, 1));
+      await exhausted.refuseAny(EVENT, budgets.slice(0, 1));
       // Without a reservation, so that a flood that is over its limits writes no row.
-      if (keys.isExhausted(budgets) && !(await windows.reserve({ budgets: [], knownKey }, turn)).isKnown)
-        await keys.refuseExhausted(EVENT, budgets);
+      if (exhausted.hasAny(budgets) && !(await windows.reserve({ budgets: [], knownKey }, turn)).isKnown)
+        await exhausted.refuseAny(EVENT, budgets);
     });
     return {
       turn: { networks, isKnown },

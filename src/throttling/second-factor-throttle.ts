@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
+import { Budgets, type Budget } from './budgets.js';
+import { ExhaustedBudgets } from './exhausted-budgets.js';
 import { toExhausted, type ExhaustedLimit } from './exhausted-limit.js';
-import { ThrottleKeys, type Budget } from './throttle-keys.js';
 import { ThrottleWindows } from './throttle-windows.js';
 
 const EVENT = 'user.second_factor.throttled';
@@ -26,7 +27,8 @@ export interface CodeAttempt {
 @Injectable()
 export class SecondFactorThrottle {
   constructor(
-    private readonly keys: ThrottleKeys,
+    private readonly budgets: Budgets,
+    private readonly exhausted: ExhaustedBudgets,
     private readonly windows: ThrottleWindows,
     private readonly environment: Environment,
   ) {}
@@ -39,10 +41,10 @@ export class SecondFactorThrottle {
     { userId, method, address }: CodeAttempt,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
-    const budgets = this.toBudgets(userId, method);
+    const budgets = this.createBudgets(userId, method);
     const turn = { networks: toNetworks(address), isKnown: false };
     const timed = { event: EVENT, request: { budgets }, turn, maxWaitMs: MAX_WAIT_MS } as const;
-    const { points } = await this.windows.reserveInTime(timed, () => this.keys.refuseExhausted(EVENT, budgets));
+    const { points } = await this.windows.reserveInTime(timed, () => this.exhausted.refuseAny(EVENT, budgets));
     // If it fails, the reservation expires after a minute.
     const refund = () => this.windows.settle({ points, isLost: false }).catch(() => undefined);
     const verdict = await verify().catch(async (error: unknown) => {
@@ -56,15 +58,15 @@ export class SecondFactorThrottle {
 
   /** For operators: which limits refuse a code of this method now, without counting one. */
   async listExhausted(userId: string, method: CodeAttempt['method']): Promise<ExhaustedLimit[]> {
-    const budgets = this.toBudgets(userId, method);
+    const budgets = this.createBudgets(userId, method);
     const open = await this.windows.read(budgets.map(({ key }) => key));
     return budgets.flatMap((budget) => toExhausted(budget, open.get(budget.key)));
   }
 
-  private toBudgets(userId: string, method: CodeAttempt['method']): Budget[] {
+  private createBudgets(account: string, method: CodeAttempt['method']): Budget[] {
     const limit = this.environment.secondFactorLimitPerAccount;
     // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
-    const weekly = method === 'totp' ? this.keys.toBudgets('second-factor-week', WEEKLY_LIMIT, [''], userId) : [];
-    return [...this.keys.toBudgets('second-factor-account', limit, [''], userId), ...weekly];
+    const weekly = method === 'totp' ? this.budgets.create('second-factor-week', WEEKLY_LIMIT, { account }) : [];
+    return [...this.budgets.create('second-factor-account', limit, { account }), ...weekly];
   }
 }

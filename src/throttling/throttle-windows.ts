@@ -12,8 +12,9 @@ import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
+import type { Budget, ThrottleEvent } from './budgets.js';
+import { ExhaustedBudgets } from './exhausted-budgets.js';
 import { PURGE, READ, RESERVE, SETTLE, type Row } from './statements.js';
-import { ThrottleKeys, type Budget, type ThrottleEvent } from './throttle-keys.js';
 
 const MAX_QUEUED = 2_000;
 /** A refund by another replica wakes no waiting login here. */
@@ -62,7 +63,7 @@ export class ThrottleWindows {
   private readonly freedKeys = new EventEmitter().setMaxListeners(0);
 
   constructor(
-    private readonly keys: ThrottleKeys,
+    private readonly exhausted: ExhaustedBudgets,
     private readonly database: Database,
     private readonly environment: Environment,
   ) {}
@@ -87,7 +88,7 @@ export class ThrottleWindows {
       const reservation = await this.reserve(request, turn);
       const [lacking] = reservation.lacking;
       if (!lacking) return reservation;
-      await this.keys.refuseExhausted(event, reservation.lacking);
+      await this.exhausted.refuseAny(event, reservation.lacking);
       if (performance.now() > deadline) throw new ProblemException(problems.hashingBusy);
       await this.awaitFreed(lacking);
     }
@@ -100,7 +101,7 @@ export class ThrottleWindows {
    */
   async spend(event: ThrottleEvent, budgets: readonly Budget[], turn: Turn): Promise<readonly Row[]> {
     for (;;) {
-      await this.keys.refuseExhausted(event, budgets);
+      await this.exhausted.refuseAny(event, budgets);
       const { points } = await this.reserve({ budgets, spends: true }, turn);
       if (points.length > 0) return points;
     }
@@ -139,7 +140,7 @@ export class ThrottleWindows {
     ]);
     for (const row of rows) {
       const budget = claimsByKey.get(row.key)?.budget;
-      if (budget && row.lost >= budget.limit.points) this.keys.markExhausted(budget, row.ms_left);
+      if (budget && row.lost >= budget.limit.points) this.exhausted.add(budget, row.ms_left);
     }
     const rowsByKey = new Map(rows.map((row) => [row.key, row]));
     const reservations = batch.map((request) => takePoints(request, rowsByKey));

@@ -1,13 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
-import type { Networks } from '../common/network.js';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import type { RefusalEventName, RefusalReason } from '../common/refusal-reasons.js';
-import { Environment } from '../config/environment.js';
-import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
-import { deriveKey, computeMac } from '../crypto/secret.js';
+import type { Budget, ThrottleEvent } from './budgets.js';
 import type { Row } from './statements.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
@@ -18,56 +14,24 @@ const MAX_DELAYED = 1_000;
 /** Beyond this, only each power of two is logged. */
 const MAX_LOGGED_REFUSALS = 100;
 
-export type ThrottleEvent = Extract<RefusalEventName, `${string}.throttled`>;
-
-/** What is counted. A known network is remembered in the same way, and refuses nothing. */
-type BudgetName = RefusalReason<ThrottleEvent> | 'known-address';
-
-/** The tries of one kind for one account, for one network, or for both: what one row counts. */
-export interface Budget {
-  /** Of the limit: in the header, in the log, and before the colon of the key. */
-  readonly name: BudgetName;
-  readonly key: string;
-  readonly limit: Limit;
-}
-
-/** The keys of the windows, and the refusals of exhausted keys by this replica, which cost no statement. */
+/** The exhausted budgets that this replica knows of: their refusals cost no statement. */
 @Injectable()
-export class ThrottleKeys {
-  private readonly digestKey;
+export class ExhaustedBudgets {
   /** The number of refusals of each exhausted key, until its window ends. */
   private readonly refusals = new LRUCache<string, number>({ max: MAX_EXHAUSTED_KEYS });
   private delayed = 0;
 
-  constructor({ secretKey }: Environment) {
-    this.digestKey = deriveKey(secretKey, 'platform-auth/throttle-keys/v1');
-  }
-
-  /** One for each network. Keys are HMACs, so that a dump reveals no account and no network (ASVS 14.2). */
-  toBudgets(
-    name: BudgetName,
-    limit: Limit,
-    [network, ...sites]: Networks,
-    ...account: string[]
-  ): [Budget, ...Budget[]] {
-    const toBudget = (each: string, points: number): Budget => {
-      const digest = computeMac(this.digestKey, [...account, each].join('\n')).toString('base64url');
-      return { name, key: `${name}:${digest}`, limit: { ...limit, points } };
-    };
-    const { points } = limit;
-    return [toBudget(network, points), ...sites.map((site) => toBudget(site, points * SITE_BUDGET_FACTOR))];
-  }
-
-  isExhausted(budgets: readonly Budget[]): boolean {
+  hasAny(budgets: readonly Budget[]): boolean {
     return budgets.some(({ key }) => this.refusals.has(key));
   }
 
-  markExhausted({ key }: Budget, msLeft: number): void {
+  /** @param msLeft until its window ends */
+  add({ key }: Budget, msLeft: number): void {
     if (msLeft > 0 && !this.refusals.has(key)) this.refusals.set(key, 0, { ttl: Math.ceil(msLeft) });
   }
 
   /** @throws {ProblemException} too_many_requests when one of the budgets is known to be exhausted */
-  async refuseExhausted(event: ThrottleEvent, budgets: readonly Budget[]): Promise<void> {
+  async refuseAny(event: ThrottleEvent, budgets: readonly Budget[]): Promise<void> {
     const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
     const [longest] = waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft);
     if (!longest) return;
