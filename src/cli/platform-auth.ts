@@ -3,22 +3,18 @@
 // service over HTTP, with the admin key. Standard output holds the result (`--json` for scripts), standard error all
 // else; with --json its last line is a failure, `{"code", "message"}`. Exit codes: 0 done, 1 failed or something is
 // broken, 2 wrong usage, 141 when the reader of its output has ended (as shells report SIGPIPE).
-import { readFileSync } from 'node:fs';
+import { readPackageVersion } from '../common/package-version.js';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { reportFailure } from './failure.js';
 import { createProgram } from './program.js';
 import { endWithReaders } from './readers.js';
-
-const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
-  readonly version: string;
-};
 
 /** --json counts wherever it stands, also in a command line that cannot be parsed. */
 const output = { json: process.argv.includes('--json') };
 
 async function main(): Promise<number> {
   try {
-    await createProgram(version, output).parseAsync();
+    await createProgram(readPackageVersion(), output).parseAsync();
     return 0;
   } catch (error) {
     const exitCode = reportFailure(error, output);

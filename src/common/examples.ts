@@ -1,6 +1,6 @@
 /**
- * The values of the examples in the README, the start message and the OpenAPI document, so that a developer can continue
- * in one what was begun in another.
+ * The values of the examples in the README, the start message, the OpenAPI document and the help of `platform-auth`, so
+ * that a developer can continue in one what was begun in another.
  */
 export const EXAMPLES = {
   id: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11',

@@ -1,6 +1,7 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { EXAMPLES } from '../common/examples.js';
 import { Freshness } from '../keys/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireForwardedUser } from '../access/require.js';
@@ -9,13 +10,13 @@ export class ValidUserResponse {
   @ApiProperty({ enum: [true] })
   valid!: true;
 
-  @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11' })
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
   user_id!: string;
 
   @ApiProperty({ type: String, format: 'uuid', example: '01985f4e-80aa-7c11-8a3e-6f0b1f4f2a10' })
   session_id!: string;
 
-  @ApiProperty({ type: String, format: 'email', example: 'alice@example.org' })
+  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email })
   email!: string;
 
   @ApiProperty({

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { addDays } from '../common/clock.js';
 import { parseNewEmail } from '../common/email.js';
 import { createId, isId } from '../common/ids.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../crypto/foreign-hash.js';
@@ -28,7 +29,6 @@ export class RefusedLineError extends Error {
 
 /** The mark of a hash that a platform-auth made: it reduces long passwords before bcrypt, as others do not. */
 const MADE_HERE = 'platform-auth';
-const DAY_MS = 86_400_000;
 const MAX_HASH_LENGTH = 1_000;
 
 /** A credential of the realm export of Keycloak. Both texts are JSON. */
@@ -69,7 +69,7 @@ const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${Object.keys
 export function parseAccountLine(text: string, now: Date): PortableAccount {
   const line = parseFields(text);
   const createdAt = line.created_at === undefined ? now : new Date(line.created_at);
-  if (createdAt.getTime() < 0 || createdAt.getTime() > now.getTime() + DAY_MS)
+  if (createdAt.getTime() < 0 || createdAt > addDays(now, 1))
     throw new RefusedLineError('created_at must be between 1970 and now', 'created_at_invalid');
   return {
     id: line.id?.toLowerCase() ?? createId(),

@@ -1,6 +1,7 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import { addDays, type Clock } from '../../common/clock.js';
 import { readSchemaState } from '../../database/migrate.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
 import { withAppKeys } from './app-keys.js';
 import { listPairsOnFile, RUN_INIT, type Checkup, type DatabaseView, type Finding } from './doctor.checkup.js';
 import type { EnvFile } from '../../config/env-file.js';
@@ -11,8 +12,6 @@ import { describeCause, describeDatabaseFailure } from '../system-errors.js';
 const MAX_SKEW_MS = 2_000;
 /** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
 const MAX_HARMLESS_SKEW_MS = 10_000;
-const UNUSED_DAYS = 30;
-const EXPIRY_NOTICE_DAYS = 14;
 
 /** Reads the schema, the live credentials and the clock of the database. Changes nothing. */
 export async function readDatabase(

@@ -1,6 +1,7 @@
 import { Command } from 'commander';
+import { EXAMPLES } from '../../common/examples.js';
 import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
-import { addRevoke, addShow, createOverlapOption, describeOldKey, EXAMPLE_ID, rotate } from './credential-commands.js';
+import { addRevoke, addShow, createOverlapOption, describeOldKey, rotate } from './credential-commands.js';
 import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, readOutput, describeRemote } from './remote-command.js';
 import { withAdvice } from '../service-call.js';
@@ -81,7 +82,7 @@ function addRotate(apps: Command): void {
   describeRemote(
     apps.command('rotate <app_id>'),
     'Make a new key and print it; it cannot be printed again.',
-    `apps rotate ${EXAMPLE_ID}`,
+    `apps rotate ${EXAMPLES.id}`,
   )
     .addOption(createOverlapOption())
     .action(async (appId: string, { overlapHours }: { overlapHours?: number }, command: Command) => {

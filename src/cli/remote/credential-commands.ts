@@ -1,4 +1,5 @@
 import { Option, type Command } from 'commander';
+import { EXAMPLES } from '../../common/examples.js';
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import { addYes, createConfirm } from '../confirm.js';
 import { Names, type Kind } from './names.js';
@@ -18,13 +19,11 @@ export interface CredentialKind {
   readonly path: string;
 }
 
-export const EXAMPLE_ID = '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11';
-
 export function addShow(to: Command, { group, name, idField, path }: CredentialKind): void {
   describeRemote(
     to.command(`show <${idField}>`),
     `Show one ${name.toLowerCase()}.`,
-    `${group} show ${EXAMPLE_ID}`,
+    `${group} show ${EXAMPLES.id}`,
   ).action(async (id: string, _options, command: Command) => {
     const found = await createClient(command).get<Record<string, Cell>>(`${path}/${encodeSegment(id)}`);
     print(readOutput(command), found, formatFields);
@@ -33,7 +32,7 @@ export function addShow(to: Command, { group, name, idField, path }: CredentialK
 
 export function addRevoke(to: Command, { group, kind, name, idField, path }: CredentialKind): void {
   const description = `Revoke the ${name.toLowerCase()} permanently.`;
-  describeRemote(addYes(to.command(`revoke <${idField}>`)), description, `${group} revoke ${EXAMPLE_ID}`).action(
+  describeRemote(addYes(to.command(`revoke <${idField}>`)), description, `${group} revoke ${EXAMPLES.id}`).action(
     async (id: string, _options, command: Command) => {
       const client = createClient(command);
       await createConfirm(command)(async () => {

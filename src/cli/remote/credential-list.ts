@@ -1,10 +1,8 @@
 import type { Command } from 'commander';
 import { addDays } from '../../common/clock.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
 import type { Colour } from '../screen.js';
 import { parseDuration } from './moments.js';
-
-export const UNUSED_DAYS = 30;
-export const EXPIRY_NOTICE_DAYS = 14;
 
 /** The fields of nodes and app credentials by which they are filtered and counted. */
 export interface CredentialView {

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { addDays } from '../../common/clock.js';
 import { print } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';
 import type { AuditEvent } from './audit-events.js';
@@ -7,7 +8,6 @@ import { formatReason, type Reason } from './reasons.js';
 import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
 import type { UserView } from './users.command.js';
 
-const DAY_MS = 86_400_000;
 const MAX_CHANGES = 100;
 /** The service is asked once for each. */
 const MAX_ADDRESSES = 5;
@@ -65,7 +65,7 @@ async function explainUser(client: AdminClient, user: string, address: string | 
   const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionView): boolean =>
     ended_at === null && expires_at > now && absolute_expires_at > now;
   const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
-  const since = new Date(Date.now() - DAY_MS).toISOString();
+  const since = addDays(new Date(), -1).toISOString();
   const failed = await listEvents(client, id, 'user.login.failed', Infinity, since);
   const latest = new Set(failed.flatMap((event) => event.address ?? []));
   return {

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { EXAMPLE_ID } from './credential-commands.js';
+import { EXAMPLES } from '../../common/examples.js';
 import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
 import { addExplainUser } from './explain-user.js';
 import { formatReason, type Reason } from './reasons.js';
@@ -23,13 +23,13 @@ export function createExplainCommand(): Command {
       'after',
       formatNeeds(
         `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`,
-        `platform-auth explain node ${EXAMPLE_ID}`,
+        `platform-auth explain node ${EXAMPLES.id}`,
       ),
     );
   describeRemote(
     explain.command('node <node_id>'),
     'Why would this node be refused now?',
-    `explain node ${EXAMPLE_ID}`,
+    `explain node ${EXAMPLES.id}`,
   ).action(async (nodeId: string, _options, command: Command) => {
     const explanation = await createClient(command).get<Explanation>(`/nodes/${encodeSegment(nodeId)}/explain`);
     print(readOutput(command), explanation, (it) => formatExplanation(`Node ${nodeId}`, it));
@@ -37,7 +37,7 @@ export function createExplainCommand(): Command {
   describeRemote(
     explain.command('app <app_id>'),
     'Why would this app credential be refused now?',
-    `explain app ${EXAMPLE_ID} --target recipes`,
+    `explain app ${EXAMPLES.id} --target recipes`,
   )
     .option('--target <service>', 'the service that the credential is presented to')
     .action(async (appId: string, { target }: { target?: string }, command: Command) => {

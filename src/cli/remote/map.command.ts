@@ -1,8 +1,9 @@
 import { Command, Option } from 'commander';
 import { addDays } from '../../common/clock.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
 import { print } from '../terminal.js';
 import type { AppView } from './apps.command.js';
-import { EXPIRY_NOTICE_DAYS, isExpiringSoon, isLive, isUnusedSince, UNUSED_DAYS } from './credential-list.js';
+import { isExpiringSoon, isLive, isUnusedSince } from './credential-list.js';
 import { DRAWINGS, type Call } from './map-drawing.js';
 import { createClient, describeRemote, readOutput } from './remote-command.js';
 

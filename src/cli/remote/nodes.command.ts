@@ -1,8 +1,9 @@
 import { Command, Option } from 'commander';
+import { EXAMPLES } from '../../common/examples.js';
 import { ConfigFile } from './config-file.js';
 import { CONFIG_FORMATS, setPair, type ConfigFormat } from './config-format.js';
 import { addFilters, applyFilters, toMomentColour, type ListFilters } from './credential-list.js';
-import { addRevoke, addShow, EXAMPLE_ID, createOverlapOption, rotate } from './credential-commands.js';
+import { addRevoke, addShow, createOverlapOption, rotate } from './credential-commands.js';
 import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
 import { parseExpiry, toExpiresAt } from './moments.js';
 import { createClient, readOutput, describeRemote, encodeSegment, parseUuid } from './remote-command.js';
@@ -46,7 +47,7 @@ export function createNodesCommand(): Command {
     describeRemote(
       nodes.command('list'),
       'List nodes, including revoked ones.',
-      'nodes list --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --live --unused-for 30d',
+      `nodes list --household ${EXAMPLES.householdId} --live --unused-for 30d`,
     ),
   )
     .option('--household <uuid>', 'only nodes of this household', parseUuid)
@@ -70,7 +71,7 @@ function addRegister(nodes: Command): void {
   describeRemote(
     nodes.command('register'),
     'Register a node, and write its pair into its configuration file or print it once.',
-    'nodes register --household 5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10 --room kitchen --name speaker --config /etc/node/config.json',
+    `nodes register --household ${EXAMPLES.householdId} --room ${EXAMPLES.room} --name ${EXAMPLES.name} --config /etc/node/config.json`,
   )
     .requiredOption('--household <uuid>', 'the household of the node', parseUuid)
     .requiredOption('--room <room>', 'the room of the node')
@@ -98,7 +99,7 @@ function addUpdate(nodes: Command): void {
   describeRemote(
     nodes.command('update <node_id>'),
     'Change the room, the name or the expiry of a node.',
-    `nodes update ${EXAMPLE_ID} --room hall --expires never`,
+    `nodes update ${EXAMPLES.id} --room hall --expires never`,
   )
     .option('--room <room>', 'the new room')
     .option('--name <name>', 'the new name')
@@ -117,7 +118,7 @@ function addRotate(nodes: Command): void {
   describeRemote(
     nodes.command('rotate <node_id>'),
     'Rotate the key of a node, and write it into its configuration file or print it once.',
-    `nodes rotate ${EXAMPLE_ID} --config /etc/node/config.json`,
+    `nodes rotate ${EXAMPLES.id} --config /etc/node/config.json`,
   )
     .option(
       '--config <file>',

@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
+import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
 import { isScopeList, SCOPES, type Scope } from '../../common/scopes.js';
 import { addYes, createConfirm } from '../confirm.js';
@@ -15,7 +16,6 @@ import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 const COLUMNS = ['name', 'scopes', 'operator_id', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'] as const;
 const PATH = '/operators';
-const EXAMPLE = 'alice';
 const SHOWN_ONCE =
   'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.';
 
@@ -54,7 +54,7 @@ function addAdd(operators: Command): void {
   describeRemote(
     operators.command('add <name>'),
     'Add an operator, and print its key; it cannot be printed again.',
-    `operators add ${EXAMPLE} --scopes read,nodes --expires 90d`,
+    `operators add ${EXAMPLES.operator} --scopes read,nodes --expires 90d`,
   )
     .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
@@ -71,7 +71,7 @@ function addRotate(operators: Command): void {
   describeRemote(
     operators.command('rotate <operator>'),
     'Make a new key and print it; it cannot be printed again.',
-    `operators rotate ${EXAMPLE}`,
+    `operators rotate ${EXAMPLES.operator}`,
   )
     .addOption(createOverlapOption())
     .action(async (operator: string, { overlapHours }: { overlapHours?: number }, command: Command) => {
@@ -86,7 +86,7 @@ function addRevoke(operators: Command): void {
   describeRemote(
     addYes(operators.command('revoke <operator>')),
     'Revoke an operator permanently: the next call with its key is refused.',
-    `operators revoke ${EXAMPLE}`,
+    `operators revoke ${EXAMPLES.operator}`,
   ).action(async (operator: string, _options, command: Command) => {
     const client = createClient(command);
     const { operator_id, name } = await findOperator(client, operator);

@@ -1,9 +1,10 @@
 import { Command } from 'commander';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
 import { callService, parseBaseUrl, RefusedError, toRefusal } from '../service-call.js';
 import { formatFields, type Cell } from '../table.js';
 import { CommandFailedError, print } from '../terminal.js';
 import { DEFAULT_URL, type AdminClient } from './admin-client.js';
-import { countCredentials, EXPIRY_NOTICE_DAYS, UNUSED_DAYS, type CredentialView } from './credential-list.js';
+import { countCredentials, type CredentialView } from './credential-list.js';
 import { createClient, describeRemote, readOutput, readRemoteVariables, readUrl } from './remote-command.js';
 
 interface Health {

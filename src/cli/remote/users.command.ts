@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm } from '../confirm.js';
 import { readNewPassword } from '../secret-input.js';
 import { CommandFailedError, print } from '../terminal.js';
@@ -11,7 +12,6 @@ import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
-const EXAMPLE = 'alice@example.org';
 
 export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
@@ -40,8 +40,8 @@ export function createUsersCommand(): Command {
     });
   addCreate(users);
   addShow(users);
-  addActivation(users, 'disable', 'Refuse every login of a user and end all of their sessions.', false);
-  addActivation(users, 'enable', 'Allow a user to log in again.', true);
+  addActivation(users, 'disable', 'Refuse every login of a user and end all of their sessions.');
+  addActivation(users, 'enable', 'Allow a user to log in again.');
   addDelete(users);
   addSessions(users);
   addRemoveFactors(users);
@@ -53,7 +53,7 @@ function addCreate(users: Command): void {
   describeRemote(
     users.command('create <email>'),
     'Create a user, also while registration is closed.',
-    `users create ${EXAMPLE}`,
+    `users create ${EXAMPLES.email}`,
   )
     .addHelpText(
       'after',
@@ -71,7 +71,7 @@ function addCreate(users: Command): void {
 }
 
 function addShow(users: Command): void {
-  describeRemote(users.command('show <user>'), 'Show one user.', `users show ${EXAMPLE}`).action(
+  describeRemote(users.command('show <user>'), 'Show one user.', `users show ${EXAMPLES.email}`).action(
     async (user: string, _options, command: Command) => {
       const found = await findUserDetails(createClient(command), user);
       print(readOutput(command), found, (it) => formatFields({ ...it, second_factors: it.second_factors.join(', ') }));
@@ -81,7 +81,7 @@ function addShow(users: Command): void {
 
 function addDelete(users: Command): void {
   const description = 'Delete a user and all of their sessions permanently.';
-  describeRemote(addYes(users.command('delete <user>')), description, `users delete ${EXAMPLE}`).action(
+  describeRemote(addYes(users.command('delete <user>')), description, `users delete ${EXAMPLES.email}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
       const { id, email } = await findUser(client, user);
@@ -92,12 +92,12 @@ function addDelete(users: Command): void {
   );
 }
 
-function addActivation(users: Command, name: string, description: string, isActive: boolean): void {
-  describeRemote(users.command(`${name} <user>`), description, `users ${name} ${EXAMPLE}`).action(
+function addActivation(users: Command, name: 'enable' | 'disable', description: string): void {
+  describeRemote(users.command(`${name} <user>`), description, `users ${name} ${EXAMPLES.email}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
       const path = `/users/${encodeSegment(await findUserId(client, user))}`;
-      const changed = await client.patch<UserView>(path, { is_active: isActive });
+      const changed = await client.patch<UserView>(path, { is_active: name === 'enable' });
       print(readOutput(command), changed, ({ email }) => `${String(email)} is ${name}d.`);
     },
   );
@@ -107,7 +107,7 @@ function addSessions(users: Command): void {
   describeRemote(
     users.command('sessions <user>'),
     'List the sessions of a user, including ended ones.',
-    `users sessions ${EXAMPLE}`,
+    `users sessions ${EXAMPLES.email}`,
   ).action(async (user: string, _options, command: Command) => {
     const client = createClient(command);
     const items = await client.list<SessionView>(`/users/${encodeSegment(await findUserId(client, user))}/sessions`);
@@ -116,7 +116,7 @@ function addSessions(users: Command): void {
   describeRemote(
     users.command('revoke-sessions <user>'),
     'End every session of a user.',
-    `users revoke-sessions ${EXAMPLE}`,
+    `users revoke-sessions ${EXAMPLES.email}`,
   ).action(async (user: string, _options, command: Command) => {
     const client = createClient(command);
     const id = await findUserId(client, user);
@@ -128,7 +128,7 @@ function addSessions(users: Command): void {
 function addRemoveFactors(users: Command): void {
   const description = 'Remove all second factors of a user who has lost them, and end every session.';
   const name = 'remove-factors <user>';
-  describeRemote(addYes(users.command(name)), description, `users remove-factors ${EXAMPLE}`).action(
+  describeRemote(addYes(users.command(name)), description, `users remove-factors ${EXAMPLES.email}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
       const { id, email, second_factors: removed } = await findUserDetails(client, user);
@@ -149,7 +149,7 @@ function addPasswordReset(users: Command): void {
   describeRemote(
     users.command('reset-password <user>'),
     'Issue a token with which a user sets a new password, for you to hand over.',
-    `users reset-password ${EXAMPLE}`,
+    `users reset-password ${EXAMPLES.email}`,
   ).action(async (user: string, _options, command: Command) => {
     const client = createClient(command);
     const path = `/users/${encodeSegment(await findUserId(client, user))}/password-reset`;
