@@ -17,10 +17,10 @@ export class MintAppCredentialRequest {
 }
 
 export class AppCredentialsQuery extends PageQuery {
-  @ServiceNameField(EXAMPLES.caller, true)
+  @ServiceNameField(EXAMPLES.caller, { optional: true })
   caller?: string;
 
-  @ServiceNameField(EXAMPLES.target, true)
+  @ServiceNameField(EXAMPLES.target, { optional: true })
   target?: string;
 }
 

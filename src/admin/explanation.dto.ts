@@ -7,7 +7,7 @@ import { REASON_CODES, type Explanation, type Reason } from '../keys/explanation
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
 export class ExplainAppQuery {
-  @ServiceNameField(EXAMPLES.target, true)
+  @ServiceNameField(EXAMPLES.target, { optional: true })
   target?: string;
 }
 

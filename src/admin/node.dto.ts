@@ -21,10 +21,10 @@ export class RegisterNodeRequest {
 }
 
 export class UpdateNodeRequest {
-  @LabelField('living room', true)
+  @LabelField('living room', { optional: true })
   room?: string;
 
-  @LabelField('lamp', true)
+  @LabelField('lamp', { optional: true })
   name?: string;
 
   @ExpiresAtField()
@@ -44,7 +44,7 @@ export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeCha
 }
 
 export class NodesQuery extends PageQuery {
-  @UuidField({ example: EXAMPLES.householdId, optional: true, description: 'only nodes of this household' })
+  @UuidField({ example: EXAMPLES.householdId, description: 'only nodes of this household' }, { optional: true })
   household_id?: string;
 }
 

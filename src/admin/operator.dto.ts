@@ -19,7 +19,7 @@ export class AddOperatorRequest {
 }
 
 export class UpdateOperatorRequest {
-  @ScopesField(true)
+  @ScopesField({ optional: true })
   scopes?: Scope[];
 
   @ExpiresAtField()
@@ -34,7 +34,7 @@ export function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest):
 }
 
 export class OperatorsQuery extends PageQuery {
-  @OperatorNameField(true)
+  @OperatorNameField({ optional: true })
   name?: string;
 }
 

@@ -9,7 +9,7 @@ import { ServiceNameField } from '../common/fields.js';
 
 /** For the OpenAPI document only: the guard reads the body (`readPresentedTarget`). */
 export class ValidateAppRequest {
-  @ServiceNameField(EXAMPLES.target, true)
+  @ServiceNameField(EXAMPLES.target, { optional: true })
   target?: string;
 }
 

@@ -20,11 +20,13 @@ export class SecondFactorRequest {
   @IsIn(SECOND_FACTOR_METHODS, { message: `must be one of ${SECOND_FACTOR_METHODS.join(', ')}` })
   method!: SecondFactorMethod;
 
-  @CodeField('with the methods totp and recovery_code', true)
+  @CodeField('with the methods totp and recovery_code', { optional: true })
   @ValidateIf(({ method }: SecondFactorRequest, value) => method !== 'passkey' || value !== undefined)
   code?: string;
 
-  @PasskeyField('with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser', true)
+  @PasskeyField('with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser', {
+    optional: true,
+  })
   @ValidateIf(({ method }: SecondFactorRequest, value) => method === 'passkey' || value !== undefined)
   passkey?: object;
 }

@@ -15,7 +15,7 @@ const EMAIL_OPTIONS = { allow_utf8_local_part: false };
 /** `"alice"@x.org` is the mailbox of `alice@x.org` (RFC 5321 §4.1.2), and would be a second account of it. */
 const WITHOUT_QUOTES = /^[^"]*$/;
 
-/** The rules of {@link NewEmailField} for an address that no request brought. @returns undefined for one that it refuses */
+/** Applies the rules of {@link NewEmailField} to an address of an import. @returns undefined for an address that they refuse */
 export function parseNewEmail(text: string): string | undefined {
   const isAccepted = PRINTABLE_ASCII.test(text) && WITHOUT_QUOTES.test(text) && isEmail(text, EMAIL_OPTIONS);
   return isAccepted ? toCanonicalEmail(text) : undefined;
@@ -37,7 +37,7 @@ export function EmailField(): PropertyDecorator {
   );
 }
 
-/** The address of an account that does not have it yet. Accounts with a quoted address may exist, and can log in. */
+/** An e-mail field for the address that an account is to get. Existing accounts may have a quoted one, and can log in. */
 export function NewEmailField(): PropertyDecorator {
   return applyDecorators(EmailField(), Matches(WITHOUT_QUOTES, { message: 'must not contain a quotation mark' }));
 }

@@ -13,7 +13,7 @@ import {
 import { isScopeList, SCOPES } from './scopes.js';
 import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
 
-/** Of a moment, with nanoseconds and an offset, and some to spare. */
+/** Enough for nanoseconds and an offset. */
 const MAX_MOMENT_LENGTH = 40;
 const MAX_PASSWORD_LENGTH = 256;
 /** For {@link PasswordField}. */
@@ -53,45 +53,50 @@ export function IfSent(): PropertyDecorator {
   return ValidateIf((_, value) => value !== undefined);
 }
 
-function Field(schema: ApiPropertyOptions, optional: boolean): PropertyDecorator {
+export interface Presence {
+  /** The client may leave the field out. */
+  readonly optional?: boolean;
+}
+
+function Field(schema: ApiPropertyOptions, { optional = false }: Presence = {}): PropertyDecorator {
   return optional ? applyDecorators(ApiPropertyOptional(schema), IfSent()) : ApiProperty(schema);
 }
 
-/** A password as the client sends it. Whether a new one is good enough, the policy decides. */
+/** A password as the client sends it. PasswordPolicy decides whether a new one is acceptable. */
 export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
-  return applyDecorators(Field({ ...schema, ...described }, false), CharactersBetween(1, MAX_PASSWORD_LENGTH));
+  return applyDecorators(Field({ ...schema, ...described }), CharactersBetween(1, MAX_PASSWORD_LENGTH));
 }
 
 /** A label for people: one line, no control or format characters, not blank. */
-export function LabelField(example: string, optional = false): PropertyDecorator {
+export function LabelField(example: string, presence?: Presence): PropertyDecorator {
   return applyDecorators(
-    Field({ minLength: 1, maxLength: 100, example }, optional),
+    Field({ minLength: 1, maxLength: 100, example }, presence),
     CharactersBetween(1, 100),
     Matches(/^(?=.*[^\s\p{DI}])[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u, { message: 'must be one line of visible characters' }),
   );
 }
 
 /** The name of a service of the platform, as in the map of who calls whom. */
-export function ServiceNameField(example: string, optional = false): PropertyDecorator {
+export function ServiceNameField(example: string, presence?: Presence): PropertyDecorator {
   return applyDecorators(
-    Field({ pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH, example }, optional),
+    Field({ pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH, example }, presence),
     Accepts('serviceName', SERVICE_NAME_DETAIL, isServiceName),
   );
 }
 
 /** The name of an operator, made canonical. */
-export function OperatorNameField(optional = false): PropertyDecorator {
+export function OperatorNameField(presence?: Presence): PropertyDecorator {
   const schema = { pattern: OPERATOR_NAME_PATTERN, maxLength: MAX_OPERATOR_NAME_LENGTH, example: EXAMPLES.operator };
   return applyDecorators(
-    Field({ type: String, ...schema }, optional),
+    Field({ type: String, ...schema }, presence),
     Transform(({ value }: { value: unknown }) => (isOperatorName(value) ? toCanonicalOperatorName(value) : value)),
     Accepts('operatorName', OPERATOR_NAME_DETAIL, isOperatorName),
   );
 }
 
 /** The scopes of an operator. */
-export function ScopesField(optional = false): PropertyDecorator {
+export function ScopesField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     Field(
       {
@@ -103,17 +108,19 @@ export function ScopesField(optional = false): PropertyDecorator {
         description: 'read: every GET of the admin door; the others: every route of that resource',
         example: ['read', 'nodes'],
       },
-      optional,
+      presence,
     ),
     Accepts('scopes', `must be a list of one or more different scopes: ${SCOPES.join(', ')}`, isScopeList),
   );
 }
 
 /** A UUID in any version. */
-export function UuidField(options: { example: string; optional?: boolean; description?: string }): PropertyDecorator {
-  const { optional = false, ...described } = options;
+export function UuidField(
+  described: { example: string; description?: string },
+  presence?: Presence,
+): PropertyDecorator {
   const schema = { type: String, format: 'uuid', ...described };
-  return applyDecorators(Field(schema, optional), IsUUID('loose', { message: 'must be a UUID' }));
+  return applyDecorators(Field(schema, presence), IsUUID('loose', { message: 'must be a UUID' }));
 }
 
 /** The moment after which a credential is refused; null or absent means never. */
@@ -153,7 +160,7 @@ function IsMoment(): PropertyDecorator {
     CharactersBetween(1, MAX_MOMENT_LENGTH),
     IsISO8601({ strict: true, strictSeparator: true }, { message: 'must be a date and time (ISO 8601)' }),
     Matches(/T.*(Z|[+-]\d\d:?\d\d)$/, { message: 'must name a time and its offset, as in 2030-01-01T00:00:00Z' }),
-    Accepts('notInYearZero', 'must be between the years 2000 and 9999', (value) => {
+    Accepts('yearInRange', 'must be between the years 2000 and 9999', (value) => {
       const year = typeof value === 'string' ? new Date(value).getUTCFullYear() : NaN;
       return year >= 2000 && year <= 9999;
     }),

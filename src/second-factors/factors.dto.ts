@@ -2,7 +2,7 @@ import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsObject } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, LabelField, MOMENT, PasswordField } from '../common/fields.js';
+import { CharactersBetween, LabelField, MOMENT, PasswordField, type Presence } from '../common/fields.js';
 import type { Passkey } from './passkeys.service.js';
 import type { UserWithFactors } from './second-factors.service.js';
 import type { Enrolment } from './totp.service.js';
@@ -12,14 +12,14 @@ const MAX_CODE_LENGTH = 64;
 
 /**
  * The answer of a browser: what `toJSON()` of a PublicKeyCredential returns.
- * @param isOptional in the document; the field has a rule of its own that says when it is checked
+ * @param presence in the document; an optional field has a rule of its own that says when it is checked
  */
 export function PasskeyField(
   description = 'what toJSON() of the PublicKeyCredential returns in the browser (WebAuthn)',
-  isOptional = false,
+  { optional = false }: Presence = {},
 ): PropertyDecorator {
   return applyDecorators(
-    (isOptional ? ApiPropertyOptional : ApiProperty)({
+    (optional ? ApiPropertyOptional : ApiProperty)({
       type: 'object',
       additionalProperties: true,
       description,
@@ -29,13 +29,10 @@ export function PasskeyField(
   );
 }
 
-/** @param isOptional as for {@link PasskeyField} */
-export function CodeField(description: string, isOptional = false): PropertyDecorator {
+/** @param presence as for {@link PasskeyField} */
+export function CodeField(description: string, { optional = false }: Presence = {}): PropertyDecorator {
   const schema = { type: String, minLength: 1, maxLength: MAX_CODE_LENGTH, description, example: '492039' };
-  return applyDecorators(
-    (isOptional ? ApiPropertyOptional : ApiProperty)(schema),
-    CharactersBetween(1, MAX_CODE_LENGTH),
-  );
+  return applyDecorators((optional ? ApiPropertyOptional : ApiProperty)(schema), CharactersBetween(1, MAX_CODE_LENGTH));
 }
 
 export class ProofRequest {
