@@ -55,9 +55,9 @@ export class ForwardedUserGuard extends UserGuard {
       return (await super.canActivate(context)) === true;
     } catch (error) {
       if (!(error instanceof ProblemException)) throw error;
-      const { problem, refusal } = error;
+      const { problem, occurrence } = error;
       const verdict = USER_VERDICTS.find(({ code }) => code === problem.code);
-      throw verdict ? new ProblemException(verdict, refusal && { refusal }) : error;
+      throw verdict ? new ProblemException(verdict, occurrence) : error;
     }
   }
 }

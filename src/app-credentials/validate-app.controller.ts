@@ -45,7 +45,7 @@ export class ValidateAppController {
   @ApiOkResponse({ type: ValidAppResponse })
   validateApp(@Req() request: Request): ValidAppResponse {
     const { appId, caller, target, rememberable } = getPrincipal(request, 'app');
-    this.freshness.describe(request, rememberable);
+    this.freshness.setHeaders(request, rememberable);
     return { valid: true, app_id: appId, caller, target };
   }
 }

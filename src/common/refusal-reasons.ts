@@ -2,12 +2,14 @@ import { SCOPES } from './scopes.js';
 import type { SecurityEvent } from './security-event.js';
 
 const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
+/** Why a key is refused by its row. */
+export type KeyRefusalReason = (typeof KEY_REASONS)[number];
 /** Of a request that a gateway asks about. */
 const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
 
 /**
- * Every reason of every refusal, by the name of its security event. Metrics start a series at 0 for each: a counter that
- * is born as 1 has no increase, and an alert on its first refusal stays silent.
+ * Every reason of every refusal, by the name of its security event. Metrics start a series at 0 for each: a counter
+ * whose first value is 1 has no increase, and an alert on the first refusal stays silent.
  */
 export const REFUSAL_REASONS = {
   'user.token.refused': [

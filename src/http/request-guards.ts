@@ -14,7 +14,7 @@ import type { Environment } from '../config/environment.js';
 import { createCorsPolicy } from './cors.js';
 import { isInternalOnly, isOnInternalPort } from './internal-port.js';
 import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
-import { addPrefix, cutGatewayTail, isForGateway, isInternal, refuseAmbiguousPath } from './request-target.js';
+import { addPrefix, isForGateway, isInternal, refuseAmbiguousPath, rewriteGatewayRequest } from './request-target.js';
 
 /** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
@@ -66,7 +66,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
  * looked at.
  */
 function guardGatewayHead(request: Request, isSplit: boolean): void {
-  const door = cutGatewayTail(request);
+  const door = rewriteGatewayRequest(request);
   if (isSplit && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
   try {
     refuseAmbiguousHeaders(request, Object.keys(request.headers));

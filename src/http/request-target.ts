@@ -1,8 +1,7 @@
 import type { Request } from 'express';
+import type { Door } from '../access/principals.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-
-type GatewayDoor = 'node' | 'app' | 'user';
 
 // The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
 // path than the router does is refused here, and the router compares paths exactly.
@@ -17,6 +16,9 @@ const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
 const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
 const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
 
+/** The doors that gateways ask about. */
+export type GatewayDoor = Exclude<Door, 'admin'>;
+
 /** Whether the request is for a route on which services validate the credentials of their callers. */
 export function isInternal({ url }: Request): boolean {
   return url.startsWith('/internal/');
@@ -28,10 +30,10 @@ export function isForGateway(url: string): boolean {
 }
 
 /**
- * Cuts off the method and the path that the gateway's client asked for, which gateways pass on.
- * @returns the door
+ * Replaces the method and the path of the gateway's client, which gateways pass on, by those of the route.
+ * @returns the door of the route
  */
-export function cutGatewayTail(request: Request): GatewayDoor {
+export function rewriteGatewayRequest(request: Request): GatewayDoor {
   const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
   request.method = 'GET';
   request.url = `/internal/authorize/${door}`;

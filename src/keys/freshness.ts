@@ -23,10 +23,10 @@ export class Freshness {
   ) {}
 
   /**
-   * Sets the header fields of an accepted `validate-*` request that asked for a fresh verdict.
+   * Sets the headers of the response to an accepted `validate-*` request that asked for a fresh verdict.
    * @param rememberable undefined when each use has to reach this service
    */
-  describe(request: Request, rememberable: Rememberable | undefined): void {
+  setHeaders(request: Request, rememberable: Rememberable | undefined): void {
     if (!wantsFreshVerdict(request)) return;
     const { freshForMs } = this;
     const now = this.clock.now().getTime();

@@ -1,5 +1,5 @@
+import type { KeyRefusalReason } from '../common/refusal-reasons.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
-import type { RefusalReason } from './verdict.js';
 
 /** The columns that decide whether a key is valid. */
 export interface KeyRow {
@@ -15,7 +15,7 @@ export interface KeyRow {
  * What a presented key is by its row: why it is refused, or which of the two keys of a rotation it is. The first use of
  * `current_in_overlap` has to end the overlap before the response is sent.
  */
-export type Judgement = RefusalReason | 'current' | 'current_in_overlap' | 'previous';
+export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
 
 /** Stands in for an absent digest: every refusal takes the same time (constant-time, against enumeration of ids). */
 const DUMMY_DIGEST = computeDigest(generateSecretBytes());
@@ -33,6 +33,6 @@ export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, now: 
   return row.previous_key_digest ? 'current_in_overlap' : 'current';
 }
 
-export function isRefusal(judgement: Judgement): judgement is RefusalReason {
+export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
   return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
 }

@@ -1,6 +1,5 @@
 import type { Rememberable } from '../access/principals.js';
-
-export type RefusalReason = 'unknown' | 'wrong_key' | 'revoked' | 'expired';
+import type { KeyRefusalReason } from '../common/refusal-reasons.js';
 
 export type Verdict<Identity> =
   | {
@@ -9,4 +8,4 @@ export type Verdict<Identity> =
       /** Not during the overlap of a rotation, when each use has to reach this service, nor from the cache. */
       readonly rememberable?: Rememberable | undefined;
     }
-  | { readonly valid: false; readonly reason: RefusalReason; readonly identity?: Identity };
+  | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity };

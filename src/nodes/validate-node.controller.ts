@@ -34,7 +34,7 @@ export class ValidateNodeController {
   @ApiOkResponse({ type: ValidNodeResponse })
   validateNode(@Req() request: Request): ValidNodeResponse {
     const { nodeId, householdId, rememberable } = getPrincipal(request, 'node');
-    this.freshness.describe(request, rememberable);
+    this.freshness.setHeaders(request, rememberable);
     return { valid: true, node_id: nodeId, household_id: householdId };
   }
 }

@@ -1,7 +1,7 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { getClientAddress } from '../common/client-address.js';
-import { ProblemException, type RefusalEvent } from './problem.exception.js';
+import { ProblemException, type Occurrence, type RefusalEvent } from './problem.exception.js';
 import { toProblemBody } from './problem-body.js';
 import type { Problem } from './problem.js';
 import { problems } from './problems.js';
@@ -29,25 +29,26 @@ export class ProblemFilter implements ExceptionFilter {
     const request = host.switchToHttp().getRequest<Request>();
     const response = host.switchToHttp().getResponse<Response>();
     const problem = toProblem(error);
-    this.record(error, problem, request, response);
+    const occurrence = error instanceof ProblemException ? error.occurrence : {};
+    this.record(error, problem, occurrence, request, response);
     if (response.headersSent) {
       response.destroy();
       return;
     }
     if (problem.challenge) response.setHeader('WWW-Authenticate', problem.challenge);
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
-    if (error instanceof ProblemException) {
-      for (const [name, value] of Object.entries(error.headers)) response.setHeader(name, value);
-    }
-    const { errors, members } = error instanceof ProblemException ? error : { errors: undefined, members: {} };
-    const body = { ...toProblemBody(problem, getRequestId(request), errors), ...members };
+    for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);
+    const body = { ...toProblemBody(problem, getRequestId(request), occurrence.errors), ...occurrence.members };
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 
-  private record(error: unknown, problem: Problem, request: Request, response: Response): void {
-    const refusal = error instanceof ProblemException ? error.refusal : undefined;
-    const fault = error instanceof ProblemException ? error.fault : undefined;
-    const isLogged = !(error instanceof ProblemException) || error.isLogged;
+  private record(
+    error: unknown,
+    problem: Problem,
+    { refusal, fault, isLogged = true }: Occurrence,
+    request: Request,
+    response: Response,
+  ): void {
     if (refusal) {
       (response.locals as ResponseLocals).refusal = refusal;
       if (isLogged) this.recordRefusal(refusal, request);

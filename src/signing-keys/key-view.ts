@@ -1,5 +1,5 @@
 import type { KeyPair } from '../crypto/key-pair.js';
-import type { Algorithm, KeyRow } from './signing-key-statements.js';
+import type { Algorithm, SigningKeyRow } from './signing-key-statements.js';
 
 /** The signing keys as the database had them at one moment. */
 export class KeyView {
@@ -10,7 +10,7 @@ export class KeyView {
 
   /** @param open returns undefined for a key that cannot be decrypted */
   constructor(
-    private readonly rows: readonly KeyRow[],
+    private readonly rows: readonly SigningKeyRow[],
     open: (kid: string, encrypted: Buffer) => KeyPair | undefined,
   ) {
     const pairs = new Map<string, KeyPair>();

@@ -4,7 +4,7 @@ import type { SigningKeyState } from './signing-key.entity.js';
 export type Algorithm = 'HS256' | 'ES256';
 
 /** A row of {@link READ_KEYS}. */
-export interface KeyRow {
+export interface SigningKeyRow {
   readonly algorithm: Algorithm;
   readonly last_signed_at: Date | null;
   /** Null: the algorithm has no key of interest. */

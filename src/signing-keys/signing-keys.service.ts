@@ -16,7 +16,7 @@ import { KeyRotation } from './key-rotation.js';
 import { KeyVault } from './key-vault.js';
 import { KeyView } from './key-view.js';
 import { getOldestIssuedAt } from './lifetimes.js';
-import { READ_KEYS, RECORD_SIGNING, type Algorithm, type KeyRow } from './signing-key-statements.js';
+import { READ_KEYS, RECORD_SIGNING, type Algorithm, type SigningKeyRow } from './signing-key-statements.js';
 
 const RECORD_INTERVAL_MS = 60_000;
 /** Well within the margin of `getOldestIssuedAt`. */
@@ -168,7 +168,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 
   private async load(): Promise<KeyView> {
     const ticket = this.lease.takeTicket();
-    const rows = await this.database.rows<KeyRow>(READ_KEYS, [this.oldestIssuedAt]);
+    const rows = await this.database.rows<SigningKeyRow>(READ_KEYS, [this.oldestIssuedAt]);
     const known = this.latest?.pairs;
     const view = new KeyView(rows, (kid, encrypted) => known?.get(kid) ?? this.open(kid, encrypted));
     this.latest = view;

@@ -52,7 +52,7 @@ export class ValidateUserController {
   @ApiOkResponse({ type: ValidUserResponse })
   validateUser(@Req() request: Request): ValidUserResponse {
     const { userId, sessionId, email, amr, expiresAt } = getPrincipal(request, 'user');
-    this.freshness.describe(request, { expiresAt });
+    this.freshness.setHeaders(request, { expiresAt });
     const expires_at = expiresAt.toISOString();
     return { valid: true, user_id: userId, session_id: sessionId, email, expires_at, amr: [...amr] };
   }

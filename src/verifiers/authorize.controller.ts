@@ -5,7 +5,8 @@ import { EXAMPLES } from '../common/examples.js';
 import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { AMR_PATTERN, createGatewayGuard, type GatewayDoor } from './gateway.guard.js';
+import type { GatewayDoor } from '../http/request-target.js';
+import { AMR_PATTERN, createGatewayGuard } from './gateway.guard.js';
 
 type HeaderObject = NonNullable<ApiResponseOptions['headers']>[string];
 
@@ -16,7 +17,7 @@ const AMR_HEADER: HeaderObject = {
   schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
 };
 
-/** Any method, and any path below: `guardHead` cuts off what the gateway's client asked for. */
+/** Any method, and any path below: `guardHead` replaces those of the gateway's client. */
 const Authorize = (
   door: GatewayDoor,
   names: readonly string[],
