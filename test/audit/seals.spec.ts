@@ -122,6 +122,19 @@ describe('the seals of the audit log', () => {
   );
 
   it(
+    'raise no finding about counted refusals and first uses, which are recorded after their time',
+    async () => {
+      await app.database.query(`INSERT INTO audit_events (id, time, event, actor_door, count, details)
+        SELECT gen_random_uuid(), now() - interval '16 minutes', event, 'open', 1, '{}' FROM unnest(ARRAY[
+          'user.login.failed', 'user.second_factor.failed', 'admin.key.refused', 'admin.scope.refused',
+          'app.first_used', 'node.first_used', 'operator.first_used']) AS event`);
+      expect(await seal(app)).toBe(7);
+      expect(await auditor.verify()).toMatchObject({ rows: 7, waiting: 0, findings: [] });
+    },
+    SCENARIO_MS,
+  );
+
+  it(
     'that cannot be made are told of once, and made later',
     async () => {
       await app.user();
