@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../config/environment.js';
-import { LOCKS } from '../database/locks.js';
+import { LOCKS, tryLock } from '../database/locks.js';
 import { AuditSeals } from './audit-seals.js';
 
 const LOCK_TIMEOUT_MS = 500;
@@ -63,10 +63,7 @@ export class AuditPartitions {
     work: (transaction: EntityManager) => Promise<Result | undefined>,
   ): Promise<Result | undefined> {
     return this.dataSource.transaction(async (transaction) => {
-      const [lock] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
-        LOCKS.auditPartitions,
-      ]);
-      if (!lock?.mine) return undefined;
+      if (!(await tryLock(transaction, LOCKS.auditPartitions))) return undefined;
       // Inserts wait while a partition is added or dropped: give up soon and retry in the next run.
       await transaction.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       return work(transaction);

@@ -2,10 +2,10 @@ import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { NIL } from 'uuid';
 import { Environment } from '../config/environment.js';
-import { LOCKS } from '../database/locks.js';
+import { LOCKS, tryLock } from '../database/locks.js';
 import { Log } from '../logging/log.js';
-import { digestEntries, encodeEntries, NOTHING, SealKey } from './seal.js';
-import type { Position, Reach, SealContent, SealEntry, StoredSeal } from './seal.js';
+import { BEFORE_FIRST_SEAL, digestEntries, encodeEntries, SealKey } from './seal.js';
+import type { EpochSnapshot, Position, SealContent, SealEntry, StoredSeal } from './seal.js';
 import * as sql from './seal-statements.js';
 
 const ROWS_PER_SEAL = 1_000;
@@ -55,16 +55,17 @@ export class AuditSeals {
 
   /** Takes the lock on the chain until the transaction ends. @returns false while another replica holds it */
   async lock(transaction: EntityManager): Promise<boolean> {
-    const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
-      LOCKS.auditSeals,
-    ]);
-    return row?.mine === true;
+    return tryLock(transaction, LOCKS.auditSeals);
   }
 
   /** Appends a seal that states that retention dropped a month. The caller holds the lock. */
   async recordDrop(transaction: EntityManager, month: string): Promise<void> {
     const last = await this.readLastSeal(transaction);
-    const { from, to, through }: Span = last?.content ?? { from: NOTHING, to: NOTHING, through: null };
+    const { from, to, through }: Span = last?.content ?? {
+      from: BEFORE_FIRST_SEAL,
+      to: BEFORE_FIRST_SEAL,
+      through: null,
+    };
     const { at } = await readPresent(transaction);
     await this.append(transaction, last, { at, from, to, through, ...NO_ROWS, dropped: month });
   }
@@ -116,20 +117,20 @@ export class AuditSeals {
 /** Continues where the last seal stopped: within its span, or from its end to the present. */
 function computeNextSpan(
   last: SealContent | undefined,
-  present: Reach,
-): { from: Reach; to: Reach; after: Position | null } {
-  if (!last) return { from: NOTHING, to: present, after: null };
+  present: EpochSnapshot,
+): { from: EpochSnapshot; to: EpochSnapshot; after: Position | null } {
+  if (!last) return { from: BEFORE_FIRST_SEAL, to: present, after: null };
   if (last.through) return { from: last.from, to: last.to, after: last.through };
   return { from: last.to, to: present, after: null };
 }
 
-async function readPresent(transaction: EntityManager): Promise<Reach & { readonly at: string }> {
+async function readPresent(transaction: EntityManager): Promise<EpochSnapshot & { readonly at: string }> {
   const [row] = await transaction.query<{ epoch: number; snapshot: string; at: Date }[]>(sql.PRESENT);
   if (!row) throw new Error('audit_settings has no row');
   return { epoch: row.epoch, snapshot: row.snapshot, at: row.at.toISOString() };
 }
 
-function toParameters(from: Reach, to: Reach, after: Position): unknown[] {
+function toParameters(from: EpochSnapshot, to: EpochSnapshot, after: Position): unknown[] {
   const [, xmax, inProgress = ''] = from.snapshot.split(':');
   const xids = inProgress.split(',').filter((xid) => xid !== '');
   const position = [after.epoch, after.xid, after.time, after.id];

@@ -3,7 +3,7 @@ import { AUDIT_EVENT_NAMES } from './audit-event.js';
 import { COUNTED_EVENTS } from './counted-refusals.js';
 import { Findings, MAX_FINDINGS, type Finding } from './findings.js';
 import { SealChain, type ListedRow, type Query, type SealKeys } from './seal-chain.js';
-import { NOTHING, type Reach } from './seal.js';
+import { BEFORE_FIRST_SEAL, type EpochSnapshot } from './seal.js';
 import * as sql from './verify-statements.js';
 
 export interface Verification {
@@ -59,15 +59,15 @@ export class AuditVerifier {
       this.findings.report('month_missing', { what });
     }
     const { last, rows, droppedMonths } = this.chain;
-    const reach = (last?.through ? last.from : last?.to) ?? NOTHING;
-    await this.findInserted(reach);
-    const [row] = await this.query<{ waiting: number }>(sql.WAITING, [reach.epoch, reach.snapshot]);
+    const sealed = (last?.through ? last.from : last?.to) ?? BEFORE_FIRST_SEAL;
+    await this.findInserted(sealed);
+    const [row] = await this.query<{ waiting: number }>(sql.WAITING, [sealed.epoch, sealed.snapshot]);
     return {
       seals: last?.number ?? 0,
       rows,
       dropped_rows: this.droppedRows + this.chain.droppedRows,
       dropped_months: droppedMonths,
-      sealed_until: reach.at,
+      sealed_until: sealed.at,
       waiting: row?.waiting ?? 0,
       findings: this.findings.all,
     };
@@ -124,7 +124,7 @@ export class AuditVerifier {
     }
   }
 
-  private async findInserted({ epoch, snapshot }: Reach): Promise<void> {
+  private async findInserted({ epoch, snapshot }: EpochSnapshot): Promise<void> {
     const values = [epoch, snapshot, MAX_FINDINGS];
     for (const { id, time } of await this.query<{ id: string; time: string }>(sql.UNLISTED_ROWS, values)) {
       if (this.movedRows.has(id)) continue;

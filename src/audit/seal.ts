@@ -7,8 +7,8 @@ import { deriveKey, computeDigest, computeMac, isSameDigest } from '../crypto/se
  * Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
  */
 
-/** What was committed at one moment: a snapshot of PostgreSQL, in one epoch of its transaction ids. */
-export interface Reach {
+/** What was committed at one moment: a snapshot of PostgreSQL, which is meaningful in its epoch of transaction ids only. */
+export interface EpochSnapshot {
   readonly epoch: number;
   /** `xmin:xmax:xip,…` as PostgreSQL writes a pg_snapshot. */
   readonly snapshot: string;
@@ -32,8 +32,8 @@ export interface SealContent {
   /** The id of the key: distinguishes a seal under an older key from a forged one. */
   readonly key: string;
   readonly at: string;
-  readonly from: Reach;
-  readonly to: Reach;
+  readonly from: EpochSnapshot;
+  readonly to: EpochSnapshot;
   /** The last row, when the next seal continues the same span. */
   readonly through: Position | null;
   readonly rows: number;
@@ -114,5 +114,5 @@ export function digestEntries(bytes: Buffer): string {
   return computeDigest(bytes).toString('hex');
 }
 
-/** The reach before the first seal. */
-export const NOTHING: Reach = { epoch: -1, snapshot: '1:1:', at: null };
+/** Shows no row. */
+export const BEFORE_FIRST_SEAL: EpochSnapshot = { epoch: -1, snapshot: '1:1:', at: null };

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { tryLock } from './locks.js';
 import type { RequestPool } from './request-pool.js';
 
 /** A hot statement: written by hand, and prepared once on each connection under its name. */
@@ -24,7 +25,7 @@ export interface PoolLoad {
   readonly limit: number;
 }
 
-/** Sends the few statements that requests depend on directly to TypeORM's pool. All other code uses repositories. */
+/** Sends hot statements directly to TypeORM's pool, and runs the batches of jobs under an advisory lock. */
 @Injectable()
 export class Database {
   constructor(private readonly dataSource: DataSource) {}
@@ -53,10 +54,7 @@ export class Database {
    */
   async runAlone<Result>(lock: number, work: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
     return this.dataSource.transaction(async (transaction) => {
-      const tried = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [
-        lock,
-      ]);
-      if (!tried[0]?.mine) throw new LockNotAcquiredError();
+      if (!(await tryLock(transaction, lock))) throw new LockNotAcquiredError();
       return work(transaction);
     });
   }
