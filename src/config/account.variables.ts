@@ -28,7 +28,7 @@ export const accountSection = {
     },
     HASH_THREADS: {
       type: wholeNumber(1, 128).optional(),
-      defaultText: 'one a core, shared by the workers',
+      defaultText: 'one per core, shared by the workers',
       example: 4,
       meaning: 'hashing threads of one process',
       explanation:
@@ -50,9 +50,9 @@ export const accountSection = {
     },
     PASSWORD_BLOCKLIST: {
       type: passwordBlocklist.default('common'),
-      meaning: 'passwords that are refused: the 10,000 most common, none, or one a line of a file',
+      meaning: 'passwords that are refused: the 10,000 most common, none, or one per line of a file',
       explanation:
-        'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one password a line.',
+        'Passwords that are refused: common (the 10,000 most used), off, or the path of a file with one password per line.',
     },
     WEBAUTHN_RP_ID: {
       type: relyingPartyId.optional(),

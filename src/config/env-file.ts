@@ -29,7 +29,7 @@ export class FileChangedError extends Error {
  * first start, `init` and the configuration of nodes use it.
  */
 export class EnvFile {
-  /** Latin-1, one character a byte, so that invalid UTF-8 survives. */
+  /** Latin-1, one character per byte, so that invalid UTF-8 survives. */
   private text: string;
   private readonly changed = new Set<string>();
 

@@ -42,7 +42,7 @@ export const serverSection = {
     },
     WORKERS: {
       type: workers.default(1),
-      meaning: 'processes that share the port; `auto`: one a core. See [workers](workers.md)',
+      meaning: 'processes that share the port; `auto`: one per core. See [workers](workers.md)',
       explanation:
         'Processes that share the port, {bounds}: one for each core. Limits that are "of one process" are of each of ' +
         'them. docs/workers.md says when it is worth it.',

@@ -2,7 +2,7 @@ import { pino, type Logger } from 'pino';
 import { default as pretty } from 'pino-pretty';
 import type { Environment } from '../config/environment.js';
 
-/** Creates the writer of the console: one JSON object a line; text for people in development. */
+/** Creates the writer of the console: one JSON object per line; text for people in development. */
 export function createConsole({ logLevel, nodeEnv }: Environment): Logger {
   const options = { level: logLevel, base: { service: 'platform-auth' }, timestamp: false };
   if (nodeEnv !== 'development') return pino(options);

@@ -56,7 +56,7 @@ export function createMailTransport({ mailUrl, mailFrom }: Pick<Environment, 'ma
   return new SmtpTransport(mailUrl, mailFrom);
 }
 
-/** One connection a mail: mails are rare, and a server that hangs delays one only. */
+/** One connection per mail: mails are rare, and a server that hangs delays one only. */
 class SmtpTransport extends MailTransport {
   private readonly transporter;
 

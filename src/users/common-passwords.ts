@@ -34,7 +34,7 @@ const ADDITIONAL_PASSWORDS = [
 
 /**
  * The blocklist of passwords that attackers guess first (ASVS 6.2.4), in lower case.
- * @param source `common`: the 10,000 most used; `off`: none; else the path of a file with one password a line
+ * @param source `common`: the 10,000 most used; `off`: none; else the path of a file with one password per line
  */
 export function loadCommonPasswords(source: string): ReadonlySet<string> {
   if (source === 'off') return new Set();

@@ -21,7 +21,7 @@ export function createVerifyCommand(): Command {
       'Verify the audit log by its seals. Exit code 1 when a row or a seal was tampered with, or a key was not given.',
     )
     .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
-    .option('--old-keys <file>', 'former seal keys, one a line')
+    .option('--old-keys <file>', 'former seal keys, one per line')
     .addHelpText('after', formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify'))
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<VerifyOptions>();

@@ -13,7 +13,7 @@ import { CommandFailedError } from '../terminal.js';
 
 export interface VerifyRequest {
   readonly checkpoint?: string | undefined;
-  /** The path of a file with one former key a line. */
+  /** The path of a file with one former key per line. */
   readonly oldKeys?: string | undefined;
 }
 

@@ -20,7 +20,7 @@ export function createImportCommand(): Command {
     .description(
       'Import accounts with their password hashes. An account that exists stays as it is. Exit code 1 when a line was refused.',
     )
-    .argument('<file>', 'one JSON object a line (docs/operations/users.md); - reads standard input')
+    .argument('<file>', 'one JSON object per line (docs/operations/users.md); - reads standard input')
     .option('--dry-run', 'check every line and change nothing', false)
     .addHelpText(
       'after',

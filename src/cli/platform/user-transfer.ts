@@ -105,7 +105,7 @@ function parseOrReport({ text, number }: Line, report: ImportReport, now: Date):
 }
 
 /**
- * Writes every account, one a line.
+ * Writes every account, one per line.
  * @param file a new file, which only its owner may read; undefined: standard output
  * @param signal ends the export, and removes the file
  * @returns the number of accounts

@@ -40,7 +40,7 @@ export function createAuditCommand(): Command {
     .option('--since <moment>', 'ISO 8601, or how long ago: 30m, 24h, 7d', parsePast)
     .option('--until <moment>', 'ISO 8601, or how long ago', parsePast)
     .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
-    .option('--follow', 'then print new events, one a line, until Ctrl-C', false)
+    .option('--follow', 'then print new events, one per line, until Ctrl-C', false)
     .addHelpText('after', `\nEvents:\n${AUDIT_EVENT_NAMES.map((name) => `  ${name}`).join('\n')}`)
     .action(async (options: AuditOptions, command: Command) => {
       const { limit, follow, event, since, until } = options;
