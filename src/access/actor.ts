@@ -1,6 +1,6 @@
 /**
- * The actor of an act, and the request. `open`: the caller presented no credential. `cli`: the operator's command line.
- * `service`: this service, of its own accord.
+ * Who performs an audited act, and in which request. `open`: a caller without a credential. `cli`: the operator's command
+ * line. `service`: this service by itself.
  */
 export interface Actor {
   readonly door: 'user' | 'app' | 'node' | 'admin' | 'open' | 'cli' | 'service';
@@ -19,7 +19,7 @@ export interface Actor {
 /** The operator's command line, which works on the database. */
 export const COMMAND_LINE: Actor = { door: 'cli', id: null, requestId: null, address: null };
 
-/** @returns the actor for people and labels: its door, or `operator:<name>` */
+/** @returns the name of an actor of the admin door, for people and for the labels of metrics */
 export function describeAdmin(operator: string | null | undefined): string {
   return operator == null ? 'admin' : `operator:${operator}`;
 }

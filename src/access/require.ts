@@ -101,7 +101,7 @@ const NeedsScope = (scope: Scope) =>
     ApiProblems(problems.missingScope),
   );
 
-/** A credential of the doors, as a guard of the route's own reads it. */
+/** Declares the doors of a route that has a guard of its own. */
 export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
   const refusals = doors.flatMap((door) =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],

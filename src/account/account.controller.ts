@@ -21,7 +21,7 @@ export class AccountController {
   @RequireUser()
   @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
   @ApiOperation({
-    summary: 'Change the own password',
+    summary: 'Change your password',
     description:
       'Ends all other sessions of the user; this one goes on. A wrong current password is counted like a failed login ' +
       'and answered with 403, because the access token is valid.',
@@ -37,7 +37,7 @@ export class AccountController {
   @RequireUser()
   @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
   @ApiOperation({
-    summary: 'Delete the own account',
+    summary: 'Delete your account',
     description: 'Deletes the account and all of its sessions. It cannot be undone. Needs the password.',
   })
   @ApiNoContentResponse({ description: 'The account is deleted, and every session of it has ended' })
@@ -47,7 +47,7 @@ export class AccountController {
 
   @Get('sessions')
   @RequireUser()
-  @ApiOperation({ summary: 'List the own sessions', description: 'The live ones, oldest login first.' })
+  @ApiOperation({ summary: 'List your sessions', description: 'The live ones, oldest login first.' })
   @ApiOkResponse({ type: OwnSessionPageResponse })
   async listOwnSessions(@Req() request: Request, @Query() query: PageQuery): Promise<OwnSessionPageResponse> {
     const principal = getPrincipal(request, 'user');
@@ -58,7 +58,7 @@ export class AccountController {
   @Delete('sessions')
   @HttpCode(204)
   @RequireUser()
-  @ApiOperation({ summary: 'End all own sessions but this one' })
+  @ApiOperation({ summary: 'End all your sessions but this one' })
   @ApiNoContentResponse({ description: 'Every other session has ended, by this request or before' })
   async endOtherSessions(@Req() request: Request): Promise<void> {
     await this.account.endOtherSessions(getPrincipal(request, 'user'), toActor(request));
@@ -70,7 +70,7 @@ export class AccountController {
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
-    summary: 'End one of the own sessions',
+    summary: 'End one of your sessions',
     description: 'This one too, as a logout does. A session of another user is not found.',
   })
   @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })

@@ -1,6 +1,6 @@
 /**
  * App credentials: which service (caller) may call which (target). A pair has at most one that is neither revoked nor
- * expired. The life of their keys is in credentials/key-store.ts. A revoked credential stays as a row until it is purged.
+ * expired. The life of their keys is in keys/key-store.ts. A revoked credential stays as a row until it is purged.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';

@@ -24,7 +24,7 @@ import { NewSessions } from '../tokens/new-sessions.js';
 import type { VerifiedUser } from '../users/password-verifier.js';
 import type { SecondFactorRequest } from './second-factor.dto.js';
 
-/** A login whose proofs are verified, and not used up yet. */
+/** A login whose proofs are verified, and not consumed yet. */
 interface VerifiedLogin {
   /** As it was when the proofs were verified. */
   readonly owner: PasskeyOwner;
@@ -122,7 +122,7 @@ export class SecondFactorLogin {
 
   /**
    * Without a valid challenge nothing is known of the client, and the refusal is counted by its network. A forged one is
-   * refused before the account is read: its time tells nothing about the id in it.
+   * refused before the account is read, so that its timing reveals nothing about the id in it.
    */
   private async openChallenge(
     text: string,
@@ -168,7 +168,7 @@ export class SecondFactorLogin {
   }
 
   /**
-   * Begins the session, and uses the challenge and the factor up with it, or does neither. Of concurrent answers to one
+   * Starts the session and consumes the challenge and the factor, in one transaction. Of concurrent answers to one
    * challenge, and of concurrent uses of one factor, one begins a session.
    */
   private async startSession(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {

@@ -34,10 +34,10 @@ export function toFailure(error: unknown): Failure {
   return { code: 'unexpected', message: `Unexpected error: ${error instanceof Error ? error.message : String(error)}` };
 }
 
-/** Outside production the service runs without DATABASE_URL, so that a newcomer has none to give. */
+/** Outside production the service runs without DATABASE_URL, so a newcomer does not know one. */
 function adviseOn({ problems }: InvalidEnvironmentError): string {
   if (!problems.some((problem) => problem.startsWith('DATABASE_URL is required'))) return '';
-  return '\nThat of the database which the service starts by itself in development: docs/operations/embedded-database.md';
+  return '\nThe URL of the database that the service starts by itself in development: docs/operations/embedded-database.md';
 }
 
 function sayFailure({ code, message }: Failure): void {

@@ -7,7 +7,8 @@ const EXIT_READER_ENDED = 141;
 
 /**
  * Ends the process quietly when the reader of standard output has ended, as `head` does, and with a message when the
- * output cannot be written. A command that is still at work then reports no success. Messages are not worth a failure.
+ * output cannot be written. A command that is still at work then reports no success. A message that cannot be written is
+ * not a failure.
  */
 export function endWithReaders(output: Output): void {
   process.stderr.on('error', () => undefined);

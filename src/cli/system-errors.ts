@@ -11,7 +11,7 @@ const FILE_REASONS: Readonly<Record<string, string>> = {
   EACCES: 'you may not read or write it, or write in its folder',
   EPERM: 'you may not replace it; run this as its owner',
   ENOENT: 'it does not exist, or its folder does not',
-  ENOTDIR: 'its folder is not a folder',
+  ENOTDIR: 'a part of its path is not a folder',
   EISDIR: 'it is a directory',
   EEXIST: 'there is a file of that name already',
   EROFS: 'its file system is read-only',

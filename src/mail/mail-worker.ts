@@ -18,7 +18,7 @@ import type { TemplateValues } from './template.js';
 import { Templates } from './templates.js';
 
 const POLL_INTERVAL_MS = 5_000;
-/** A new request is taken at a random moment, so that the work on its mail tells nothing about the next response. */
+/** A new request is taken at a random moment, so that the work on its mail does not show in the timing of the next response. */
 const MAX_WAKE_DELAY_MS = 1_000;
 /** Below the size of the pool: composing a mail may wait for the lock of a user's row. */
 const BATCH_SIZE = 3;

@@ -68,7 +68,7 @@ export class RequestMetrics {
     this.startAtZero();
   }
 
-  /** A series that begins at 1 has no increase: alerts would miss the first refusal of its kind. */
+  /** A series whose first value is 1 has no increase: alerts would miss the first refusal of its kind. */
   private startAtZero(): void {
     this.adminRequests.inc({ actor: describeAdmin(undefined) }, 0);
     for (const status of FAILURES) this.failures.inc({ status }, 0);

@@ -34,7 +34,7 @@ export interface OperatorTransaction {
   readonly now: Date;
 }
 
-/** Runs what a caller does to operators under locks, with the rights that it has then. */
+/** Runs changes of operators under locks, with the rights that the caller has at that moment. */
 @Injectable()
 export class OperatorTransactions {
   constructor(
@@ -101,7 +101,7 @@ async function lockOperators(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** The caller was accepted at the door; what it does counts only if its key still would be. */
+/** The door accepted the caller's key before the lock was taken: it must still be valid. */
 function refuseEnded({ name, keyDigest }: OperatorIdentity, caller: Operator | undefined, now: Date): Operator {
   const judgement = judgeKey(keyDigest, caller && toKeyRow(caller), now);
   if (!caller || judgement === 'unknown') throw createRefusal('admin', 'revoked', { operator: name });

@@ -91,7 +91,7 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
-/** Without a description: repeated use would repeat it. It is made of the titles when the document is complete. */
+/** Without a description, which repeated use would repeat: `completeDocument` makes it from the titles. */
 function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
   const [first] = ofOneStatus;
   if (!first) throw new Error('A response without a problem');

@@ -20,7 +20,7 @@ export class OwnEmailController {
   @RequireUser()
   @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
   @ApiOperation({
-    summary: 'Change the own e-mail address',
+    summary: 'Change your e-mail address',
     description:
       'The new address gets a link, whose token POST /api/v0/auth/email-verification/confirm takes; until then nothing ' +
       'changes. The old address is told. The response does not tell whether the new address is taken. A wrong password ' +

@@ -43,7 +43,7 @@ const PURGE = `DELETE FROM used_challenges WHERE digest IN (SELECT digest FROM u
 /**
  * Challenges of logins and of passkeys: kind, time, user and nonce with an HMAC, so that any replica takes the answer
  * and an anonymous client writes no row. A second HMAC binds the context, which is read from the account: without the
- * first one, a forged challenge would tell by its time whether the id that it names exists. Times are those of
+ * first one, the time to refuse a forged challenge would reveal whether the id in it exists. Times are those of
  * PostgreSQL. A row is written when one is used, which happens once.
  */
 @Injectable()

@@ -27,10 +27,10 @@ export interface PresentedCode {
 
 type OwnCode = Omit<PresentedCode, 'refusal'>;
 
-/** Does what a code is for, in a transaction in which it calls `useCode`. */
+/** The act that a code authorises. It calls `useCode` in its transaction. */
 type Act<Result> = (useCode: UseProof) => Promise<Result>;
 
-/** Costs a point of the throttle. */
+/** The code is wrong, which costs a point of the throttle. */
 class WrongCodeError extends Error {
   override readonly name = 'WrongCodeError';
 
@@ -76,7 +76,7 @@ export class CodeVerifier {
   }
 
   /**
-   * Of a user who is logged in, and may have lost the app: takes recovery codes too.
+   * For a user who is logged in: a code of the app, or a recovery code, because the app may be lost.
    * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable;
    * totp_secret_unreadable
    */

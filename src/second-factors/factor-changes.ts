@@ -29,7 +29,8 @@ export interface FactorChange<Result> {
 }
 
 /**
- * Changes of the own factors. Each locks the row of the user, as a change of the password and the end of all sessions do.
+ * Changes that users make to their factors. Each locks the user's row, as a change of the password and the end of all
+ * sessions do.
  */
 @Injectable()
 export class FactorChanges {
@@ -62,7 +63,7 @@ export class FactorChanges {
     return this.propagation.propagateAfterRefusal(() => this.commit(owner, change));
   }
 
-  /** Refuses what was done before: the call that did it may have ended sessions, and may still be waiting. */
+  /** Refuses a repeated change. The call that made it may have ended sessions and still be waiting, so this one waits too. */
   async refuseRepetition(problem: Problem): Promise<never> {
     await this.propagation.awaitPropagation();
     throw new ProblemException(problem);

@@ -11,7 +11,7 @@ import { problems } from '../problems/problems.js';
 const EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof EVENT>;
 
-/** Undoes the transaction of what was proven. */
+/** Thrown in the transaction that a proof authorises, to roll it back. */
 export class RefusedProofError extends Error {
   override readonly name = 'RefusedProofError';
 
@@ -21,8 +21,9 @@ export class RefusedProofError extends Error {
 }
 
 /**
- * Uses a proof up in the transaction of what it is for: both are committed, or neither. A failure costs no code.
- * @throws {RefusedProofError} when it was used before; of a code, an error that {@link CodeVerifier} counts
+ * Consumes a proof (a code, the counter of a passkey) in the transaction of the act that it authorises: both are committed,
+ * or neither.
+ * @throws {RefusedProofError} when it was used before; for a code, an error that {@link CodeVerifier} counts
  */
 export type UseProof = (transaction: EntityManager) => Promise<void>;
 

@@ -69,7 +69,7 @@ export class PasskeysController {
 
   @Get()
   @RequireUser()
-  @ApiOperation({ summary: 'List the own passkeys' })
+  @ApiOperation({ summary: 'List your passkeys' })
   @ApiOkResponse({ type: PasskeysResponse })
   async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
     return PasskeysResponse.from(await this.passkeys.list(getPrincipal(request, 'user').userId));

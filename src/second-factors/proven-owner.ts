@@ -4,7 +4,7 @@ import { createWrongPassword } from '../users/password-proof.js';
 import type { VerifiedUser } from '../users/password-verifier.js';
 import type { UserWithFactors } from './second-factors.service.js';
 
-/** The user who changes the own factors. It is made of a proof alone, and void once the account has another password. */
+/** A user with the proven right to change their factors. Made from a proof only; void once the password has changed. */
 export class ProvenOwner {
   private constructor(
     readonly userId: string,

@@ -50,7 +50,7 @@ export interface UserWithFactors {
   readonly passkeys: readonly KnownPasskey[];
 }
 
-/** What the user has. Which of it a login accepts, {@link SecondFactorsService.listMethods} knows. */
+/** The factors that the user has. {@link SecondFactorsService.listMethods} returns those that a login accepts. */
 export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
   return [
     ...(confirmedAt ? (['totp'] as const) : []),

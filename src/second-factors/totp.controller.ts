@@ -32,7 +32,7 @@ export class TotpController {
   @Get('totp')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiOperation({ summary: 'Get the state of the own authenticator app' })
+  @ApiOperation({ summary: 'Get the state of your authenticator app' })
   @ApiOkResponse({ type: TotpResponse })
   async getTotp(@Req() request: Request): Promise<TotpResponse> {
     return TotpResponse.from(await this.totp.find(getPrincipal(request, 'user').userId));

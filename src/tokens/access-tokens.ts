@@ -48,7 +48,7 @@ function isIdClaim(claim: unknown): boolean {
   return typeof claim === 'string' && isId(claim);
 }
 
-/** A grant in the form that its client gets. */
+/** What the client gets for a grant. */
 export interface TokenPair {
   readonly accessToken: string;
   readonly refreshToken: string;
@@ -75,7 +75,7 @@ export class AccessTokens {
   }
 
   /**
-   * Everything of a signature that can fail, to be done before what it is for is committed.
+   * Does the part of signing that can fail, so that a caller can do it before it commits what the token is for.
    * @throws {ProblemException} unavailable
    */
   async createSigner(): Promise<(grant: Grant) => TokenPair> {

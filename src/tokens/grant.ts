@@ -1,7 +1,7 @@
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
 
-/** The user whose session begins, after the proof of who they are. */
+/** An authenticated user, for whom a session is about to start. */
 export interface SessionOwner {
   readonly id: string;
   readonly email: string;

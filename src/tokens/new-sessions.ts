@@ -27,7 +27,8 @@ export class NewSessions {
 
   /**
    * @param amr how the user authenticated
-   * @param useProofs uses up what the user has proven, and is committed with the start; throws to undo it
+   * @param useProofs consumes the proofs (challenge, code, passkey) in the transaction that starts the session; throws to
+   * roll it back
    * @returns undefined when the user was disabled or deleted, or has another password or other factors by now
    */
   async start(
@@ -65,14 +66,14 @@ export class NewSessions {
       ? await this.insertWith(useProofs, values, event)
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
-    // The session is committed: the next login ends what is too many.
+    // The session is committed already: if this fails, the next login ends the surplus.
     await this.endSurplus(userId, token.sessionId, actor).catch((error: unknown) => {
       this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
     });
     return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
   }
 
-  /** The session first: it locks the row of the user, as a change of the factors does before it locks them. */
+  /** Inserts the session first, which locks the user's row: a change of factors takes its locks in the same order. */
   private async insertWith(
     useProofs: (transaction: EntityManager) => Promise<void>,
     values: unknown[],

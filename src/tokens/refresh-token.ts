@@ -53,7 +53,7 @@ export class RefreshTokens {
     return this.create(sessionId, generation, seed);
   }
 
-  /** @returns undefined for text that is not in the format of a refresh token; whether one is valid, the database tells */
+  /** @returns undefined for text that is not in the format of a refresh token. Nothing is verified yet */
   parse(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');

@@ -37,8 +37,7 @@ export type ChangesRequest = z.output<typeof body>;
 export type ReportedUse = z.output<typeof use>;
 
 /**
- * Parses the only body of this service that contains a list. To be called after authentication: validation of a large body
- * costs milliseconds.
+ * Parses a poll of a verifier. To be called after authentication: validation of a large body costs milliseconds.
  * @param bytes undefined without a body
  * @throws {ProblemException} malformed_request; validation_failed
  */

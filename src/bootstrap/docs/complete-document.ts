@@ -5,7 +5,7 @@ import { SCOPE_EXTENSION } from '../../access/require.js';
 import { listAcceptedScopes, type Scope } from '../../common/scopes.js';
 import { RESPONSE_HEADERS, toHeaderNames } from './response-headers.js';
 
-// What @nestjs/swagger does not express, and what holds for every operation: so that no controller repeats it.
+// Adds what @nestjs/swagger cannot express, and what holds for every operation, so that no controller repeats it.
 
 const EXAMPLES_PATH = '#/components/examples/';
 const PROBLEM = 'application/problem+json';
@@ -49,7 +49,7 @@ type Item = Record<string, Operation>;
 
 /** @returns the document as OpenAPI 3.1, in the order of its tags */
 export function completeDocument(created: OpenAPIObject): OpenAPIObject {
-  // Its parts are metadata of the controllers: of every document.
+  // A copy, because its parts are metadata of the controllers, which every document shares.
   const document = structuredClone(created);
   const components = document.components ?? {};
   const schemas = (components.schemas ?? {}) as Record<string, Schema>;

@@ -134,7 +134,7 @@ async function applyPlan(
   return report;
 }
 
-/** @returns the keys of access tokens in the own file; where it has none, a new one */
+/** @returns SECRET_KEY and SECRET_KEY_PREVIOUS of this service's file; a new SECRET_KEY where it has none */
 function settleSecretKeys(plan: Plan, databaseUrl: string): Pick<SharedSettings, 'secretKey' | 'previousSecretKey'> {
   const own = plan.services.find(({ service }) => service.name === OWN_NAME)?.file;
   const secretKey = own?.get('SECRET_KEY') ?? generateSecret();

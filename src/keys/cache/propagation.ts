@@ -22,8 +22,8 @@ export class Propagation {
   ) {}
 
   /**
-   * To be called after the commit. It reads the leases after the commit too: a replica that announces its lease later
-   * reads every key later.
+   * To be called after the commit. The leases are read after it too: a replica that announces its lease even later reads
+   * every key after the commit.
    */
   async awaitPropagation(): Promise<void> {
     const needed = computeRevocationWaitMs(await this.readLongestLeaseMs());
