@@ -4,7 +4,7 @@
 
 const FAIR_SHARE = 8;
 
-/** The client that an entry belongs to. */
+/** Whose turn an entry waits for: its client. */
 export interface Turn {
   /** The narrowest first, as `toNetworks` returns them. */
   readonly networks: readonly string[];
