@@ -9,7 +9,7 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
-import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import type { KeyTable } from '../keys/key-statements.js';
@@ -111,12 +111,7 @@ export class AppCredentialsService {
   }
 
   async list(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
-    const where = {
-      ...(caller !== undefined && { caller }),
-      ...(target !== undefined && { target }),
-      ...(page.after !== undefined && { id: MoreThan(page.after) }),
-    };
-    return toPage(await this.credentials.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return findPage(this.credentials, page, { caller, target });
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */

@@ -2,6 +2,7 @@ import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
+import { MoreThan, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
 import { isId } from '../common/ids.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
@@ -49,8 +50,22 @@ export function toPageRequest(query: PageQuery): PageRequest {
   return { limit: getPageLimit(query), after: query.cursor === undefined ? undefined : decodeCursor(query.cursor) };
 }
 
-/** @param rows up to `limit + 1` rows, ordered by id: the extra row shows that there is another page */
-export function toPage<T extends { id: string }>(rows: T[], { limit }: PageRequest): Page<T> {
+type Conditions<Row> = { readonly [Name in keyof Row]?: Row[Name] | FindOperator<Row[Name]> | undefined };
+
+/**
+ * Reads a page of the rows that match, in the order of their ids.
+ * @param conditions undefined ones are left out
+ */
+export async function findPage<Row extends { id: string }>(
+  repository: Repository<Row>,
+  { after, limit }: PageRequest,
+  conditions: Conditions<Row>,
+): Promise<Page<Row>> {
+  const all = { ...conditions, id: after === undefined ? undefined : MoreThan(after) };
+  const where = Object.fromEntries(Object.entries(all).filter(([, condition]) => condition !== undefined));
+  // The extra row shows that there is another page.
+  const options = { where, order: { id: 'ASC' }, take: limit + 1 } as FindManyOptions<Row>;
+  const rows = await repository.find(options);
   const items = rows.slice(0, limit);
   const last = items.at(-1);
   return { items, nextCursor: rows.length > limit && last ? Buffer.from(last.id).toString('base64url') : null };

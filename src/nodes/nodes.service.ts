@@ -5,13 +5,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { MoreThan, type EntityManager, type Repository } from 'typeorm';
+import type { EntityManager, Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
@@ -86,11 +86,7 @@ export class NodesService {
   }
 
   async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
-    const where = {
-      ...(householdId !== undefined && { householdId }),
-      ...(page.after !== undefined && { id: MoreThan(page.after) }),
-    };
-    return toPage(await this.nodes.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return findPage(this.nodes, page, { householdId });
   }
 
   /**

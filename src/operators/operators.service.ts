@@ -7,14 +7,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { MoreThan, type EntityManager, type Repository } from 'typeorm';
+import type { EntityManager, Repository } from 'typeorm';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/scopes.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
-import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { buildRotation } from '../keys/key-statements.js';
 import { issueKey } from '../keys/issued-key.js';
 import { ProblemException } from '../problems/problem.exception.js';
@@ -77,11 +77,7 @@ export class OperatorsService {
   }
 
   async list(page: PageRequest, name?: string): Promise<Page<Operator>> {
-    const where = {
-      ...(name !== undefined && { name }),
-      ...(page.after !== undefined && { id: MoreThan(page.after) }),
-    };
-    return toPage(await this.operators.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return findPage(this.operators, page, { name });
   }
 
   /** @returns the ids of the operators that have, or had, this name */

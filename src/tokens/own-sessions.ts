@@ -5,7 +5,7 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { Session } from './session.entity.js';
@@ -22,13 +22,7 @@ export class OwnSessions {
 
   /** The live ones, oldest login first. */
   async list(userId: string, page: PageRequest): Promise<Page<Session>> {
-    const where = {
-      userId,
-      endedAt: IsNull(),
-      expiresAt: MoreThan(this.clock.now()),
-      ...(page.after !== undefined && { id: MoreThan(page.after) }),
-    };
-    return toPage(await this.sessions.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
   }
 
   /**

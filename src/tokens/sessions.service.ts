@@ -6,12 +6,12 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { MoreThan, type EntityManager, type Repository } from 'typeorm';
+import type { EntityManager, Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { RowsById } from '../database/rows-by-id.js';
@@ -122,8 +122,7 @@ export class SessionsService {
   }
 
   async list(userId: string, page: PageRequest): Promise<Page<Session>> {
-    const where = { userId, ...(page.after !== undefined && { id: MoreThan(page.after) }) };
-    return toPage(await this.sessions.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return findPage(this.sessions, page, { userId });
   }
 
   /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */

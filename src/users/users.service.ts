@@ -5,14 +5,14 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { MoreThan, type EntityManager, type Repository } from 'typeorm';
+import type { EntityManager, Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { isId, createId } from '../common/ids.js';
 import { toNetworks } from '../common/network.js';
-import { toPage, type Page, type PageRequest } from '../http/page.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { PasswordHasher } from '../crypto/password-hasher.js';
@@ -108,11 +108,7 @@ export class UsersService {
   }
 
   async list(page: PageRequest, email?: string): Promise<Page<User>> {
-    const where = {
-      ...(email !== undefined && { email }),
-      ...(page.after !== undefined && { id: MoreThan(page.after) }),
-    };
-    return toPage(await this.users.find({ where, order: { id: 'ASC' }, take: page.limit + 1 }), page);
+    return findPage(this.users, page, { email });
   }
 
   /**
