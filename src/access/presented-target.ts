@@ -1,6 +1,5 @@
 import type { Request } from 'express';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-field.js';
 import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
 import { refuseUnknownFields } from '../problems/unknown-fields.js';
 
@@ -17,15 +16,9 @@ export function readPresentedTarget({ headers, body }: Request): string | null {
   refuseUnknownFields(body, 'target');
   const inHeader = headers[TARGET_HEADER];
   const inBody = (body as { target?: unknown } | undefined)?.target;
-  if (inHeader !== undefined && !isServiceName(inHeader))
-    throw createTargetProblem('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
+  if (inHeader !== undefined && !isServiceName(inHeader)) refuseField('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
   if (inBody === undefined) return inHeader ?? null;
-  if (!isServiceName(inBody)) throw createTargetProblem('/target', SERVICE_NAME_DETAIL);
-  if (inHeader !== undefined && inHeader !== inBody)
-    throw createTargetProblem('/target', 'must agree with X-Platform-Target');
+  if (!isServiceName(inBody)) refuseField('/target', SERVICE_NAME_DETAIL);
+  if (inHeader !== undefined && inHeader !== inBody) refuseField('/target', 'must agree with X-Platform-Target');
   return inBody;
-}
-
-function createTargetProblem(pointer: string, detail: string): ProblemException {
-  return new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
 }

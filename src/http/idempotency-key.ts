@@ -1,5 +1,5 @@
 import type { Request } from 'express';
-import { refuseField } from './json-body.js';
+import { refuseField } from '../problems/refused-field.js';
 
 export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 /** Without blanks: Node.js joins a repeated header with a comma and a blank. */

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
 import { ProblemException } from '../problems/problem.exception.js';
-import type { FieldError } from '../problems/problem.js';
 import { problems } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-field.js';
 import { toPointerToken } from '../problems/unknown-fields.js';
 import { isForGateway } from './request-target.js';
 
@@ -97,9 +97,4 @@ function refuseHostileValues(body: unknown, listField: string | undefined): void
 export function refuseHostileText(text: string, pointer: string): void {
   if (text.length > MAX_TEXT_LENGTH) refuseField(pointer, `must be text of at most ${MAX_TEXT_LENGTH} characters`);
   if (!text.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
-}
-
-export function refuseField(pointer: string, detail: string): never {
-  const errors: FieldError[] = [{ pointer, detail }];
-  throw new ProblemException(problems.validationFailed, { errors });
 }

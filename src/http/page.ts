@@ -4,8 +4,8 @@ import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
 import { MoreThan, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
 import { isId } from '../common/ids.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import type { ProblemException } from '../problems/problem.exception.js';
+import { createFieldProblem } from '../problems/refused-field.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;
@@ -79,8 +79,7 @@ function decodeCursor(cursor: unknown): string {
 
 /** For a cursor that the list did not create. */
 export function createCursorProblem(): ProblemException {
-  const errors = [{ pointer: '/cursor', detail: CURSOR_DETAIL }];
-  return new ProblemException(problems.validationFailed, { errors });
+  return createFieldProblem('/cursor', CURSOR_DETAIL);
 }
 
 /** Creates the response class of a list from the class of its items. */

@@ -8,12 +8,13 @@ import helmet from 'helmet';
 import { createRefusal, DOORS } from '../access/doors.js';
 import { TARGET_HEADER } from '../access/presented-target.js';
 import { ProblemException } from '../problems/problem.exception.js';
+import { refuseField } from '../problems/refused-field.js';
 import { formExpected, problems } from '../problems/problems.js';
 import { getRequestId } from '../common/request-id.js';
 import type { Environment } from '../config/environment.js';
 import { createCorsPolicy } from './cors.js';
 import { isInternalOnly, isOnInternalPort } from './internal-port.js';
-import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, refuseField, TOO_MANY_NAMES } from './json-body.js';
+import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './json-body.js';
 import { addPrefix, isForGateway, isInternal, refuseAmbiguousPath, rewriteGatewayRequest } from './request-target.js';
 
 /** Headers that may be sent once only. */

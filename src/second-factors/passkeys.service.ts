@@ -10,6 +10,7 @@ import { DatabaseClock } from '../database/database-clock.js';
 import { Database } from '../database/database.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
+import { createFieldProblem } from '../problems/refused-field.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from './challenges.js';
 import { FactorChanges } from './factor-changes.js';
 import { ProvenOwner } from './proven-owner.js';
@@ -165,5 +166,5 @@ function refuseKnownPasskey(error: unknown): never {
 function createInvalidPasskey(): ProblemException {
   const detail =
     'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
-  return new ProblemException(problems.validationFailed, { errors: [{ pointer: '/passkey', detail }] });
+  return createFieldProblem('/passkey', detail);
 }

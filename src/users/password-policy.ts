@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-field.js';
 import { Environment } from '../config/environment.js';
 import { loadCommonPasswords } from './common-passwords.js';
 
@@ -21,12 +20,8 @@ export class PasswordPolicy {
    */
   check(password: string, pointer = '/password'): void {
     if (Array.from(password).length < this.minLength)
-      refuse(pointer, `must be at least ${this.minLength} characters long`);
+      refuseField(pointer, `must be at least ${this.minLength} characters long`);
     if (this.common.has(password.toLowerCase()))
-      refuse(pointer, 'is one of the most commonly used passwords; choose another one');
+      refuseField(pointer, 'is one of the most commonly used passwords; choose another one');
   }
-}
-
-function refuse(pointer: string, detail: string): never {
-  throw new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
 }

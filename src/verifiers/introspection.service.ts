@@ -5,7 +5,8 @@ import { Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
-import { MAX_NAMES, refuseField, refuseHostileText } from '../http/json-body.js';
+import { refuseField } from '../problems/refused-field.js';
+import { MAX_NAMES, refuseHostileText } from '../http/json-body.js';
 import type { ActiveTokenResponse } from './introspect.dto.js';
 
 /** The documented fields of the form, which bounds their length. */
