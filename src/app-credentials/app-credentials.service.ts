@@ -148,7 +148,7 @@ export class AppCredentialsService {
     return this.keys.purge(deadBefore, lock);
   }
 
-  /** Without this, the unique index would keep an expired credential in the place of its pair. */
+  /** Without this, the unique index would let an expired credential block its pair. */
   private async revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
     const revoked = await transaction
       .createQueryBuilder()

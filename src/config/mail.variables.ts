@@ -20,7 +20,7 @@ export const mailSection = {
         'answers 404 on the routes that need mail',
       explanation:
         'The mail server: smtps://user:password@host:465, or smtp:// (port 587), which needs STARTTLS. A host on ' +
-        'loopback is spoken to without TLS. ?tls=required demands it there too; ?tls=off sends mails and password as ' +
+        'loopback is used without TLS. ?tls=required demands it there too; ?tls=off sends mails and password as ' +
         'plain text. Special characters of user and password are percent-encoded.\n' +
         'Unset: development prints each mail; production answers 404 on the routes that need mail.',
     },

@@ -71,7 +71,7 @@ export const maintenanceSection = {
     AUDIT_RETENTION_DAYS: {
       type: wholeNumber(1, 36_500).default(365),
       meaning: 'keep the audit log, by whole months; see [audit.md](audit.md)',
-      explanation: 'How long the audit log is kept, {bounds} days. It goes by whole months.',
+      explanation: 'How long the audit log is kept, {bounds} days. Whole months are deleted.',
     },
     AUDIT_SEAL_INTERVAL_SECONDS: {
       type: wholeNumber(1, 3_600).default(5),

@@ -15,7 +15,7 @@ export const throttleSection = {
       meaning: 'wrong passwords for one account from one address; see [throttles](throttling.md)',
       explanation:
         'Wrong passwords for one account from one address. The only limit at an address where the account logged in ' +
-        'lately.',
+        'recently.',
     },
     LOGIN_LIMIT_PER_ACCOUNT: {
       type: limit('100/900'),

@@ -38,9 +38,9 @@ const sections = [
 
 export const SECTIONS: readonly Section[] = sections;
 
-type Variables = VariablesOf<typeof sections>;
-export type VariableName = keyof Variables;
-type Shape = { [Name in VariableName]: Variables[Name]['type'] };
+type Definitions = VariablesOf<typeof sections>;
+export type VariableName = keyof Definitions;
+type Shape = { [Name in VariableName]: Definitions[Name]['type'] };
 
 /** The type of each variable, by its name. */
 export const VARIABLE_TYPES = Object.fromEntries(

@@ -1,7 +1,7 @@
 /**
  * E-mail: requests wait in the outbox (outbox.ts), and a worker of any replica takes them, one mail each. The mail is
- * composed immediately before it is sent, so that its token exists nowhere earlier. While the mail server is spoken to,
- * no connection and no lock of PostgreSQL is held. A mail is sent at least once: it leaves the outbox after the mail
+ * composed immediately before it is sent, so that its token exists nowhere earlier. During the conversation with the
+ * mail server, no connection and no lock of PostgreSQL is held. A mail is sent at least once: it leaves the outbox after the mail
  * server has accepted it. HTTP requests never wait for any of this.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

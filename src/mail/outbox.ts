@@ -49,7 +49,7 @@ const ADD_FOR_USER = `INSERT INTO mail_requests (${COLUMNS}) VALUES ($1, $2, $3,
   ON CONFLICT (user_id, kind) WHERE user_id IS NOT NULL DO UPDATE
   SET id = excluded.id, recipient = excluded.recipient, request_id = excluded.request_id, attempts = 0,
       created_at = excluded.created_at, requested_at = excluded.requested_at, next_attempt_at = excluded.next_attempt_at`;
-/** No lock outlives the statement: while the mail server is spoken to, the row is only not due. */
+/** No lock outlives the statement: during the conversation with the mail server the row is merely not due. */
 const TAKE = {
   name: 'mail_requests_take',
   text: `UPDATE mail_requests SET attempts = attempts + 1, next_attempt_at = now() + interval '${CLAIM}'

@@ -23,7 +23,7 @@ export class OwnEmailController {
     summary: 'Change your e-mail address',
     description:
       'The new address gets a link, whose token POST /api/v0/auth/email-verification/confirm takes; until then nothing ' +
-      'changes. The old address is told. The response does not tell whether the new address is taken. A wrong password ' +
+      'changes. The old address is notified. The response does not tell whether the new address is taken. A wrong password ' +
       'is counted like a failed login.',
   })
   @ApiAcceptedResponse({ description: 'The request is recorded' })

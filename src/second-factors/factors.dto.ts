@@ -100,7 +100,7 @@ export class TotpResponse {
 export class RecoveryCodesResponse {
   @ApiProperty({
     type: [String],
-    description: 'each works once, in the place of a code of the app; shown once',
+    description: 'each works once, instead of a code of the app; shown once',
     example: ['k3vt-q2ma-7xnd-c5re-w6jh-pz4s'],
   })
   recovery_codes!: string[];

@@ -49,7 +49,7 @@ export class TotpService {
   }
 
   /**
-   * Begins an enrolment, in the place of one that was not confirmed. Logins ask for codes once it is confirmed.
+   * Starts an enrolment, which replaces one that was not confirmed. Logins ask for codes once it is confirmed.
    * @throws {ProblemException} wrong_password; totp_enrolled; too_many_requests; hashing_busy; invalid_access_token
    */
   async enrol(principal: UserPrincipal, password: string, actor: Actor): Promise<Enrolment> {

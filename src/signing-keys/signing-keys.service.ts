@@ -104,7 +104,7 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     return view.pairs.get(kid);
   }
 
-  /** Whether tokens of the algorithm are accepted: it is configured, or another replica signed with it lately. */
+  /** Whether tokens of the algorithm are accepted: it is configured, or another replica signed with it recently. */
   async isAccepted(algorithm: Algorithm): Promise<boolean> {
     if (algorithm === this.environment.accessTokenAlgorithm) return true;
     const isInUse = (view: KeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);

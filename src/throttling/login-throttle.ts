@@ -24,7 +24,7 @@ export interface Attempt {
 
 /**
  * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist
- * (enumeration). A network where the account logged in lately is known: there only the first limit can refuse, so that
+ * (enumeration). A network where the account logged in recently is known: there only the first limit can refuse, so that
  * an attacker elsewhere does not lock the owner out.
  */
 @Injectable()
