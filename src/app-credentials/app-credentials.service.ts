@@ -144,8 +144,8 @@ export class AppCredentialsService {
   }
 
   /** Deletes credentials that were revoked or expired before a moment. */
-  async purge(deadBefore: Date, lock: number): Promise<number> {
-    return this.keys.purge(deadBefore, lock);
+  async purge(deadBefore: Date): Promise<number> {
+    return this.keys.purge(deadBefore);
   }
 
   /** Without this, the unique index would let an expired credential block its pair. */

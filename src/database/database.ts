@@ -1,7 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { tryLock } from './locks.js';
+import { LOCKS, tryLock } from './locks.js';
 import type { RequestPool } from './request-pool.js';
+
+const PURGE_BATCH_SIZE = 1_000;
 
 /** A hot statement: written by hand, and prepared once on each connection under its name. */
 export interface Statement {
@@ -60,17 +62,17 @@ export class Database {
   }
 
   /**
-   * Deletes rows in small batches, so that no lock is held for long; see {@link Database.runAlone}.
+   * Deletes rows in small batches, so that no lock is held for long, in one replica at a time; see {@link Database.runAlone}.
    * @param deletion deletes at most `$2` rows that expired before `$1`
    * @param before a moment, or an age by the clock of the database
    * @returns the number of rows deleted
    * @throws {LockNotAcquiredError}
    */
-  async purge(deletion: string, before: Date | Age, lock: number, batchSize = 1_000): Promise<number> {
+  async purge(deletion: string, before: Date | Age): Promise<number> {
     let total = 0;
-    for (let deleted = batchSize; deleted === batchSize; total += deleted) {
-      deleted = await this.runAlone(lock, async (transaction) => {
-        const [, count] = await transaction.query<[unknown, number]>(deletion, [before, batchSize]);
+    for (let deleted = PURGE_BATCH_SIZE; deleted === PURGE_BATCH_SIZE; total += deleted) {
+      deleted = await this.runAlone(LOCKS.purge, async (transaction) => {
+        const [, count] = await transaction.query<[unknown, number]>(deletion, [before, PURGE_BATCH_SIZE]);
         return count;
       });
     }

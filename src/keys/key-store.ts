@@ -121,8 +121,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   /** Deletes rows that were revoked or expired before a moment. See {@link Database.purge}. */
-  async purge(deadBefore: Date, lock: number): Promise<number> {
-    return this.database.purge(this.statements.purge, deadBefore, lock);
+  async purge(deadBefore: Date): Promise<number> {
+    return this.database.purge(this.statements.purge, deadBefore);
   }
 
   /** Writes the batch of {@link recordUse} now. */

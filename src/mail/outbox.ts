@@ -130,7 +130,7 @@ export class Outbox {
   }
 
   /** See {@link Database.purge}. */
-  async purge(lock: number): Promise<number> {
-    return this.database.purge(PURGE, PURGE_AGE, lock);
+  async purge(): Promise<number> {
+    return this.database.purge(PURGE, PURGE_AGE);
   }
 }

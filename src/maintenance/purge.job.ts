@@ -4,7 +4,6 @@ import { addDays } from '../common/clock.js';
 import { RevocationFeed } from '../keys/cache/revocation-feed.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
-import { LOCKS } from '../database/locks.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { NodesService } from '../nodes/nodes.service.js';
@@ -48,15 +47,15 @@ export class PurgeJob {
       if (!now) return 0;
       const sessionsBefore = addDays(now, -this.environment.sessionKeepDays);
       const keysBefore = addDays(now, -this.environment.credentialKeepDays);
-      count += await this.sessions.purge(sessionsBefore, LOCKS.purge);
-      count += await this.nodes.purge(keysBefore, LOCKS.purge);
-      await this.registrationRetries.purge(now, LOCKS.purge);
-      count += await this.appCredentials.purge(keysBefore, LOCKS.purge);
-      await this.revocations.purge(LOCKS.purge);
-      await this.throttleWindows.purge(LOCKS.purge);
-      await this.challenges.purge(LOCKS.purge);
-      await this.oneTimeTokens.purge(now, LOCKS.purge);
-      await this.outbox.purge(LOCKS.purge);
+      count += await this.sessions.purge(sessionsBefore);
+      count += await this.nodes.purge(keysBefore);
+      await this.registrationRetries.purge(now);
+      count += await this.appCredentials.purge(keysBefore);
+      await this.revocations.purge();
+      await this.throttleWindows.purge();
+      await this.challenges.purge();
+      await this.oneTimeTokens.purge(now);
+      await this.outbox.purge();
     } catch (error) {
       // Stop when another replica holds the lock: if both went on with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });

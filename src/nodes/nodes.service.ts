@@ -139,8 +139,8 @@ export class NodesService {
   }
 
   /** Deletes nodes that were revoked or expired before a moment. */
-  async purge(deadBefore: Date, lock: number): Promise<number> {
-    return this.keys.purge(deadBefore, lock);
+  async purge(deadBefore: Date): Promise<number> {
+    return this.keys.purge(deadBefore);
   }
 }
 

@@ -70,7 +70,7 @@ export class RegistrationRetries {
   }
 
   /** Deletes keys that are no longer valid. See {@link Database.purge}. */
-  async purge(now: Date, lock: number): Promise<number> {
-    return this.database.purge(PURGE, addDays(now, -VALID_DAYS), lock);
+  async purge(now: Date): Promise<number> {
+    return this.database.purge(PURGE, addDays(now, -VALID_DAYS));
   }
 }

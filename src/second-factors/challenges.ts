@@ -104,8 +104,8 @@ export class Challenges {
   }
 
   /** Deletes used challenges that have expired. See {@link Database.purge}. */
-  async purge(lock: number): Promise<number> {
-    return this.database.purge(PURGE, '1 hours', lock);
+  async purge(): Promise<number> {
+    return this.database.purge(PURGE, '1 hours');
   }
 
   private isMadeWith(compute: (keys: Keys) => Buffer, mac: Buffer): boolean {

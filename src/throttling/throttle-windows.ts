@@ -123,8 +123,8 @@ export class ThrottleWindows {
   }
 
   /** @returns the number of rows deleted */
-  async purge(lock: number): Promise<number> {
-    return this.database.purge(PURGE, '0 days', lock);
+  async purge(): Promise<number> {
+    return this.database.purge(PURGE, '0 days');
   }
 
   private async reserveBatch(batch: readonly ReserveRequest[]): Promise<Reservation[]> {

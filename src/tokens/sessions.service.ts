@@ -126,8 +126,8 @@ export class SessionsService {
   }
 
   /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */
-  async purge(deadBefore: Date, lock: number): Promise<number> {
-    return this.database.purge(sql.PURGE_SESSIONS, deadBefore, lock);
+  async purge(deadBefore: Date): Promise<number> {
+    return this.database.purge(sql.PURGE_SESSIONS, deadBefore);
   }
 }
 

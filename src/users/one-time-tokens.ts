@@ -150,8 +150,8 @@ export class OneTimeTokens {
   }
 
   /** Deletes expired tokens; see {@link Database.purge}. */
-  async purge(expiredBefore: Date, lock: number): Promise<number> {
-    return this.database.purge(PURGE, expiredBefore, lock);
+  async purge(expiredBefore: Date): Promise<number> {
+    return this.database.purge(PURGE, expiredBefore);
   }
 }
 

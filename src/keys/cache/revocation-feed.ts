@@ -82,10 +82,10 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   }
 
   /** Deletes old changes and announcements; see {@link Database.purge}. */
-  async purge(lock: number): Promise<void> {
-    await this.database.purge(PURGE, RETENTION, lock);
-    await this.database.purge(PURGE_ENDED_SESSIONS, SESSION_RETENTION, lock);
-    await this.database.purge(PURGE_LEASES, RETENTION, lock);
+  async purge(): Promise<void> {
+    await this.database.purge(PURGE, RETENTION);
+    await this.database.purge(PURGE_ENDED_SESSIONS, SESSION_RETENTION);
+    await this.database.purge(PURGE_LEASES, RETENTION);
   }
 
   /** Single flight: a notification that arrives during a poll triggers another one after it. */
