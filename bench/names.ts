@@ -6,7 +6,7 @@ export const NAMES = {
   stockFlags: "stock, with the service's flags of Node.js",
   node: 'validate-node',
   app: 'validate-app',
-  nodeOff: 'validate-node, memory off',
+  nodeOff: 'validate-node, cache off',
   pgHttp: 'its query through pg, behind node:http',
   pg: 'its query through pg alone',
   users: 'users/{id} (bearer)',

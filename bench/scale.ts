@@ -73,8 +73,8 @@ async function routesAt(testbed: Testbed, size: keyof typeof SIZES): Promise<Con
   return [
     spread('validate-node', service, nodeRequestOf),
     spread('validate-app', service, appRequestOf),
-    spread('validate-node, memory off', off, nodeRequestOf),
-    spread('validate-app, memory off', off, appRequestOf),
+    spread('validate-node, cache off', off, nodeRequestOf),
+    spread('validate-app, cache off', off, appRequestOf),
     spread('users/{id} (bearer)', service, userRequest),
     createRefreshing(`${size}: refresh`, service, client, known),
     createHttpContestant({

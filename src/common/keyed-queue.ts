@@ -106,25 +106,25 @@ class Ring<T> {
   /** The oldest item of the key whose turn it is. */
   shift(): T | undefined {
     const [next] = this.parts;
-    if (!next) return this.take(this.items.shift());
+    if (!next) return this.countRemoved(this.items.shift());
     const [key, part] = next;
     const item = part.shift();
     this.parts.delete(key);
     if (part.size > 0) this.parts.set(key, part);
-    return this.take(item);
+    return this.countRemoved(item);
   }
 
   /** The newest item of a key; without a key, of the largest part. */
   pop(key?: string): T | undefined {
     const largest = key ?? [...this.parts].sort(([, left], [, right]) => right.size - left.size)[0]?.[0];
     const part = largest === undefined ? undefined : this.parts.get(largest);
-    if (largest === undefined || !part) return key === undefined ? this.take(this.items.pop()) : undefined;
+    if (largest === undefined || !part) return key === undefined ? this.countRemoved(this.items.pop()) : undefined;
     const item = part.pop();
     if (part.size === 0) this.parts.delete(largest);
-    return this.take(item);
+    return this.countRemoved(item);
   }
 
-  private take(item: T | undefined): T | undefined {
+  private countRemoved(item: T | undefined): T | undefined {
     if (item !== undefined) this.size -= 1;
     return item;
   }
