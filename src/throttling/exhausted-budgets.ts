@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import type { Budget, ThrottleEvent } from './budgets.js';
-import type { Row } from './statements.js';
+import type { ReservedWindow } from './statements.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
 /** Beyond this, each refusal of a key in its window is delayed: a client that awaits each response floods no faster. */
@@ -54,7 +54,7 @@ export class ExhaustedBudgets {
   }
 }
 
-type WindowState = Pick<Row, 'lost' | 'ms_left'>;
+type WindowState = Pick<ReservedWindow, 'lost' | 'ms_left'>;
 
 /** The header fields of draft-ietf-httpapi-ratelimit-headers. */
 export function toRateLimitHeaders({ name, limit }: Budget, state: WindowState): Record<string, string> {

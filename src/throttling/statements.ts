@@ -1,5 +1,5 @@
 /** A row as RESERVE leaves it. */
-export interface Row {
+export interface ReservedWindow {
   readonly key: string;
   readonly lost: number;
   /** Points that the batch got, less the ones its requests have taken. */

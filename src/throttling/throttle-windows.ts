@@ -14,7 +14,7 @@ import { problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
 import type { Budget, ThrottleEvent } from './budgets.js';
 import { ExhaustedBudgets } from './exhausted-budgets.js';
-import { PURGE, READ, RESERVE, SETTLE, type Row } from './statements.js';
+import { PURGE, READ, RESERVE, SETTLE, type ReservedWindow } from './statements.js';
 
 const MAX_QUEUED = 2_000;
 /** A refund by another replica wakes no waiting login here. */
@@ -39,13 +39,13 @@ interface TimedRequest {
 interface Reservation {
   readonly isKnown: boolean;
   /** One point of each row: in flight, or lost if the request spends them. */
-  readonly points: readonly Row[];
+  readonly points: readonly ReservedWindow[];
   /** Budgets without a point left. If there is any, no point was taken of the others either. */
   readonly lacking: readonly Budget[];
 }
 
 interface Settlement {
-  readonly points: readonly Row[];
+  readonly points: readonly ReservedWindow[];
   readonly isLost: boolean;
   /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
   readonly knownKey?: string;
@@ -99,7 +99,7 @@ export class ThrottleWindows {
    * @returns the rows of the budgets, in their order
    * @throws {ProblemException} too_many_requests; unavailable; hashing_busy when the queue is full
    */
-  async spend(event: ThrottleEvent, budgets: readonly Budget[], turn: Turn): Promise<readonly Row[]> {
+  async spend(event: ThrottleEvent, budgets: readonly Budget[], turn: Turn): Promise<readonly ReservedWindow[]> {
     for (;;) {
       await this.exhausted.refuseAny(event, budgets);
       const { points } = await this.reserve({ budgets, spends: true }, turn);
@@ -130,7 +130,7 @@ export class ThrottleWindows {
   private async reserveBatch(batch: readonly ReserveRequest[]): Promise<Reservation[]> {
     const claimsByKey = toClaims(batch);
     const claims = [...claimsByKey.values()];
-    const rows = await this.database.rows<Row>(RESERVE, [
+    const rows = await this.database.rows<ReservedWindow>(RESERVE, [
       claims.map(({ budget }) => budget.key),
       claims.map(({ budget }) => budget.limit.points),
       claims.map(({ budget }) => budget.limit.seconds),
@@ -145,7 +145,7 @@ export class ThrottleWindows {
     const rowsByKey = new Map(rows.map((row) => [row.key, row]));
     const reservations = batch.map((request) => takePoints(request, rowsByKey));
     const inFlight = rows.filter(({ key }) => claimsByKey.get(key)?.spends === false);
-    const surplus = inFlight.flatMap((row) => Array<Row>(row.granted).fill(row));
+    const surplus = inFlight.flatMap((row) => Array<ReservedWindow>(row.granted).fill(row));
     // If it fails, these points expire with their time in flight.
     if (surplus.length > 0) this.settle({ points: surplus, isLost: false }).catch(() => undefined);
     return reservations;
@@ -186,7 +186,7 @@ function toClaims(batch: readonly ReserveRequest[]): Map<string, Claim> {
 }
 
 /** Takes one of the granted points of each budget; of none, when a budget that can refuse has none left. */
-function takePoints({ budgets, knownKey }: ReserveRequest, rowsByKey: Map<string, Row>): Reservation {
+function takePoints({ budgets, knownKey }: ReserveRequest, rowsByKey: Map<string, ReservedWindow>): Reservation {
   const isKnown = knownKey !== undefined && rowsByKey.has(knownKey);
   const pairs = budgets.map((budget) => ({ budget, row: rowsByKey.get(budget.key) }));
   const lacking = pairs.filter(({ row }, index) => !row?.granted && (index === 0 || !isKnown));
