@@ -52,7 +52,7 @@ export class LinkMails implements OnModuleInit {
       const addressed = { userId: user.id, to: recipient };
       if (kind === 'email_change_notice') return { ...addressed, values: { email: recipient } };
       const { token } = await this.tokens.mint(transaction, user.id, kind, recipient);
-      // A fragment is sent to no server, and stands in no access log and no Referer (RFC 9110 §10.1.3).
+      // Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3).
       const link = `${pages[kind]}#token=${token}`;
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
     });

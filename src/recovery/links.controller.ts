@@ -57,7 +57,7 @@ export class LinksController {
   @ApiOperation({
     summary: 'Confirm an e-mail address with the token of a link',
     description:
-      'Verifies the address of the account, or changes it if the link is that of a change. The token is valid once, ' +
+      'Verifies the address of the account, or changes it if the link was sent for a change. The token is valid once, ' +
       'for 30 minutes, and void after any change of the password. 409 when the new address was taken meanwhile.',
   })
   @ApiNoContentResponse({ description: 'The address is verified; after a change, it is the address of the account' })

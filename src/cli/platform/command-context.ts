@@ -54,7 +54,7 @@ function createCommandEnvironment(variables: Variables): Environment {
     // As in a worker, the schema is migrated elsewhere; and a database that is away fails the command at once.
     isWorker: true,
     startTimeoutSeconds: 0,
-    // Without a lease, no feed: nothing is verified here. What revoking waits for is that of the service.
+    // Nothing is verified here, so no feed is needed. A revocation waits for the leases that the replicas announced.
     revocationLeaseMs: 0,
   };
 }

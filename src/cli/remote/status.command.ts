@@ -47,7 +47,7 @@ export function createStatusCommand(): Command {
   });
 }
 
-/** @returns null when the key is that of an operator without a scope for the list */
+/** @returns null when the key belongs to an operator without a scope for the list */
 async function countIfAllowed(client: AdminClient, path: string): Promise<Counts | null> {
   try {
     return countCredentials(await client.list<CredentialView>(path));
