@@ -23,7 +23,7 @@ export class AccountController {
   @ApiOperation({
     summary: 'Change your password',
     description:
-      'Ends all other sessions of the user; this one goes on. A wrong current password is counted like a failed login ' +
+      'Ends all other sessions of the user; this one stays. A wrong current password is counted like a failed login ' +
       'and answered with 403, because the access token is valid.',
   })
   @ApiNoContentResponse({ description: 'The password is changed, and every other session has ended' })

@@ -1,7 +1,7 @@
 /**
  * What users do with their own account: change the password, see and end sessions, delete it. An access token alone shows
  * and ends sessions; the password is asked for again where a thief of the token could keep the owner out. When a call that
- * ends sessions has returned, no verifier accepts a token of theirs.
+ * ends sessions has returned, no verifier accepts their tokens.
  */
 import { Injectable } from '@nestjs/common';
 import type { Actor } from '../access/actor.js';

@@ -38,7 +38,7 @@ export class LinkConfirmations {
 
   /**
    * Ends all sessions of the user, and by mail removes the second factors that were made before the first proof of the
-   * address. When it has returned, no verifier accepts a token of theirs. A refused password does not use the token.
+   * address. When it has returned, no verifier accepts their tokens. A refused password does not use the token.
    * @throws {ProblemException} validation_failed; invalid_link; hashing_busy
    */
   async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {

@@ -51,7 +51,7 @@ export class FactorChanges {
 
   /**
    * Runs a change while the session is live and the password is unchanged, and records it. With the first factor all other
-   * sessions end: they began without one. When it has returned, no verifier accepts a token of theirs. Logins that are
+   * sessions end: they began without one. When it has returned, no verifier accepts their tokens. Logins that are
    * being verified are refused: they have read another set of factors.
    * @param change throws to undo itself
    * @throws {ProblemException} the refusal of the owner; invalid_access_token when the session has ended

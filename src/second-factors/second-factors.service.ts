@@ -97,7 +97,7 @@ export class SecondFactorsService {
 
   /**
    * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. When it has
-   * returned, no verifier accepts a token of theirs.
+   * returned, no verifier accepts their tokens.
    * @throws {ProblemException} not_found
    */
   async removeAll(userId: string, actor: Actor): Promise<void> {

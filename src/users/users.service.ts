@@ -113,7 +113,7 @@ export class UsersService {
 
   /**
    * Idempotent: what changes nothing leaves no audit event. When a call that disables the user has returned, no verifier
-   * accepts a token of theirs.
+   * accepts their tokens.
    * @param endSessions ends the sessions of a user who is being disabled, and returns their number
    * @throws {ProblemException} not_found
    */
