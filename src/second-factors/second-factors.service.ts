@@ -50,7 +50,7 @@ export interface UserWithFactors {
   readonly passkeys: readonly KnownPasskey[];
 }
 
-/** The factors that the user has. {@link SecondFactorsService.listMethods} returns those that a login accepts. */
+/** The factors that the user has. {@link SecondFactorsService.listMethods} returns only factors that a login accepts. */
 export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
   return [
     ...(confirmedAt ? (['totp'] as const) : []),
