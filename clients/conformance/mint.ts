@@ -1,6 +1,14 @@
 // Writes credentials.json: `npm run build:tools && node dist/clients/conformance/mint.js`. Only when a token has to be added:
 // each run makes a new ES256 key.
-import { createHmac, createPublicKey, generateKeyPairSync, hash, sign } from 'node:crypto';
+import {
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  hash,
+  sign,
+  type KeyObject,
+} from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -34,9 +42,19 @@ const names = {
   bob_session: id('f03'),
 };
 
-const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const { kty, crv, x, y } = createPublicKey(pair.privateKey).export({ format: 'jwk' });
+/** Imported from its bytes, for the reason that src/crypto/key-pair.ts gives. */
+function generateEcKey(): KeyObject {
+  const { privateKey } = generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
+    publicKeyEncoding: { format: 'der', type: 'spki' },
+  });
+  return createPrivateKey({ key: privateKey, format: 'der', type: 'pkcs8' });
+}
+
+const key = generateEcKey();
+const stranger = generateEcKey();
+const { kty, crv, x, y } = createPublicKey(key).export({ format: 'jwk' });
 const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
@@ -52,9 +70,9 @@ function mint(header: Fields, payload: Fields, signer: (input: string) => string
 
 const hs256 = (payload: Fields, secret = SECRET_KEY): string =>
   mint({ alg: 'HS256' }, payload, (input) => createHmac('sha256', secret).update(input).digest('base64url'));
-const es256 = (payload: Fields, header: Fields = {}, { privateKey } = pair): string =>
+const es256 = (payload: Fields, header: Fields = {}, signer = key): string =>
   mint({ alg: 'ES256', kid, ...header }, payload, (input) =>
-    sign('sha256', Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' }).toString('base64url'),
+    sign('sha256', Buffer.from(input), { key: signer, dsaEncoding: 'ieee-p1363' }).toString('base64url'),
   );
 
 const alice = claims(names.alice_id, names.alice_session);

@@ -17,10 +17,21 @@ export interface KeyPair {
   readonly jwk: PublicJwk;
 }
 
-/** Its kid does not begin with a hyphen, as one in 64 would: `platform-auth keys` takes such a word for an option. */
+const AS_DER = {
+  namedCurve: 'P-256',
+  privateKeyEncoding: { format: 'der', type: 'pkcs8' },
+  publicKeyEncoding: { format: 'der', type: 'spki' },
+} as const;
+
+/**
+ * Its kid does not begin with a hyphen, as one in 64 would: `platform-auth keys` takes such a word for an option.
+ *
+ * The key is imported from its bytes. Node.js 20 shares a lock between a key object that it generated and the job that
+ * did it, and may free the job during an export of the key, which holds the lock: the process then stands still for good.
+ */
 export function generateKeyPair(): KeyPair {
   for (;;) {
-    const pair = toKeyPair(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+    const pair = importKeyPair(generateKeyPairSync('ec', AS_DER).privateKey);
     if (!pair.kid.startsWith('-')) return pair;
   }
 }

@@ -1,4 +1,13 @@
-import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  sign,
+  type KeyObject,
+} from 'node:crypto';
+import { generateKeyPair } from '../../src/crypto/key-pair.js';
 
 const USER_PRESENT = 0x01;
 const USER_VERIFIED = 0x04;
@@ -15,6 +24,16 @@ interface Options {
   readonly isSynced?: boolean;
   /** The size of an RSA key; undefined: a key on the curve P-256. */
   readonly rsaBits?: number;
+}
+
+/** Imported from its bytes, for the reason that src/crypto/key-pair.ts gives. */
+function generateRsaKey(modulusLength: number): KeyObject {
+  const { privateKey } = generateKeyPairSync('rsa', {
+    modulusLength,
+    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
+    publicKeyEncoding: { format: 'der', type: 'spki' },
+  });
+  return createPrivateKey({ key: privateKey, format: 'der', type: 'pkcs8' });
 }
 
 const sha256 = (data: string | Buffer): Buffer => createHash('sha256').update(data).digest();
@@ -48,11 +67,8 @@ export class Authenticator {
   constructor(private readonly options: Options = {}) {
     this.isSynced = options.isSynced ?? false;
     const { rsaBits } = options;
-    const { privateKey, publicKey } = rsaBits
-      ? generateKeyPairSync('rsa', { modulusLength: rsaBits })
-      : generateKeyPairSync('ec', { namedCurve: 'P-256' });
-    this.privateKey = privateKey;
-    const jwk = publicKey.export({ format: 'jwk' });
+    this.privateKey = rsaBits ? generateRsaKey(rsaBits) : generateKeyPair().privateKey;
+    const jwk = createPublicKey(this.privateKey).export({ format: 'jwk' });
     const [first, second] = (rsaBits ? [jwk.n, jwk.e] : [jwk.x, jwk.y]).map((part) => Buffer.from(part!, 'base64url'));
     const head: [number, number][] = rsaBits ? [[1, 3], [3, -257]] : [[1, 2], [3, -7], [-1, 1]]; // prettier-ignore
     const parts = rsaBits ? [-1, -2] : [-2, -3];
