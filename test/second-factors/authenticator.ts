@@ -1,13 +1,6 @@
-import {
-  createHash,
-  createPrivateKey,
-  createPublicKey,
-  generateKeyPairSync,
-  randomBytes,
-  sign,
-  type KeyObject,
-} from 'node:crypto';
+import { createHash, createPublicKey, randomBytes, sign, type KeyObject } from 'node:crypto';
 import { generateKeyPair } from '../../src/crypto/key-pair.js';
+import { generateRsaKey } from '../support/rsa-key.js';
 
 const USER_PRESENT = 0x01;
 const USER_VERIFIED = 0x04;
@@ -24,16 +17,6 @@ interface Options {
   readonly isSynced?: boolean;
   /** The size of an RSA key; undefined: a key on the curve P-256. */
   readonly rsaBits?: number;
-}
-
-/** Imported from its bytes, for the reason that src/crypto/key-pair.ts gives. */
-function generateRsaKey(modulusLength: number): KeyObject {
-  const { privateKey } = generateKeyPairSync('rsa', {
-    modulusLength,
-    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
-    publicKeyEncoding: { format: 'der', type: 'spki' },
-  });
-  return createPrivateKey({ key: privateKey, format: 'der', type: 'pkcs8' });
 }
 
 const sha256 = (data: string | Buffer): Buffer => createHash('sha256').update(data).digest();
