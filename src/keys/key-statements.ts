@@ -103,7 +103,7 @@ export interface UsedKeyTable {
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. What another
- * service than the key's target reports is not recorded: it cannot have accepted the key. A later use stays, unless it is in
+ * service than the key's target reports is not recorded: it cannot have accepted the key. A later use stays, unless it is far in
  * the future: a replica whose clock was ahead has recorded it.
  */
 export function buildRecordUses({ name, door, event, details, targetColumn }: UsedKeyTable): Statement {
@@ -115,7 +115,7 @@ export function buildRecordUses({ name, door, event, details, targetColumn }: Us
                  UPDATE ${name} AS holder SET last_used_at = used.at, last_used_for = used.service
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
                    AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at
-                     OR locked.last_used_at > now() + interval '1 minute') ${isForTarget}
+                     OR locked.last_used_at > now() + interval '1 hour') ${isForTarget}
                  RETURNING used.event_id, used.at, holder.*, locked.last_used_at AS used_before)
           ${insertAuditEvents({
             id: 'event_id',
