@@ -20,14 +20,18 @@ export interface KeyPair {
 /** Its kid does not begin with a hyphen, as one in 64 would: `platform-auth keys` takes such a word for an option. */
 export function generateKeyPair(): KeyPair {
   for (;;) {
-    const pair = toKeyPair(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+    const pair = importKeyPair(generatePrivateKey());
     if (!pair.kid.startsWith('-')) return pair;
   }
 }
 
 /** @param pkcs8 as {@link exportPrivateKey} returned it */
 export function importKeyPair(pkcs8: Buffer): KeyPair {
-  return toKeyPair(createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }));
+  const privateKey = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' });
+  const publicKey = createPublicKey(privateKey);
+  const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
+  const jwk: PublicJwk = { kty: 'EC', crv: 'P-256', x, y };
+  return { kid: computeThumbprint(jwk), privateKey, publicKey, jwk };
 }
 
 /** @returns PKCS #8 in DER: a secret */
@@ -35,11 +39,16 @@ export function exportPrivateKey({ privateKey }: KeyPair): Buffer {
   return privateKey.export({ format: 'der', type: 'pkcs8' });
 }
 
-function toKeyPair(privateKey: KeyObject): KeyPair {
-  const publicKey = createPublicKey(privateKey);
-  const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
-  const jwk: PublicJwk = { kty: 'EC', crv: 'P-256', x, y };
-  return { kid: computeThumbprint(jwk), privateKey, publicKey, jwk };
+/**
+ * Returns the key in PKCS #8: on Node.js 20 the JWK export of the KeyObject that was generated can block the process for
+ * ever, because it holds a mutex that the finalizer of the generation locks, when a garbage collection begins in it.
+ */
+function generatePrivateKey(): Buffer {
+  return generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { format: 'der', type: 'spki' },
+    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
+  }).privateKey;
 }
 
 /** RFC 7638 §3: the required members, in lexicographic order. */

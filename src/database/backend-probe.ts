@@ -36,10 +36,12 @@ export class BackendProbe {
   }
 
   private async run(): Promise<void> {
+    const pause = (): Promise<void> => sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
+    await pause();
     while (this.stalled.size > 0) {
-      await sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
       // An unreachable database is probed again.
       await this.probe().catch(() => this.disconnect());
+      await pause();
     }
     this.running = false;
     this.idle.clear();

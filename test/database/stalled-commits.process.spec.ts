@@ -173,6 +173,7 @@ describe('a synchronous commit that stalls', () => {
     await stall();
     expectProblem(await replica.refresh(tokens.refresh_token), problems.unavailable);
     await replica.stop();
-    expect(await stalledBackends()).toBe(1);
+    // Its own; background work of the other replica may wait too.
+    expect(await stalledBackends()).toBeGreaterThan(0);
   });
 });

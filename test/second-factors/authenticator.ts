@@ -1,4 +1,6 @@
-import { createHash, generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto';
+import { createHash, createPublicKey, randomBytes, sign, type KeyObject } from 'node:crypto';
+import { generateKeyPair } from '../../src/crypto/key-pair.js';
+import { generateRsaKey } from '../support/rsa-key.js';
 
 const USER_PRESENT = 0x01;
 const USER_VERIFIED = 0x04;
@@ -48,11 +50,8 @@ export class Authenticator {
   constructor(private readonly options: Options = {}) {
     this.isSynced = options.isSynced ?? false;
     const { rsaBits } = options;
-    const { privateKey, publicKey } = rsaBits
-      ? generateKeyPairSync('rsa', { modulusLength: rsaBits })
-      : generateKeyPairSync('ec', { namedCurve: 'P-256' });
-    this.privateKey = privateKey;
-    const jwk = publicKey.export({ format: 'jwk' });
+    this.privateKey = rsaBits ? generateRsaKey(rsaBits) : generateKeyPair().privateKey;
+    const jwk = createPublicKey(this.privateKey).export({ format: 'jwk' });
     const [first, second] = (rsaBits ? [jwk.n, jwk.e] : [jwk.x, jwk.y]).map((part) => Buffer.from(part!, 'base64url'));
     const head: [number, number][] = rsaBits ? [[1, 3], [3, -257]] : [[1, 2], [3, -7], [-1, 1]]; // prettier-ignore
     const parts = rsaBits ? [-1, -2] : [-2, -3];
