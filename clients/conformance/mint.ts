@@ -1,8 +1,9 @@
 // Writes credentials.json: `npm run build:tools && node dist/clients/conformance/mint.js`. Only when a token has to be added:
 // each run makes a new ES256 key.
-import { createHmac, createPublicKey, generateKeyPairSync, hash, sign } from 'node:crypto';
+import { createHmac, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { generateKeyPair } from '../../src/crypto/key-pair.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -34,11 +35,10 @@ const names = {
   bob_session: id('f03'),
 };
 
-const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const { kty, crv, x, y } = createPublicKey(pair.privateKey).export({ format: 'jwk' });
+const pair = generateKeyPair();
+const stranger = generateKeyPair();
+const { kid, jwk } = pair;
 const { d } = pair.privateKey.export({ format: 'jwk' });
-const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 function claims(user: string, session: string, changes: Fields = {}): Fields {
@@ -119,7 +119,7 @@ const credentials: Readonly<Record<string, Credential>> = {
   'alice, ES256 of an unknown kid': bearer(es256(alice, { kid: 'unknown' }, stranger)),
 };
 
-const published = { kty, crv, x, y, kid, use: 'sig', alg: 'ES256' };
+const published = { ...jwk, kid, use: 'sig', alg: 'ES256' };
 const jwks = { keys: [published] };
 /** Published by mistake, with the key that signs. */
 const private_jwks = { keys: [{ ...published, d }] };
