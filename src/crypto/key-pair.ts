@@ -20,7 +20,7 @@ export interface KeyPair {
 /** Its kid does not begin with a hyphen, as one in 64 would: `platform-auth keys` takes such a word for an option. */
 export function generateKeyPair(): KeyPair {
   for (;;) {
-    const pair = toKeyPair(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+    const pair = importKeyPair(generatePrivateKey());
     if (!pair.kid.startsWith('-')) return pair;
   }
 }
@@ -28,6 +28,19 @@ export function generateKeyPair(): KeyPair {
 /** @param pkcs8 as {@link exportPrivateKey} returned it */
 export function importKeyPair(pkcs8: Buffer): KeyPair {
   return toKeyPair(createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }));
+}
+
+/**
+ * The key leaves the generator in DER, not as a KeyObject: that one shares its mutex with the job that made it, and
+ * Node.js waits for itself, for ever, when the export of such a key has the job collected as garbage.
+ * @returns PKCS #8 in DER: a secret
+ */
+function generatePrivateKey(): Buffer {
+  return generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { format: 'der', type: 'spki' },
+    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
+  }).privateKey;
 }
 
 /** @returns PKCS #8 in DER: a secret */
