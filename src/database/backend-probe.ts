@@ -36,8 +36,9 @@ export class BackendProbe {
   }
 
   private async run(): Promise<void> {
-    while (this.stalled.size > 0) {
+    for (;;) {
       await sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
+      if (this.stalled.size === 0) break;
       // An unreachable database is probed again.
       await this.probe().catch(() => this.disconnect());
     }
