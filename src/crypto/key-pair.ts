@@ -27,20 +27,11 @@ export function generateKeyPair(): KeyPair {
 
 /** @param pkcs8 as {@link exportPrivateKey} returned it */
 export function importKeyPair(pkcs8: Buffer): KeyPair {
-  return toKeyPair(createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }));
-}
-
-/**
- * The key leaves the generator in DER, not as a KeyObject: that one shares its mutex with the job that made it, and
- * Node.js waits for itself, for ever, when the export of such a key has the job collected as garbage.
- * @returns PKCS #8 in DER: a secret
- */
-function generatePrivateKey(): Buffer {
-  return generateKeyPairSync('ec', {
-    namedCurve: 'P-256',
-    publicKeyEncoding: { format: 'der', type: 'spki' },
-    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
-  }).privateKey;
+  const privateKey = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' });
+  const publicKey = createPublicKey(privateKey);
+  const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
+  const jwk: PublicJwk = { kty: 'EC', crv: 'P-256', x, y };
+  return { kid: computeThumbprint(jwk), privateKey, publicKey, jwk };
 }
 
 /** @returns PKCS #8 in DER: a secret */
@@ -48,11 +39,16 @@ export function exportPrivateKey({ privateKey }: KeyPair): Buffer {
   return privateKey.export({ format: 'der', type: 'pkcs8' });
 }
 
-function toKeyPair(privateKey: KeyObject): KeyPair {
-  const publicKey = createPublicKey(privateKey);
-  const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
-  const jwk: PublicJwk = { kty: 'EC', crv: 'P-256', x, y };
-  return { kid: computeThumbprint(jwk), privateKey, publicKey, jwk };
+/**
+ * Returns the key in PKCS #8: on Node.js 20 the JWK export of the KeyObject that was generated can block the process for
+ * ever, because it holds a mutex that the finalizer of the generation locks, when a garbage collection begins in it.
+ */
+function generatePrivateKey(): Buffer {
+  return generateKeyPairSync('ec', {
+    namedCurve: 'P-256',
+    publicKeyEncoding: { format: 'der', type: 'spki' },
+    privateKeyEncoding: { format: 'der', type: 'pkcs8' },
+  }).privateKey;
 }
 
 /** RFC 7638 §3: the required members, in lexicographic order. */

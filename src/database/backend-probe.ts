@@ -36,11 +36,12 @@ export class BackendProbe {
   }
 
   private async run(): Promise<void> {
-    for (;;) {
-      await sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
-      if (this.stalled.size === 0) break;
+    const pause = (): Promise<void> => sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
+    await pause();
+    while (this.stalled.size > 0) {
       // An unreachable database is probed again.
       await this.probe().catch(() => this.disconnect());
+      await pause();
     }
     this.running = false;
     this.idle.clear();

@@ -202,7 +202,7 @@ describe('a synchronous commit that stalls', () => {
     await stall();
     expectProblem(await replica.refresh(tokens.refresh_token), problems.unavailable);
     await replica.stop();
-    // Its own, and perhaps what the application itself wrote meanwhile.
+    // Its own; background work of the other replica may wait too.
     expect(await stalledBackends()).toBeGreaterThan(0);
   });
 });

@@ -1,12 +1,6 @@
-import {
-  createHash,
-  createPrivateKey,
-  createPublicKey,
-  generateKeyPairSync,
-  randomBytes,
-  sign,
-  type KeyObject,
-} from 'node:crypto';
+import { createHash, createPublicKey, randomBytes, sign, type KeyObject } from 'node:crypto';
+import { generateKeyPair } from '../../src/crypto/key-pair.js';
+import { generateRsaKey } from '../support/rsa-key.js';
 
 const USER_PRESENT = 0x01;
 const USER_VERIFIED = 0x04;
@@ -41,16 +35,6 @@ function cbor(value: number | string | Buffer | Map<number | string, unknown>): 
   return Buffer.concat([head(5, value.size), ...entries]);
 }
 
-/** It leaves the generator in DER, not as a KeyObject: src/crypto/key-pair.ts says why. */
-function generateKey(rsaBits: number | undefined): KeyObject {
-  const publicKeyEncoding = { format: 'der', type: 'spki' } as const;
-  const privateKeyEncoding = { format: 'der', type: 'pkcs8' } as const;
-  const { privateKey: key } = rsaBits
-    ? generateKeyPairSync('rsa', { modulusLength: rsaBits, publicKeyEncoding, privateKeyEncoding })
-    : generateKeyPairSync('ec', { namedCurve: 'P-256', publicKeyEncoding, privateKeyEncoding });
-  return createPrivateKey({ key, ...privateKeyEncoding });
-}
-
 /** An authenticator in software, with the browser before it: one passkey. */
 export class Authenticator {
   readonly id = randomBytes(32);
@@ -66,7 +50,7 @@ export class Authenticator {
   constructor(private readonly options: Options = {}) {
     this.isSynced = options.isSynced ?? false;
     const { rsaBits } = options;
-    this.privateKey = generateKey(rsaBits);
+    this.privateKey = rsaBits ? generateRsaKey(rsaBits) : generateKeyPair().privateKey;
     const jwk = createPublicKey(this.privateKey).export({ format: 'jwk' });
     const [first, second] = (rsaBits ? [jwk.n, jwk.e] : [jwk.x, jwk.y]).map((part) => Buffer.from(part!, 'base64url'));
     const head: [number, number][] = rsaBits ? [[1, 3], [3, -257]] : [[1, 2], [3, -7], [-1, 1]]; // prettier-ignore

@@ -1,4 +1,5 @@
-import { createHmac, createPublicKey, generateKeyPairSync, sign, type JsonWebKey, type KeyObject } from 'node:crypto';
+import { createHmac, createPublicKey, sign, type JsonWebKey, type KeyObject } from 'node:crypto';
+import { generateKeyPair } from '../../src/crypto/key-pair.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
@@ -19,7 +20,7 @@ function signEs256(header: object, payload: string, key: KeyObject): string {
 
 describe('an access token under ES256', () => {
   const app = useApp({ variables: ES256 });
-  const attacker = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
+  const attacker = generateKeyPair().privateKey;
   let token: string;
   let jwk: JsonWebKey & { kid: string };
   const payload = (): string => token.split('.')[1]!;

@@ -1,7 +1,8 @@
-import { createHmac, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
+import { createHmac, randomUUID, sign } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { readClaims } from '../../tools/read-claims.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { generateRsaKey } from '../support/rsa-key.js';
 import { SECRET_KEY } from '../support/settings.js';
 import type { Tokens, User } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
@@ -92,9 +93,8 @@ describe('an access token', () => {
     [
       'RS256',
       () => {
-        const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
         const input = `${encode({ ...HS256, alg: 'RS256' })}.${encode(claims)}`;
-        return `${input}.${sign('sha256', Buffer.from(input), privateKey).toString('base64url')}`;
+        return `${input}.${sign('sha256', Buffer.from(input), generateRsaKey(2048)).toString('base64url')}`;
       },
     ],
     ['a jwk header', () => forge({ ...HS256, jwk: { kty: 'oct', k: 'AAAA' } }, claims)],
