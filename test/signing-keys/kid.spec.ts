@@ -17,7 +17,7 @@ describe('a new signing key', () => {
   it('is made whenever Node.js collects garbage', () => {
     const script = `
       const { exportPrivateKey, generateKeyPair } = await import(${JSON.stringify(COMPILED)});
-      for (let made = 0; made < 10_000; made += 1) exportPrivateKey(generateKeyPair());
+      for (let made = 0; made < 5_000; made += 1) exportPrivateKey(generateKeyPair());
     `;
     // Garbage is collected often. What waits for itself does not answer SIGTERM.
     const options = { timeout: 100_000, killSignal: 'SIGKILL' } as const;
