@@ -152,8 +152,7 @@ export async function receive(app: TestApp, server: MailServer, address: string,
 /** The token of the newest mail to this address that has a link: a notice that is sent with it may arrive after it. */
 export async function receiveToken(app: TestApp, server: MailServer, address: string, count = 1): Promise<string> {
   await receive(app, server, address, count);
-  const findToken = (): string | undefined =>
-    server.to(address).findLast((mail) => mail.token !== undefined)?.token;
+  const findToken = (): string | undefined => server.to(address).findLast((mail) => mail.token !== undefined)?.token;
   await eventually('the mail with the link arrives', () => findToken() !== undefined);
   return findToken()!;
 }
