@@ -1,8 +1,9 @@
 // Writes credentials.json: `npm run build:tools && node dist/clients/conformance/mint.js`. Only when a token has to be added:
 // each run makes a new ES256 key.
-import { createHmac, createPublicKey, generateKeyPairSync, hash, sign } from 'node:crypto';
+import { createHmac, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { generateKeyPair } from '../../src/crypto/key-pair.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -34,10 +35,10 @@ const names = {
   bob_session: id('f03'),
 };
 
-const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const { kty, crv, x, y } = createPublicKey(pair.privateKey).export({ format: 'jwk' });
-const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url');
+const pair = generateKeyPair();
+const stranger = generateKeyPair();
+const { kid, jwk } = pair;
+const { d } = pair.privateKey.export({ format: 'jwk' });
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 function claims(user: string, session: string, changes: Fields = {}): Fields {
@@ -50,8 +51,15 @@ function mint(header: Fields, payload: Fields, signer: (input: string) => string
   return `${input}.${signer(input)}`;
 }
 
-const hs256 = (payload: Fields, secret = SECRET_KEY): string =>
-  mint({ alg: 'HS256' }, payload, (input) => createHmac('sha256', secret).update(input).digest('base64url'));
+const signHs256 =
+  (secret = SECRET_KEY) =>
+  (input: string): string =>
+    createHmac('sha256', secret).update(input).digest('base64url');
+const hs256 = (payload: Fields, secret?: string): string => mint({ alg: 'HS256' }, payload, signHs256(secret));
+function hs256Of(payload: string): string {
+  const input = `${encode({ alg: 'HS256' })}.${Buffer.from(payload).toString('base64url')}`;
+  return `${input}.${signHs256()(input)}`;
+}
 const es256 = (payload: Fields, header: Fields = {}, { privateKey } = pair): string =>
   mint({ alg: 'ES256', kid, ...header }, payload, (input) =>
     sign('sha256', Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' }).toString('base64url'),
@@ -96,11 +104,24 @@ const credentials: Readonly<Record<string, Credential>> = {
   'alice, without an expiry': bearer(hs256({ ...alice, exp: undefined })),
   'alice, another issuer': bearer(hs256({ ...alice, iss: 'another' })),
   'alice, an audience': bearer(hs256({ ...alice, aud: 'another' })),
+  'alice, audiences': bearer(hs256({ ...alice, aud: ['ocr', 'recipes'] })),
+  'alice, not valid yet': bearer(hs256({ ...alice, nbf: START_SECONDS + 3_600 })),
+  'alice, issued at a text': bearer(hs256({ ...alice, iat: 'yesterday' })),
+  'alice, an expiry that is not JSON': bearer(hs256Of(JSON.stringify(alice).replace(/"exp":\d+/, '"exp":Infinity'))),
+  'alice, a kid that is not a text': bearer(mint({ alg: 'HS256', kid: 7 }, alice, signHs256())),
+  'alice, an extension': bearer(mint({ alg: 'HS256', crit: ['exp'], exp: START_SECONDS }, alice, signHs256())),
+  'alice, padded': bearer(`${hs256(alice)}=`),
+  'alice, in four parts': bearer(`${hs256(alice)}.e30`),
   'alice, ES256': bearer(es256(alice)),
   'alice, ES256 of another key': bearer(es256(alice, {}, stranger)),
+  'alice, ES256 without a kid': bearer(es256(alice, { kid: undefined })),
+  'alice, ES256 of another key without a kid': bearer(es256(alice, { kid: undefined }, stranger)),
   'alice, ES256 of an unknown kid': bearer(es256(alice, { kid: 'unknown' }, stranger)),
 };
 
-const jwks = { keys: [{ kty, crv, x, y, kid, use: 'sig', alg: 'ES256' }] };
-const text = JSON.stringify({ names, credentials, jwks }, null, 2);
+const published = { ...jwk, kid, use: 'sig', alg: 'ES256' };
+const jwks = { keys: [published] };
+/** Published by mistake, with the key that signs. */
+const private_jwks = { keys: [{ ...published, d }] };
+const text = JSON.stringify({ names, credentials, jwks, private_jwks }, null, 2);
 writeFileSync(TARGET, `${text}\n`);

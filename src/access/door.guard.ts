@@ -88,19 +88,32 @@ export class PresentedAppGuard extends createDoorGuard(['app']) {
 export class ForwardingAppGuard implements CanActivate {
   constructor(
     private readonly doors: Doors,
-    private readonly environment: Environment,
+    protected readonly environment: Environment,
   ) {}
 
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
-    const isNeeded = this.environment.validateNodeRequiresApp || this.doors.presentsCredential('app', request);
+    const isNeeded = this.isRequired || this.doors.presentsCredential('app', request);
     return isNeeded ? this.authenticateService(request) : true;
+  }
+
+  /** Whether the service must send its own credential. */
+  protected get isRequired(): boolean {
+    return false;
   }
 
   /** The app is the principal until the next guard authenticates the node, whose principal names the app. */
   private async authenticateService(request: Request): Promise<boolean> {
     request.user = await this.doors.authenticate('app', request);
     return true;
+  }
+}
+
+/** For the route of nodes, the only one where operators may demand the service's own credential. */
+@Injectable()
+export class NodeForwardingAppGuard extends ForwardingAppGuard {
+  protected override get isRequired(): boolean {
+    return this.environment.validateNodeRequiresApp;
   }
 }

@@ -10,6 +10,7 @@ import {
   createDoorGuard,
   ForwardedUserGuard,
   ForwardingAppGuard,
+  NodeForwardingAppGuard,
   NodeGuard,
   PresentedAppGuard,
   USER_VERDICTS,
@@ -73,10 +74,11 @@ export const RequirePresentedApp = () =>
   );
 
 /** A node's key that a service forwards: `X-API-Key: node_id:api_key`. */
-export const RequireNode = () => requireForwarded('node', NodeGuard, DOORS.node.problem);
+export const RequireNode = () => requireForwarded('node', [NodeForwardingAppGuard, NodeGuard], DOORS.node.problem);
 
 /** A user's access token that a service forwards. */
-export const RequireForwardedUser = () => requireForwarded('user', ForwardedUserGuard, ...USER_VERDICTS);
+export const RequireForwardedUser = () =>
+  requireForwarded('user', [ForwardingAppGuard, ForwardedUserGuard], ...USER_VERDICTS);
 
 /**
  * An admin key: `X-Admin-Key`.
@@ -117,10 +119,10 @@ export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]
 }
 
 /** The forwarding service's own key must be valid too, if it is sent or required. */
-function requireForwarded(door: Door, guard: Type<CanActivate>, ...refusals: Problem[]): MethodDecorator {
+function requireForwarded(door: Door, guards: Type<CanActivate>[], ...refusals: Problem[]): MethodDecorator {
   return applyDecorators(
     SetMetadata(DOORS_OF_ROUTE, [door]),
-    UseGuards(ForwardingAppGuard, guard),
+    UseGuards(...guards),
     ApiSecurity(REQUIREMENTS[door]),
     ApiSecurity({ ...REQUIREMENTS[door], ...REQUIREMENTS.app }),
     ApiProblems(...COMMON_PROBLEMS, ...refusals, DOORS.app.problem),

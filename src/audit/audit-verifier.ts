@@ -1,4 +1,6 @@
 import { isSameDigest } from '../crypto/secret.js';
+import { AUDIT_EVENT_NAMES } from './audit-event.js';
+import { COUNTED_EVENTS } from './counted-refusals.js';
 import { Findings, MAX_FINDINGS, type Finding } from './findings.js';
 import { SealChain, type ListedRow, type Query, type SealKeys } from './seal-chain.js';
 import { NOTHING, type Reach } from './seal.js';
@@ -22,10 +24,8 @@ const CLOCK_TOLERANCE_MS = 5 * 60_000;
 const MAX_DATE_MS = 8.64e15;
 /** Recorded later than they happened: when a window closes, or when last uses are written in a batch. */
 const LATE_EVENTS: ReadonlySet<string> = new Set([
-  'user.login.failed',
-  'admin.key.refused',
-  'app.first_used',
-  'node.first_used',
+  ...COUNTED_EVENTS,
+  ...AUDIT_EVENT_NAMES.filter((name) => name.endsWith('.first_used')),
 ]);
 
 /** Compares the audit log with its seals, and reports every difference. */

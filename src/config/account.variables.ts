@@ -1,3 +1,4 @@
+import { MAX_BCRYPT_COST } from './limits.js';
 import { flag, oneOf, origins, passwordBlocklist, relyingPartyId, wholeNumber } from './variable-kinds.js';
 import type { Section } from './variable.js';
 
@@ -20,7 +21,7 @@ export const accountSection = {
         'password is 403 email_not_verified. In production it needs MAIL_URL.',
     },
     BCRYPT_COST: {
-      type: wholeNumber(4, 16).default(12),
+      type: wholeNumber(4, MAX_BCRYPT_COST).default(12),
       meaning: 'cost of bcrypt; each step doubles the work of a login',
       explanation:
         'Cost of bcrypt, {bounds}. One step more doubles the work of each login. A raised cost reaches each stored hash ' +

@@ -12,3 +12,6 @@ export interface Limit {
   readonly points: number;
   readonly seconds: number;
 }
+
+/** Of the hashes that this service makes: 3 s of one core. */
+export const MAX_BCRYPT_COST = 16;

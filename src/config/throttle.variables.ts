@@ -34,8 +34,9 @@ export const throttleSection = {
     },
     SECOND_FACTOR_LIMIT_PER_ADDRESS: {
       type: limit('1000/900'),
-      meaning: 'answers to second factors and logins with passkeys from one address, also good ones',
-      explanation: 'Second factors and logins with passkeys from one address, also good ones.',
+      meaning:
+        'answers to second factors, logins with passkeys and renamings of passkeys from one address, also good ones',
+      explanation: 'Second factors, logins with passkeys and renamings of passkeys from one address, also good ones.',
     },
     HASHING_BUSY_LIMIT_PER_ADDRESS: {
       type: limit('200/60'),

@@ -4,7 +4,7 @@
 export const BCRYPT_MAX_BYTES = 72;
 
 /** 1.6 s of one core at 12 = 0.2 s. */
-const MAX_BCRYPT_COST = 15;
+const MAX_FOREIGN_BCRYPT_COST = 15;
 /** Of one thread of the password hasher. */
 const MAX_ARGON2_MEMORY_KIB = 128 * 1_024;
 const MAX_ARGON2_ITERATIONS = 64;
@@ -52,9 +52,12 @@ const DJANGO = /^pbkdf2_sha256\$(\d{1,10})\$([\x21-\x7e]+)\$([^$]+)$/;
 const PBKDF2 = /^\$(pbkdf2-sha256|pbkdf2-sha512)\$i=(\d{1,10})\$([^$]+)\$([^$]+)$/;
 const SUPPORTED = /^(\$2[aby]\$|\$argon2id\$|pbkdf2_sha256\$|\$pbkdf2-sha(256|512)\$)/;
 
-/** @throws {ForeignHashError} */
-export function parseForeignHash(text: string): ForeignHash {
-  const parsed = parseBcrypt(text) ?? parseArgon2id(text) ?? parseDjango(text) ?? parsePbkdf2(text);
+/**
+ * @param maxBcryptCost higher for a hash that this service made elsewhere
+ * @throws {ForeignHashError}
+ */
+export function parseForeignHash(text: string, maxBcryptCost = MAX_FOREIGN_BCRYPT_COST): ForeignHash {
+  const parsed = parseBcrypt(text, maxBcryptCost) ?? parseArgon2id(text) ?? parseDjango(text) ?? parsePbkdf2(text);
   if (parsed) return parsed;
   if (SUPPORTED.test(text)) throw new ForeignHashError('the hash is malformed', 'hash_malformed');
   throw new ForeignHashError(
@@ -69,10 +72,10 @@ export function formatPbkdf2(algorithm: Pbkdf2, iterations: number, saltBase64: 
   return `$${algorithm}$i=${iterations}$${salt}$${digest}`;
 }
 
-function parseBcrypt(text: string): ForeignHash | undefined {
+function parseBcrypt(text: string, maxCost: number): ForeignHash | undefined {
   const [, cost] = BCRYPT.exec(text) ?? [];
   if (cost === undefined) return undefined;
-  requireBetween('the bcrypt cost', Number(cost), 4, MAX_BCRYPT_COST);
+  requireBetween('the bcrypt cost', Number(cost), 4, maxCost);
   // The letters name revisions of implementations; correct ones compute the same.
   return { algorithm: 'bcrypt', standard: `$2b$${text.slice('$2b$'.length)}` };
 }

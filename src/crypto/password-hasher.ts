@@ -14,6 +14,8 @@ export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
 /** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
 export const OWN_PREFIX = '$2b$';
+/** What another hand has cut costs the same as an unknown account, and matches no password. */
+const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
 // Changing this text would lock out every account whose password is longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 /** Shorter than the TTL of the login throttle's reservations. */
@@ -74,15 +76,17 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 
   /**
-   * Takes the same time whether the account exists or not, against enumeration; for an imported hash, the time of its form.
+   * Takes the same time whether the account exists or not, against enumeration, also for a hash below the configured cost; for
+   * an imported hash, the time of its form.
    * @param passwordHash undefined for an account that does not exist
    * @throws {ProblemException} hashing_busy when the queue is full for this network
    */
   async verify(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
     if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
       return (await this.run('verifyForeign', { password, passwordHash }, turn)) as boolean;
-    const own = passwordHash !== undefined && isOwn(passwordHash) ? passwordHash : undefined;
-    const task = { password: reduceToLimit(password), passwordHash: own ?? this.dummyHash };
+    const own = passwordHash !== undefined && OWN_FORM.test(passwordHash) ? passwordHash : undefined;
+    const compared = own ?? this.dummyHash;
+    const task = { password: reduceToLimit(password), passwordHash: compared, padding: this.listPadding(compared) };
     const matches = (await this.run('verify', task, turn)) as boolean;
     return matches && own !== undefined;
   }
@@ -99,6 +103,12 @@ export class PasswordHasher implements OnApplicationShutdown {
 
   async onApplicationShutdown(): Promise<void> {
     await this.workers.destroy();
+  }
+
+  /** @returns the costs whose work, added to that of the hash, is that of one at the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
+  private listPadding(passwordHash: PasswordHash): number[] {
+    const cost = bcrypt.getRounds(passwordHash);
+    return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
   }
 
   private async run(name: string, task: object, turn: Turn): Promise<unknown> {

@@ -13,8 +13,17 @@ export function hash({ password, cost }: { password: string; cost: number }): st
   return bcrypt.hashSync(password, cost);
 }
 
-export function verify({ password, passwordHash }: { password: string; passwordHash: string }): boolean {
-  return bcrypt.compareSync(password, passwordHash);
+interface Verification {
+  readonly password: string;
+  readonly passwordHash: string;
+  /** Costs of hashes that are computed and dropped, so that the time does not tell the cost of the hash. */
+  readonly padding: readonly number[];
+}
+
+export function verify({ password, passwordHash, padding }: Verification): boolean {
+  const matches = bcrypt.compareSync(password, passwordHash);
+  for (const cost of padding) bcrypt.hashSync(password, cost);
+  return matches;
 }
 
 /** Verifies the password as it is, against a hash that another system made. */

@@ -103,7 +103,8 @@ export interface UsedKeyTable {
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. What another
- * service than the key's target reports is not recorded: it cannot have accepted the key.
+ * service than the key's target reports is not recorded: it cannot have accepted the key. A later use stays, unless it is far in
+ * the future: a replica whose clock was ahead has recorded it.
  */
 export function buildRecordUses({ name, door, event, details, targetColumn }: UsedKeyTable): Statement {
   const isForTarget = targetColumn ? `AND (used.service IS NULL OR used.service = holder.${targetColumn})` : '';
@@ -113,7 +114,8 @@ export function buildRecordUses({ name, door, event, details, targetColumn }: Us
                written AS (
                  UPDATE ${name} AS holder SET last_used_at = used.at, last_used_for = used.service
                  FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
-                   AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at) ${isForTarget}
+                   AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at
+                     OR locked.last_used_at > now() + interval '1 hour') ${isForTarget}
                  RETURNING used.event_id, used.at, holder.*, locked.last_used_at AS used_before)
           ${insertAuditEvents({
             id: 'event_id',

@@ -10,6 +10,9 @@ interface Route {
   readonly path?: unknown;
 }
 
+/** The routes on which the logging service, or a gateway before it, has the credential of a delivery validated. */
+const VALIDATIONS_OF_APPS: readonly unknown[] = ['/internal/validate-app', '/internal/authorize/app'];
+
 /**
  * The structured log of the service. Lines go to the logging service while it accepts them, and to the console
  * otherwise.
@@ -99,7 +102,7 @@ export class Log implements OnApplicationShutdown {
   isOwnDelivery({ route, headers }: Request): boolean {
     if (this.loggingAppId === undefined) return false;
     const path = (route as Route | undefined)?.path;
-    if (path !== undefined && path !== '/internal/validate-app') return false;
+    if (path !== undefined && !VALIDATIONS_OF_APPS.includes(path)) return false;
     return String(headers['x-platform-app-id']).toLowerCase() === this.loggingAppId;
   }
 

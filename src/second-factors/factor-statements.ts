@@ -20,10 +20,11 @@ export const READ_FACTORS: Statement = {
 
 /**
  * Replaces an enrolment that was not confirmed. No row when one is confirmed. It is later than the password that it needed,
- * whatever the clocks say.
+ * and not before a proof of the address, whatever the clocks say.
  */
 export const ENROL_TOTP = `INSERT INTO totp_factors AS known (user_id, encrypted_secret, key_mark, created_at)
-  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond') FROM users WHERE id = $1
+  SELECT id, $2, $3, GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond', email_verified_at)
+  FROM users WHERE id = $1
   ON CONFLICT (user_id) DO UPDATE
     SET encrypted_secret = excluded.encrypted_secret, key_mark = excluded.key_mark, created_at = excluded.created_at
     WHERE known.confirmed_at IS NULL
@@ -93,11 +94,12 @@ export const READ_PASSKEY: Statement = {
          FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
 };
 
-/** `$10`: passkeys of one user at most. */
+/** `$10`: passkeys of one user at most. Not before a proof of the address, whatever the clocks say. */
 export const INSERT_PASSKEY = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
-  SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 WHERE (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
-  RETURNING id`;
+  SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at) FROM users
+  WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
+  RETURNING created_at AS "createdAt"`;
 
 /** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
 export const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3

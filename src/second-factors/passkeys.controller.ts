@@ -13,6 +13,7 @@ import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import { Throttled } from '../throttling/throttled.js';
 import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import {
   PasskeyResponse,
@@ -76,6 +77,8 @@ export class PasskeysController {
   }
 
   @Patch(':id')
+  // Above the door: only callers that it admits are counted. The password is not asked for, and each call is recorded.
+  @Throttled('second-factor-address')
   @RequireUser()
   @ApiProblems(problems.notFound)
   @ApiParam(ID)

@@ -91,8 +91,7 @@ export class PasskeysService {
       lastUsedAt: null,
     };
     const owner = ProvenOwner.byEarlierStep(principal, user, createInvalidPasskey);
-    await this.insert(owner, challenge, passkey, credential.counter, actor);
-    return passkey;
+    return this.insert(owner, challenge, passkey, credential.counter, actor);
   }
 
   /** Oldest first. At most 20. */
@@ -138,16 +137,16 @@ export class PasskeysService {
     passkey: Passkey,
     counter: number,
     actor: Actor,
-  ): Promise<void> {
+  ): Promise<Passkey> {
     const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
     const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
-    await this.changes.run(owner, async (transaction) => {
+    return this.changes.run(owner, async (transaction) => {
       if (!(await this.challenges.use(transaction, challenge))) throw createInvalidPasskey();
-      const inserted = await transaction
-        .query<unknown[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS])
+      const [inserted] = await transaction
+        .query<Pick<Passkey, 'createdAt'>[]>(sql.INSERT_PASSKEY, [...columns, MAX_PASSKEYS])
         .catch(refuseKnownPasskey);
-      if (inserted.length === 0) throw new ProblemException(problems.tooManyPasskeys);
-      return { result: undefined, event: this.toEvent('user.passkey.added', userId, id, actor) };
+      if (!inserted) throw new ProblemException(problems.tooManyPasskeys);
+      return { result: { ...passkey, ...inserted }, event: this.toEvent('user.passkey.added', userId, id, actor) };
     });
   }
 

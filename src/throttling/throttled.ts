@@ -24,6 +24,9 @@ class ThrottleGuard implements CanActivate {
   }
 }
 
-/** For public routes: limits the calls of one network, counted before the body is validated, and documents the 429. */
+/**
+ * For public routes, and for others that cost a caller nothing and are recorded: limits the calls of one network, counted
+ * before the body is validated, and documents the 429.
+ */
 export const Throttled = (call: ThrottledCall) =>
   applyDecorators(Call(call), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { parseNewEmail } from '../common/email.js';
 import { createId, isId } from '../common/ids.js';
+import { MAX_BCRYPT_COST } from '../config/limits.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../crypto/foreign-hash.js';
 import { OWN_PREFIX, type PasswordHash } from '../crypto/password-hasher.js';
 
@@ -118,7 +119,7 @@ function parseJson(text: string): unknown {
 function parseHash({ password_hash: given, made_by: madeBy }: AccountLine): PasswordHash {
   try {
     const text = typeof given === 'string' ? given : fromKeycloak(given);
-    parseForeignHash(text);
+    parseForeignHash(text, madeBy && MAX_BCRYPT_COST);
     const isBcrypt2b = text.startsWith(OWN_PREFIX);
     if (madeBy === undefined) return (isBcrypt2b ? `$2y$${text.slice(OWN_PREFIX.length)}` : text) as PasswordHash;
     if (isBcrypt2b) return text as PasswordHash;

@@ -86,7 +86,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/admin/users/:id/password-reset': 'admin with users',
 };
 
-/** Open, behind a guard that throttles instead of a door. */
+/** Behind a guard that throttles: the open ones instead of a door. */
 const THROTTLED = [
   'POST api/v0/auth/register',
   'POST api/v0/auth/refresh',
@@ -97,15 +97,17 @@ const THROTTLED = [
   'POST api/v0/auth/login/second-factor',
   'POST api/v0/auth/login/passkey/options',
   'POST api/v0/auth/login/passkey',
+  'PATCH api/v0/users/me/passkeys/:id',
 ];
 
 /** A service may send its own credential beside the one that it forwards. */
 const FORWARDED = ['POST internal/validate-node', 'POST internal/validate-user'];
 
-/** One for each door, and one more where a service may forward. */
+/** One for each door, one more where a service may forward, and one where calls are throttled. */
 function guardsOf(route: string, door: string): number {
-  if (door === 'open') return THROTTLED.includes(route) ? 1 : 0;
-  return FORWARDED.includes(route) ? 2 : 1;
+  const ofThrottle = THROTTLED.includes(route) ? 1 : 0;
+  if (door === 'open') return ofThrottle;
+  return (FORWARDED.includes(route) ? 2 : 1) + ofThrottle;
 }
 
 const CONTROLLERS = readdirSync(new URL('../../src', import.meta.url), { recursive: true, encoding: 'utf8' }).filter(

@@ -1,4 +1,10 @@
 import { Client } from 'pg';
+import { APP_KEYS } from '../../src/app-credentials/app-credentials.service.js';
+import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-event.js';
+import { COUNTED_EVENTS, CountedRefusals } from '../../src/audit/counted-refusals.js';
+import { NODE_KEYS } from '../../src/nodes/nodes.service.js';
+import { OperatorKeys } from '../../src/operators/operator-keys.js';
+import { FactorOwner } from '../second-factors/owner.js';
 import { OwnPostgres } from '../support/own-postgres.js';
 import { TestApp } from '../support/test-app.js';
 import type { TestDatabase } from '../support/test-database.js';
@@ -50,6 +56,35 @@ describe('the seals of the audit log', () => {
       expect(await seal(app)).toBe(1);
       expect(await auditor.verify()).toMatchObject({ rows: 4, waiting: 0, findings: [] });
       await Promise.all([slow.end(), elsewhere.end()]);
+    },
+    SCENARIO_MS,
+  );
+
+  it(
+    'have no findings about what was counted, or collected, and recorded after it had happened',
+    async () => {
+      const owner = await FactorOwner.withTotp(app);
+      const operator = await app.operator(['read']);
+      const [node, service] = [await app.node(), await app.service()];
+      app.clock.drift({ minutes: -60 });
+      await app.login(owner.user.email, 'not the password').expect(401);
+      const { challenge } = await owner.isChallenged();
+      await owner.answers(challenge, 'totp', { code: 'wrong' }).expect(401);
+      await app.asAdmin('not a key').get('/nodes').expect(401);
+      await operator.as().post('/nodes', {}).expect(403);
+      await app.validateNode(node.header).expect(200);
+      await app.validateApp(service.headers).expect(200);
+      app.clock.drift({ minutes: 60 });
+      await app.nest.get(CountedRefusals).moveClosed(app.clock.now());
+      for (const keys of [OperatorKeys, NODE_KEYS, APP_KEYS])
+        await app.nest.get<OperatorKeys>(keys, { strict: false }).flushLastUsed();
+      const late = await app.database.query<{ event: string }>(
+        `SELECT DISTINCT event FROM audit_events WHERE time < recorded_at - interval '30 minutes'`,
+      );
+      const firstUses = AUDIT_EVENT_NAMES.filter((name) => name.endsWith('.first_used'));
+      expect(late.map(({ event }) => event).sort()).toEqual([...COUNTED_EVENTS, ...firstUses].sort());
+      await seal(app);
+      expect(await auditor.verify()).toMatchObject({ waiting: 0, findings: [] });
     },
     SCENARIO_MS,
   );

@@ -73,6 +73,28 @@ describe('a refused login (against enumeration)', () => {
     }
   });
 
+  it('costs the same work for accounts whose hash is older than a raised BCRYPT_COST', async () => {
+    const dearer = await app.startReplica({ variables: { BCRYPT_COST: String(COST + 3) } });
+    const run = jest.spyOn(Piscina.prototype, 'run');
+    try {
+      for (const [email, cost] of [
+        [ABSENT, COST + 3],
+        [alice.email, COST],
+        [disabled.email, COST],
+      ] as const) {
+        run.mockClear();
+        expectProblem(await dearer.login(email, 'not her passphrase'), problems.invalidCredentials);
+        const [task] = run.mock.calls.map(([each]) => each as { passwordHash: string; padding: number[] });
+        const costs = [bcrypt.getRounds(task!.passwordHash), ...task!.padding];
+        expect(costs[0]).toBe(cost);
+        expect(costs.reduce((work, each) => work + 2 ** each, 0)).toBe(2 ** (COST + 3));
+      }
+    } finally {
+      run.mockRestore();
+      await dearer.stop();
+    }
+  });
+
   it('stays refused for old sessions when a disabled account is enabled again', async () => {
     const carol = await app.user();
     const { access_token, refresh_token } = await carol.logsIn();

@@ -6,9 +6,9 @@ export function expectEqual(found: unknown, expected: unknown): void {
     throw new Error(`found ${JSON.stringify(found)} instead of ${JSON.stringify(expected)}`);
 }
 
-/** What the upstream takes for the identity: frameworks read underscores as hyphens. */
+/** What the upstream takes for the identity: frameworks read underscores and dots as hyphens. */
 export function identityOf({ headers }: Received): Record<string, string> {
-  const found = headers.filter(([name]) => /^x[-_]auth[-_]/.test(name));
+  const found = headers.filter(([name]) => /^x[-_.]auth[-_.]/.test(name));
   const identity = Object.fromEntries(found.sort(([a], [b]) => a.localeCompare(b)));
   if (Object.keys(identity).length !== found.length) throw new Error(`repeated: ${JSON.stringify(found)}`);
   return identity;

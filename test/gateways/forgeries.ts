@@ -20,10 +20,18 @@ export const ORIGIN_NAMES: readonly string[] = [
   'x-rewrite-url',
 ];
 
+/** That frameworks take for a hyphen: many the first one, PHP both. */
+const SEPARATORS = ['_', '.'];
+
+/** In place of the first hyphen, and of all. */
+function confuse(name: string, separator: string): string[] {
+  return [name.replace('-', separator), name.replaceAll('-', separator).toLowerCase()];
+}
+
 /** Every header of an origin, in all spellings that some framework takes for it, and repeated. */
 export function forgeOrigin(): Headers {
   return ORIGIN_NAMES.flatMap((name): Headers => {
-    const spellings = [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '_')];
+    const spellings = [name, name.toUpperCase(), ...SEPARATORS.flatMap((other) => confuse(name, other))];
     return spellings.map((spelling) => [spelling, '192.0.2.66']);
   });
 }
@@ -35,7 +43,7 @@ export function forgeIdentity(): Headers {
     const name = `X-Auth-${end}`;
     // nginx and others cannot name a header that no one sends: only known ones are removed.
     const known = [name, name.toLowerCase(), name.toUpperCase(), name];
-    const confusable = [name.replaceAll('-', '_'), name.replace('-', '_'), `X-Auth_${end}`, `x_auth-${end}`];
+    const confusable = SEPARATORS.flatMap((other) => [...confuse(name, other), `X-Auth${other}${end}`]);
     return [...(end === 'Other' ? [] : known), ...confusable].map((spelling) => [spelling, 'forged']);
   });
 }

@@ -36,7 +36,7 @@ export async function checkHeaders({ name, port }: Gateway, { checks, credential
   });
   await checks.run(`${name}, app: overwrites a client's own X-Platform-Target`, async () => {
     const { good, identity } = credentials.app;
-    const forged = ['X-Platform-Target', 'x-platform-target', 'X_Platform_Target'].map(
+    const forged = ['X-Platform-Target', 'x-platform-target', 'X_Platform_Target', 'X.Platform.Target'].map(
       (header) => [header, 'speech'] as const,
     );
     const received = expectIdentity(await send(port, { path: '/app/x', headers: [...forged, ...good] }), identity);
@@ -51,7 +51,7 @@ export async function checkHeaders({ name, port }: Gateway, { checks, credential
 export function originOf({ headers }: Received): Record<string, string> {
   const origin: Record<string, string> = {};
   for (const [name, value] of headers) {
-    const meant = name.replaceAll('_', '-');
+    const meant = name.replaceAll(/[_.]/g, '-');
     if (!ORIGIN_NAMES.includes(meant)) continue;
     origin[meant] = meant in origin ? `${origin[meant]}, ${value}` : value;
   }

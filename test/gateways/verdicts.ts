@@ -49,6 +49,10 @@ export async function checkVerdicts({ name, port }: Gateway, { checks, credentia
       else expectRefusal(answer, code, challenge);
     });
   }
+  await checks.run(`${name}: does not tell the client of a refused request to send its body`, async () => {
+    const lines = ['POST /node/x HTTP/1.1', 'Host: a', 'Content-Length: 5', 'Expect: 100-continue', 'X-API-Key: a:b'];
+    expectEqual(await sendRaw(port, lines), 401);
+  });
   await checks.run(`${name}: passes the upstream's own 401, 403, 500 and 503 on`, async () => {
     for (const status of [401, 403, 500, 503]) {
       const answer = await send(port, { path: `/node/x?status=${status}`, headers: credentials.node.good });

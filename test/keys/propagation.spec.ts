@@ -133,6 +133,21 @@ describe('the announcement of a lease', () => {
     expect(await leases()).toEqual([{ lease_ms: 500, is_new: true }]);
   });
 
+  it('is repeated before the cache is used again when the machine was suspended, which the wall clock alone shows', async () => {
+    await announcement.announceIfDue(client);
+    await database.query(`UPDATE replica_leases SET seen_at = now() - interval '1 hour'`);
+    [nowMs, wallMs] = [1, 3_600_000];
+    await announcement.announceIfDue(client);
+    expect(await leases()).toEqual([{ lease_ms: 500, is_new: true }]);
+  });
+
+  it('may not fail after the machine was suspended for 30 s', async () => {
+    await announcement.announceIfDue(client);
+    await client.query('SET default_transaction_read_only = on');
+    [nowMs, wallMs] = [1, 30_000];
+    await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
+  });
+
   it('may fail for 30 s while the database is read-only', async () => {
     await announcement.announceIfDue(client);
     await client.query('SET default_transaction_read_only = on');

@@ -199,6 +199,8 @@ describe('a logging service that validates each delivery through this service', 
     ['at a path with a query', '/internal/validate-app?x=1', 'id', 'key', 400],
     ['at a path in capitals', '/INTERNAL/validate-app', 'id', 'key', 404],
     ['with its id in capitals', '/internal/validate-app', 'ID', 'key', 200],
+    ['by a gateway', '/internal/authorize/app/logs', 'id', 'key', 200],
+    ['by a gateway, with a wrong key', '/internal/authorize/app/logs', 'id', 'wrong', 401],
   ])(
     '%s, receives no lines about these validations, which would cause endless traffic',
     async (_how, path, id, key, status) => {
@@ -224,6 +226,7 @@ describe('a logging service that validates each delivery through this service', 
         const presented = {
           'X-Platform-App-Id': id === 'ID' ? own.appId.toUpperCase() : String(headers['x-platform-app-id']),
           'X-Platform-App-Key': key === 'wrong' ? key : String(headers['x-platform-app-key']),
+          ...(path.includes('authorize') && { 'X-Platform-Target': 'logging' }),
         };
         verdicts.push((await app.post(path, { target: 'logging' }).set(presented)).status);
         response.end();

@@ -63,6 +63,18 @@ describe('the counter of verdicts', () => {
     }
   });
 
+  it('counts what gateways ask for', async () => {
+    const [service, node] = [await app.service(), await app.node()];
+    const { access_token } = await (await app.user()).logsIn();
+    const authorize = (door: string, headers: Record<string, string>) =>
+      app.get(`/internal/authorize/${door}`).set(headers);
+    await authorize('app', { ...service.headers, 'X-Platform-Target': service.target }).expect(200);
+    await authorize('node', { 'X-API-Key': node.header }).expect(200);
+    await authorize('user', { Authorization: `Bearer ${access_token}` }).expect(200);
+    await authorize('node', { 'X-API-Key': `${node.nodeId}:wrong` }).expect(401);
+    await become({ 'admin valid': 2, 'app valid': 1, 'node valid': 1, 'user valid': 1, 'node wrong_key': 1 });
+  });
+
   it('has the reason, which responses do not contain', async () => {
     const service = await app.service();
     const { appId } = service;

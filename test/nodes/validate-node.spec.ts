@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
+import { TestClock } from '../support/test-clock.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /internal/validate-node', () => {
@@ -79,5 +80,18 @@ describe('POST /internal/validate-node', () => {
     expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: null });
     await replica.stop();
     expect((await app.admin.get(`/nodes/${node.nodeId}`)).body).toMatchObject({ last_used_at: expect.any(String) });
+  });
+
+  it('records a use after one that a replica whose clock was ahead has recorded', async () => {
+    const node = await app.node();
+    const ahead = new TestClock();
+    ahead.drift({ days: 500 });
+    for (const options of [{ clock: ahead }, {}]) {
+      const replica = await app.startReplica(options);
+      await replica.validateNode(node.header).expect(200);
+      await replica.stop();
+    }
+    const { last_used_at } = (await app.admin.get(`/nodes/${node.nodeId}`)).body as { last_used_at: string };
+    expect(Date.parse(last_used_at)).toBeLessThanOrEqual(clock.now().getTime());
   });
 });

@@ -5,6 +5,7 @@ import { FactorOwner, logInWithPasskey, passkeyOptions } from '../second-factors
 import { expectProblem } from '../support/expect-problem.js';
 import { receiveToken, useMailServer } from '../support/mail-server.js';
 import { PASSWORD } from '../support/settings.js';
+import { TestClock } from '../support/test-clock.js';
 import { useApp } from '../support/use-app.js';
 
 const THIEFS_PASSWORD = 'another perfectly fine passphrase';
@@ -63,6 +64,23 @@ describe('second factors of an account whose address was never proven', () => {
     await confirm(await requestChange(stranger, email));
     await resetByMail(email);
     await app.login(email, THIEFS_PASSWORD).expect(200);
+  });
+
+  it.each([
+    ['an app', (owner: FactorOwner) => owner.enrols()],
+    ['a passkey', (owner: FactorOwner) => owner.registers()],
+  ])('stay when %s is added after a proof that a replica whose clock is ahead has dated', async (_what, add) => {
+    const replica = await app.startReplica({ clock: new TestClock() });
+    replica.clock.drift({ days: 500 });
+    const owner = await FactorOwner.of(app);
+    const { email } = owner.user;
+    await app.post('/api/v0/auth/email-verification', { email }).expect(202);
+    const token = await receiveToken(app, server, email);
+    await replica.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+    await replica.stop();
+    await add(owner);
+    await resetByMail(email);
+    expectProblem(await app.login(email, THIEFS_PASSWORD), problems.secondFactorRequired);
   });
 
   it('do not keep the new address from counting as verified', async () => {

@@ -3,7 +3,7 @@ import { problems } from '../../src/problems/problems.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
-import { countByStatus } from '../support/throttled.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 import { Authenticator } from './authenticator.js';
@@ -49,6 +49,22 @@ describe('/api/v0/users/me/passkeys', () => {
     await app.database.query('UPDATE users SET email_verified_at = now() WHERE id = $1', [owner.user.id]);
     await logInWithPasskey(strict, authenticator.get(await passkeyOptions(strict))).expect(200);
     await strict.stop();
+  });
+
+  it('limits renamings, each of which is an audit event, and does not count calls without a valid token', async () => {
+    const limits = { SECOND_FACTOR_LIMIT_PER_ADDRESS: '3/900', TRUST_PROXY: '1' };
+    const limited = await app.startReplica({ variables: limits });
+    const owner = await FactorOwner.of(app);
+    await owner.registers();
+    const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };
+    const path = `/api/v0/users/me/passkeys/${items[0]!.id}`;
+    const rename = (name: string) => limited.patch(path, { name }).set('X-Forwarded-For', '192.0.2.7');
+    for (let call = 0; call < 5; call += 1) expectProblem(await rename('x'), problems.missingAccessToken);
+    for (const name of ['a', 'b', 'c']) await owner.as(rename(name)).expect(200);
+    expectThrottled(await owner.as(rename('d')));
+    const subject = owner.user.id;
+    expect(await recorded(app, { event: 'user.passkey.renamed', subject })).toHaveLength(3);
+    await limited.stop();
   });
 
   it('hides the passkeys of other users', async () => {

@@ -80,7 +80,7 @@ describe('registrations and refreshes', () => {
     await one.refresh(refresh_token).set('X-Forwarded-For', '192.0.2.2').expect(200);
   });
 
-  it('are documented with 429 and its headers, as are logins, links, acts that ask for the password or a code, and admin routes, and no other route', async () => {
+  it('are documented with 429 and its headers, as are logins, links, acts that ask for the password or a code, renamings of passkeys, and admin routes, and no other route', async () => {
     const document = (await one.get('/docs-json').expect(200)).body as OpenAPIObject;
     const throttled = Object.entries(document.paths).flatMap(([path, item]) =>
       Object.values(item as Record<string, Operation>).flatMap(({ responses, security = [] }) =>
@@ -98,6 +98,7 @@ describe('registrations and refreshes', () => {
       'totp/remove',
       'recovery-codes',
       'passkeys/options',
+      'passkeys/{id}',
       'passkeys/{id}/remove',
     ];
     const paths = [

@@ -92,6 +92,7 @@ describe('an account with a hash that another system made', () => {
     ],
     ['of a cost beyond the bounds', '$2y$31$ojPk9YnUuv2.JYqFWjuUoeABv8G9Dc3bYyj8pxjz7HWQZhbC04yxq'],
     ['unreadable', 'nonsense'],
+    ['and cut', '$2b$nonsense'],
   ])(
     'whose hash another hand wrote %s costs the same as an unknown account, and matches no password',
     async (_why, hash) => {

@@ -45,6 +45,13 @@ describe('a line of an import', () => {
     expect(parseAccountLine(line({ made_by: 'platform-auth' }), NOW).passwordHash).toBe(HASH);
   });
 
+  it('takes every hash that this service makes, up to the highest BCRYPT_COST', () => {
+    const exported = { password_hash: HASH.replace('$05$', '$16$'), made_by: 'platform-auth' };
+    expect(refusalOf(line(exported))).toBe('accepted');
+    const beyond = { ...exported, password_hash: HASH.replace('$05$', '$17$') };
+    expect(refusalOf(line(beyond))).toBe('hash_out_of_bounds');
+  });
+
   it.each([
     ['text that is not JSON', 'SECRET', 'not_json'],
     ['a list', '[]', 'not_json'],

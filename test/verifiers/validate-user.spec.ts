@@ -42,6 +42,13 @@ describe('POST /internal/validate-user', () => {
     expectProblem(await validate(access_token).set(foreign.headers), problems.invalidAppCredentials);
   });
 
+  it('demands none otherwise, also with VALIDATE_NODE_REQUIRES_APP', async () => {
+    const { access_token } = await (await app.user()).logsIn();
+    const strict = await app.startReplica({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
+    await strict.post('/internal/validate-user').set('Authorization', `Bearer ${access_token}`).expect(200);
+    await strict.stop();
+  });
+
   it('refuses a body with fields', async () => {
     const { access_token } = await (await app.user()).logsIn();
     expectInvalid(await validate(access_token, { target: 'recipes' }), '/target');

@@ -26,8 +26,8 @@ SECRETS = PRESENTED_SECRETS | {NAMES["own_app_key"], NAMES["secret_key"]}
 def fill(value: Any) -> Any:
     """Replaces `${name}` and `a*5000` in every string."""
     if isinstance(value, str):
-        if value == "${jwks}":
-            return _DATA["jwks"]
+        if value in ("${jwks}", "${private_jwks}"):
+            return _DATA[value[2:-1]]
         return re.sub(r"\$\{(\w+)\}", lambda match: NAMES[match[1]], value).replace("a*5000", "a" * 5_000)
     if isinstance(value, list):
         return [fill(item) for item in value]

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.message import Message
 from typing import Any
 
 import httpx
@@ -13,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from platform_auth import App, AppPrincipal, Node, TestVerifier, User, Verifier, VerificationError
+from platform_auth import App, AppPrincipal, Node, TestVerifier, UnavailableError, User, Verifier, VerificationError
 from platform_auth.asgi import RequireApp, RequireNode, RequireUser
 from platform_auth.starlette import ProblemException
 
@@ -304,6 +307,49 @@ def test_a_key_or_token_with_another_secret_is_refused(auth: TestVerifier) -> No
         name = list(headers)[-1]
         headers[name] = headers[name][:-1] + ("A" if headers[name][-1] != "A" else "E")
         assert call(create_fastapi(auth), f"/{door}", headers).status_code == 401
+
+
+UNREADABLE = [None, 7, "X-API-Key: a:b", {"X-API-Key": None}, {"X-API-Key": ["a:b"]}, [("X-API-Key",)], [7], [("X-API-Key", 7)]]
+
+
+@pytest.mark.parametrize("headers", UNREADABLE)
+def test_gives_no_verdict_on_headers_that_cannot_be_read_and_says_so(auth: TestVerifier, headers: Any) -> None:
+    for verify in (auth.verify_app, auth.verify_node, auth.verify_user):
+        if verify != auth.verify_node and headers not in UNREADABLE[:3]:
+            continue
+        with pytest.raises(UnavailableError) as raised:
+            asyncio.run(verify(headers))
+        assert "headers of the request" in str(raised.value.__cause__)
+
+
+def test_reads_the_headers_of_the_standard_library_and_ignores_others_of_any_type(auth: TestVerifier) -> None:
+    node = auth.mint_node(household_id="H-1")
+    message = Message()
+    for name, value in node.headers.items():
+        message[name] = value.replace(node.principal.node_id, node.principal.node_id.upper())
+    assert asyncio.run(auth.verify_node(message)) == node.principal  # type: ignore[arg-type]
+    others: Any = {**node.headers, "X-Request-Id": 7, "traceparent": None}
+    assert asyncio.run(auth.verify_node(others)).household_id == "h-1"
+    alice = auth.mint_user(user_id="ALICE")
+    assert asyncio.run(auth.verify_user(alice.headers)) == alice.principal
+
+
+def test_serves_threads_that_present_one_credential_at_the_same_time(
+    auth: TestVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a test client does that is called in several threads: each has an event loop of its own."""
+    node = auth.mint_node()
+    send = auth._service.send
+    are_all_asking = threading.Barrier(2, timeout=20)
+
+    async def send_together(request: Any) -> Any:
+        await asyncio.to_thread(are_all_asking.wait)
+        return await send(request)
+
+    monkeypatch.setattr(auth._service, "send", send_together)
+    with ThreadPoolExecutor() as threads:
+        verified = [threads.submit(asyncio.run, auth.verify_node(node.headers)) for _ in range(2)]
+        assert [one.result() for one in verified] == [node.principal] * 2
 
 
 def test_prints_no_secret(auth: TestVerifier) -> None:

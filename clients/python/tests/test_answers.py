@@ -30,13 +30,21 @@ def test_compares_ids_in_lower_case() -> None:
     assert [change.id for change in renewal.changes] == ["01985f4e"]
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"[]", b"null", b"1" * 10_000])
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"[]", b"null", b"1" * 10_000, b'{"a":NaN}'])
 def test_takes_text_that_is_not_a_json_object_for_another_program(body: bytes) -> None:
     for status in (200, 400, 401, 403, 404):
         assert isinstance(judge("app", answer(status, body)), Misconfigured)
         assert isinstance(read_poll_answer(answer(status, body)), Misconfigured)
     assert judge("app", answer(502, body)) is Verdict.UNKNOWN
     assert read_poll_answer(answer(502, body)) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("encode", [lambda text: b"\xef\xbb\xbf" + text.encode(), lambda text: text.encode("utf-16")])
+def test_takes_text_in_another_encoding_for_another_program(encode: Any) -> None:
+    fresh = {"x-platform-fresh-for-ms": "500"}
+    assert isinstance(judge("app", answer(200, {"valid": True}, fresh)), Yes)
+    assert isinstance(judge("app", answer(200, encode('{"valid":true}'), fresh)), Misconfigured)
+    assert isinstance(read_poll_answer(answer(200, encode(json.dumps(POLL)))), Misconfigured)
 
 
 @pytest.mark.parametrize("code", [None, 1, [], {}, "invalid_app_credentials\n", "INVALID_APP_CREDENTIALS"])
@@ -54,5 +62,5 @@ def test_reads_headers_of_whole_numbers_only(value: str) -> None:
 
 
 def test_names_nothing_of_an_answer_but_a_word_that_looks_like_a_code() -> None:
-    judged = [judge("app", answer(404, {"code": code})) for code in ("not_found", "a\nb", "x" * 61, "clé", 1)]
-    assert judged == [Misconfigured("404: not_found"), *[Misconfigured("404: not a known problem")] * 4]
+    judged = [judge("app", answer(404, {"code": code})) for code in ("not_found", "a\nb", "x" * 61, "clé", 1, "pa_app_Key1")]
+    assert judged == [Misconfigured("404: not_found"), *[Misconfigured("404: not a known problem")] * 5]

@@ -38,12 +38,12 @@ def test_accepts_what_the_service_issues() -> None:
     assert mint(CLAIMS) not in repr(parsed)
 
 
-@pytest.mark.parametrize("expiry", [NOW - 60, 0, -1, True, None, "9999999999", [], {}, float("nan"), -1e300])
+@pytest.mark.parametrize("expiry", [NOW - 60, 0, -1, True, None, "9999999999", [], {}, -1e300])
 def test_refuses_an_expiry_that_is_past_or_not_a_number(expiry: Any) -> None:
     assert not is_good(mint({**CLAIMS, "exp": expiry}))
 
 
-@pytest.mark.parametrize("expiry", [NOW - 59, NOW + 0.5, float("inf"), 10**400])
+@pytest.mark.parametrize("expiry", [NOW - 59, NOW + 0.5, 10**400])
 def test_takes_any_number_that_is_not_past(expiry: Any) -> None:
     assert is_good(mint({**CLAIMS, "exp": expiry}))
 
@@ -81,6 +81,13 @@ def test_demands_the_configured_audience_and_no_other() -> None:
         mint(b"[" * 2_500),
         mint(b"null"),
         mint(b"\xff\xfe"),
+        mint(json.dumps(CLAIMS).encode("utf-16")),
+        mint(b"\xef\xbb\xbf" + json.dumps(CLAIMS).encode()),
+        mint({**CLAIMS, "exp": float("inf")}),
+        mint({**CLAIMS, "exp": float("nan")}),
+        mint(CLAIMS) + "=",
+        mint(CLAIMS) + ".e30",
+        mint(CLAIMS) + "\n",
         mint({**CLAIMS, "sub": 1}),
         mint({**CLAIMS, "sid": None}),
         mint({"iss": "platform-auth"}),

@@ -2,9 +2,17 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.runtime import Runtime
@@ -63,7 +71,7 @@ def play(server: Server, work: Callable[[HttpTransport, str], Awaitable[None]]) 
     async def run() -> None:
         listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
-        transport = HttpTransport("http:")
+        transport = HttpTransport()
         try:
             await work(transport, f"http://127.0.0.1:{port}/internal/validate-node")
         finally:
@@ -131,6 +139,44 @@ def test_uses_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
         assert (await transport.send(ServiceRequest("POST", url, HEADERS))).status == 200
 
     play(Server(respond("200 OK")), work)
+
+
+def test_trusts_the_authorities_of_the_environment_also_when_only_the_keys_come_by_https(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    certificate, key = write_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server = Server(respond("200 OK"))
+
+    async def run() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        listening = await asyncio.start_server(server.handle, "127.0.0.1", 0, ssl=context)
+        transport = HttpTransport()
+        port = listening.sockets[0].getsockname()[1]
+        answer = await transport.send(ServiceRequest("GET", f"https://127.0.0.1:{port}/.well-known/jwks.json", {}))
+        assert answer.status == 200
+        await transport.close()
+        listening.close()
+
+    asyncio.run(run())
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    key_bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key_bytes)
+    return folder / "certificate.pem", folder / "key.pem"
 
 
 def test_logs_nothing_at_info_and_no_credential_at_debug(caplog: pytest.LogCaptureFixture) -> None:

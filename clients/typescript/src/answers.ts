@@ -14,6 +14,8 @@ const VERDICTS: Readonly<Record<Door, readonly string[]>> = {
 const UNREADABLE_CREDENTIAL = ['malformed_request', 'duplicate_header'];
 const MAX_REMEMBER_MS = 60_000;
 const MAX_DURATION_MS = 1_000_000_000;
+/** A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent. */
+const CODE = /^(?=.{1,60}$)[a-z]+(?:_[a-z]+)*$/;
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -31,7 +33,7 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   if (status === 401 && VERDICTS[door].includes(code)) return { verdict: 'no' };
   if (status === 431 || (status === 400 && UNREADABLE_CREDENTIAL.includes(code))) return { verdict: 'no' };
   if (isUnavailable(status)) return { verdict: 'unknown' };
-  if (status !== 200) return misconfigured(answer, code);
+  if (status !== 200) return misconfigured(answer, toLoggable(code));
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
@@ -59,13 +61,17 @@ export type PollAnswer =
 export function readPollAnswer(answer: ServiceAnswer): PollAnswer {
   const body = parseObject(answer.body);
   if (isUnavailable(answer.status)) return { kind: 'unknown' };
-  if (answer.status !== 200) return { kind: 'misconfigured', detail: describe(answer, toText(body?.code)) };
+  if (answer.status !== 200) {
+    return { kind: 'misconfigured', detail: describe(answer, toLoggable(toText(body?.code))) };
+  }
   const { cursor, reset, lease_ms: leaseMs, fresh_for_ms: freshForMs, changes } = body ?? {};
   const isReadable = typeof cursor === 'string' && typeof reset === 'boolean' && Array.isArray(changes);
   if (!isReadable || !isDuration(leaseMs) || !isDuration(freshForMs) || !changes.every(isChange)) {
     return { kind: 'misconfigured', detail: describe(answer, 'not an answer to a poll') };
   }
-  const known = changes.filter(({ kind }) => KINDS.has(kind)) as unknown as Renewal['changes'];
+  const known = changes
+    .filter(({ kind }) => KINDS.has(kind))
+    .map(({ kind, id }) => ({ kind, id: id.toLowerCase() })) as unknown as Renewal['changes'];
   return { kind: 'renewal', renewal: { cursor, reset, freshForMs, changes: known }, leaseMs };
 }
 
@@ -82,9 +88,12 @@ function misconfigured(answer: ServiceAnswer, detail: string): Judgement {
   return { verdict: 'misconfigured', detail: describe(answer, detail) };
 }
 
-/** Names the status and a code of the service's catalogue: nothing else of an answer is safe to log. */
 function describe({ status }: ServiceAnswer, detail: string): string {
-  return /^[a-zA-Z _-]{1,60}$/.test(detail) ? `${status}: ${detail}` : `${status}: not a known problem`;
+  return `${status}: ${detail}`;
+}
+
+function toLoggable(code: string): string {
+  return CODE.test(code) ? code : 'not a known problem';
 }
 
 function isChange(value: unknown): value is { kind: string; id: string } {

@@ -19,8 +19,6 @@ export interface Credential {
 
 /** Visible ASCII, of a length far above any credential of the service. */
 const WELL_FORMED = /^[\x21-\x7e]{1,4096}$/;
-/** Not `trim`, which takes a no-break space for a blank. */
-const BLANKS_AROUND = /^[ \t]*([^ \t]*)[ \t]*$/;
 const SAFE_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** The service's rule: the caller may have put a secret into the wrong header. */
 const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
@@ -48,7 +46,7 @@ export function readNode(request: PresentedRequest): Credential {
 export function readToken(request: PresentedRequest): Credential & { readonly token: string } {
   const header = readOnce(request, 'authorization');
   if (!/^bearer( |$)/i.test(header)) throw new RefusedError(MISSING_TOKEN);
-  const token = BLANKS_AROUND.exec(header.slice('bearer '.length))?.[1] ?? '';
+  const token = trimBlanks(header.slice('bearer '.length));
   if (!WELL_FORMED.test(token)) throw new RefusedError(REFUSALS.user);
   const toHeaders = (): Record<string, string> => ({ Authorization: `Bearer ${token}` });
   return { door: 'user', id: '', digest: computeDigest(token), toHeaders, token };
@@ -63,6 +61,19 @@ export function readTracing(request: PresentedRequest): Record<string, string> {
     ...(TRACEPARENT.test(trace) && { traceparent: trace }),
   };
 }
+
+/**
+ * Not `trim`, which takes a no-break space for a blank. Not an expression: one that allows for blanks on both sides takes the
+ * square of their number to find that it does not match, a quarter of a second for 16 KB.
+ */
+function trimBlanks(text: string): string {
+  let [start, end] = [0, text.length];
+  while (start < end && isBlank(text[start])) start += 1;
+  while (start < end && isBlank(text[end - 1])) end -= 1;
+  return text.slice(start, end);
+}
+
+const isBlank = (character: string | undefined): boolean => character === ' ' || character === '\t';
 
 function toCredential(door: Door, id: string, secret: string, toHeaders: Credential['toHeaders']): Credential {
   return { door, id: id.toLowerCase(), digest: computeDigest(secret), toHeaders };

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { LookupFunction } from 'node:net';
@@ -22,7 +23,7 @@ export class HttpTransport implements Transport {
 
   send(request: ServiceRequest, signal: AbortSignal): Promise<ServiceAnswer> {
     if (this.isClosed) return Promise.reject(new ConnectionError('The verifier is closed'));
-    const isSecure = request.url.startsWith('https:');
+    const isSecure = new URL(request.url).protocol === 'https:';
     const { method, headers, body = '' } = request;
     let leaveLookup = (): void => undefined;
     const options: https.RequestOptions = {
@@ -36,9 +37,7 @@ export class HttpTransport implements Transport {
       const outgoing = (isSecure ? https : http).request(request.url, options, (response) => {
         receive(response).then(resolve, reject);
       });
-      outgoing.on('error', (error) =>
-        reject(error instanceof TimeoutError ? error : new ConnectionError('The connection was refused or broken')),
-      );
+      outgoing.on('error', (error) => reject(error instanceof TimeoutError ? error : toConnectionError(error)));
       outgoing.once('close', () => leaveLookup());
       limitConnecting(outgoing);
       outgoing.end(body);
@@ -60,6 +59,10 @@ export class HttpTransport implements Transport {
     }
     return agent;
   }
+}
+
+function toConnectionError({ code }: NodeJS.ErrnoException): ConnectionError {
+  return new ConnectionError('The connection was refused or broken', code);
 }
 
 function limitConnecting(outgoing: ClientRequest): void {
@@ -86,8 +89,14 @@ async function receive(response: IncomingMessage): Promise<ServiceAnswer> {
   } catch {
     throw new ConnectionError('The connection broke before the answer was complete');
   }
-  const body = length > MAX_ANSWER_BYTES ? '' : Buffer.concat(chunks).toString('utf8');
-  return { status: response.statusCode ?? 0, headers: joinHeaders(response.headers), body };
+  return { status: response.statusCode ?? 0, headers: joinHeaders(response.headers), body: toText(chunks, length) };
+}
+
+/** Empty when it cannot be read: too long, or not in UTF-8, as JSON is (RFC 8259 §8.1). */
+function toText(chunks: readonly Buffer[], length: number): string {
+  if (length > MAX_ANSWER_BYTES) return '';
+  const body = Buffer.concat(chunks);
+  return isUtf8(body) ? body.toString('utf8') : '';
 }
 
 function joinHeaders(headers: http.IncomingHttpHeaders): Record<string, string | undefined> {

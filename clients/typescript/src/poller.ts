@@ -4,6 +4,7 @@ import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';
 import type { Runtime } from './runtime.js';
 import type { ServiceClient } from './service-client.js';
+import { ConnectionError, TimeoutError } from './transport.js';
 import type { Uses } from './uses.js';
 
 const POLLS_PER_LEASE = 3;
@@ -51,9 +52,14 @@ export class Poller {
       if (this.failures > 0) this.settings.logger.warn('verifier_polls_answered_again', { failures: this.failures });
       this.failures = 0;
       this.misconfigurations.clear(PATH);
-    } catch {
+    } catch (error) {
+      // The poll in flight was broken by this verifier itself.
+      if (this.isClosed) return;
       putBack();
-      if (this.failures === 0) this.settings.logger.warn('verifier_polls_not_answered', { url: this.settings.url });
+      if (this.failures === 0) {
+        const { url, logger } = this.settings;
+        logger.warn('verifier_polls_not_answered', { url, reason: toReason(error) });
+      }
       this.failures += 1;
     }
     if (this.isClosed) return;
@@ -74,7 +80,7 @@ export class Poller {
     });
     const read = readPollAnswer(answer);
     if (read.kind === 'misconfigured') this.misconfigurations.report(PATH, read.detail);
-    if (read.kind !== 'renewal') throw new Error('The poll was not answered');
+    if (read.kind !== 'renewal') throw new ConnectionError('The poll was not answered', `status ${answer.status}`);
     this.leaseMs = read.leaseMs;
     // Without a lease nothing is held, whatever the grace.
     return read.leaseMs > 0 ? read.renewal : { ...read.renewal, freshForMs: -Infinity };
@@ -87,4 +93,10 @@ export class Poller {
     if (this.failures > 0) return backoffMs * jitter;
     return Math.max(0, sentAtMs + intervalMs * jitter - this.runtime.clocks.monotonic());
   }
+}
+
+/** Without the message of an error, which may hold a credential. */
+function toReason(error: unknown): string {
+  if (error instanceof ConnectionError) return error.reason;
+  return error instanceof TimeoutError ? 'no answer in time' : 'an unexpected error';
 }

@@ -55,7 +55,8 @@ export class TestVerifier extends VerifierCore {
     const nodeId = randomUUID();
     const key = generateSecret('test_node_');
     this.service.issue(`node ${nodeId}`, key, { node_id: nodeId, household_id: householdId });
-    return { headers: { 'X-API-Key': `${nodeId}:${key}` }, principal: { door: 'node', nodeId, householdId } };
+    const principal = { door: 'node', nodeId, householdId: householdId.toLowerCase() } as const;
+    return { headers: { 'X-API-Key': `${nodeId}:${key}` }, principal };
   }
 
   /** Mints an access token of a user, for a session of its own. */
@@ -68,7 +69,7 @@ export class TestVerifier extends VerifierCore {
     const claims = { sub: userId, sid: sessionId, email, amr };
     const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${generateSecret()}`;
     this.service.issue(`user ${sessionId}`, token, { user_id: userId, session_id: sessionId, email, amr });
-    const principal = { door: 'user', userId, sessionId, email, amr } as const;
+    const principal = { door: 'user', userId: userId.toLowerCase(), sessionId, email, amr } as const;
     return { headers: { Authorization: `Bearer ${token}` }, principal };
   }
 
@@ -107,13 +108,14 @@ class MemoryService implements Transport {
     const { pathname } = new URL(url);
     if (pathname === '/internal/validate-app') {
       const { target } = JSON.parse(body) as { target: string };
-      const found = this.find(`app ${headers['X-Platform-App-Id']}`, headers['X-Platform-App-Key']);
+      const found = this.find(`app ${headers['X-Platform-App-Id']?.toLowerCase()}`, headers['X-Platform-App-Key']);
       return answer(found?.body.target === target ? found : undefined, 'invalid_app_credentials');
     }
     if (pathname === '/internal/validate-node') {
       const header = headers['X-API-Key'] ?? '';
       const colon = header.indexOf(':');
-      return answer(this.find(`node ${header.slice(0, colon)}`, header.slice(colon + 1)), 'invalid_node_credentials');
+      const found = this.find(`node ${header.slice(0, colon).toLowerCase()}`, header.slice(colon + 1));
+      return answer(found, 'invalid_node_credentials');
     }
     if (pathname === '/internal/validate-user') {
       const token = (headers.Authorization ?? '').slice('Bearer '.length);

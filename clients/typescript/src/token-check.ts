@@ -19,6 +19,12 @@ const UNKNOWN_KID_PAUSE_MS = 30_000;
 /** After a failed fetch. The service judges the tokens meanwhile. */
 const FAILED_FETCH_PAUSE_MS = 5_000;
 
+/** JWS Compact Serialization: base64url without padding (RFC 7515 §2). */
+const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
+/** Members of the header that change what is signed. Tokens of the service have none. */
+const EXTENSIONS = ['crit', 'b64'];
+const KEY_ERRORS = [errors.JWKSNoMatchingKey, errors.JWKSMultipleMatchingKeys, errors.JWKSInvalid, errors.JWKInvalid];
+
 /** Names the cause of a configuration error. */
 const JWKS = 'AUTH_JWKS_URL';
 
@@ -55,9 +61,11 @@ export class TokenCheck {
   /** Reads the ids without verifying them. @returns undefined for what is not a token of the service */
   readClaims(token: string): Pick<UserPrincipal, 'userId' | 'sessionId'> | undefined {
     try {
-      const { alg } = decodeProtectedHeader(token);
+      const { alg, kid, ...header } = decodeProtectedHeader(token);
       const { sub, sid } = decodeJwt(token);
-      if ((alg !== 'HS256' && alg !== 'ES256') || typeof sub !== 'string' || typeof sid !== 'string') return undefined;
+      if (!COMPACT.test(token) || EXTENSIONS.some((name) => name in header)) return undefined;
+      if ((alg !== 'HS256' && alg !== 'ES256') || (kid !== undefined && typeof kid !== 'string')) return undefined;
+      if (typeof sub !== 'string' || typeof sid !== 'string') return undefined;
       return { userId: sub.toLowerCase(), sessionId: sid.toLowerCase() };
     } catch {
       return undefined;
@@ -119,9 +127,7 @@ export class TokenCheck {
       });
       return audience === undefined && payload.aud !== undefined ? 'bad' : 'good';
     } catch (error) {
-      const isKeyUnknown =
-        error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys;
-      return error instanceof errors.JOSEError && !isKeyUnknown ? 'bad' : 'unknown';
+      return error instanceof errors.JOSEError && !isAboutKeys(error) ? 'bad' : 'unknown';
     }
   }
 
@@ -155,6 +161,11 @@ export class TokenCheck {
     const maxAgeMs = readMaxAgeSeconds(timed.answer.headers['cache-control']) * 1_000;
     return (this.keys = { resolve, sentAtMs: timed.sentAtMs, maxAgeMs });
   }
+}
+
+/** What is wrong with the published keys says nothing about the token. */
+function isAboutKeys(error: errors.JOSEError): boolean {
+  return KEY_ERRORS.some((type) => error instanceof type);
 }
 
 function toKeySet(text: string): PublishedKeys['resolve'] | undefined {

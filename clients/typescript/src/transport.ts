@@ -23,6 +23,14 @@ export interface Transport {
 /** Refused, or broken before the answer was complete. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
+
+  /** @param reason what an operator needs to find the mistake: a code of Node.js, such as ECONNREFUSED. Never a message */
+  constructor(
+    message: string,
+    readonly reason = 'broken',
+  ) {
+    super(message);
+  }
 }
 
 export class TimeoutError extends Error {

@@ -51,6 +51,8 @@ class Run {
       jwksUrl: verifier.jwks_url ?? undefined,
       outageGraceSeconds: verifier.outage_grace_seconds,
       maxQuestions: verifier.max_questions,
+      issuer: verifier.issuer,
+      audience: verifier.audience,
       logger: { warn: (event, fields) => void this.logged.push({ event, fields }) },
     });
     this.verifier = new VerifierCore(settings, this.simulation.createRuntime(this.service));

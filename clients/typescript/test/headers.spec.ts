@@ -1,6 +1,11 @@
+import { runInNewContext } from 'node:vm';
+import { readToken } from '../src/credentials.js';
 import type { PresentedRequest } from '../src/presented-request.js';
 import { RefusedError, UnavailableError } from '../src/errors.js';
 import { Verifier } from '../src/verifier.js';
+
+/** The engine ends what takes longer. Reading a header takes milliseconds, and the square of its length would take hours. */
+const PATIENCE_MS = 20_000;
 
 type Fields = Readonly<Record<string, string>>;
 
@@ -44,6 +49,23 @@ describe('the headers of a request', () => {
     expect(await auth.verifyNode({ headers: toHeaders(node.headers) })).toEqual(node.principal);
     expect(await auth.verifyUser({ headers: toHeaders(user.headers) })).toEqual(user.principal);
     await expect(auth.verifyNode({ headers: toHeaders({ Accept: '*/*' }) })).rejects.toThrow(RefusedError);
+  });
+
+  it('are read in time that grows with their length only, also when a token is lost among blanks', () => {
+    const authorization = `Bearer ${' '.repeat(1_000_000)}a b`;
+    const read = (): unknown => readToken({ headers: { authorization } });
+    expect(() => void runInNewContext('read()', { read }, { timeout: PATIENCE_MS })).toThrow(RefusedError);
+  });
+
+  it('may hold ids in capitals, which are compared and handed over in lower case', async () => {
+    const capitals = auth.mintNode({ householdId: 'H-1' });
+    const [id = '', key = ''] = capitals.headers['X-API-Key']!.split(':');
+    const found = await auth.verifyNode({ headers: { 'x-api-key': `${id.toUpperCase()}:${key}` } });
+    expect([found, found.householdId]).toEqual([capitals.principal, 'h-1']);
+    const headers = { ...app.headers, 'X-Platform-App-Id': app.principal.appId.toUpperCase() };
+    expect(await auth.verifyApp({ headers })).toEqual(app.principal);
+    const alice = auth.mintUser({ userId: 'ALICE' });
+    expect(await auth.verifyUser({ headers: alice.headers })).toEqual(alice.principal);
   });
 
   it('may hold other headers of any type', async () => {

@@ -94,6 +94,17 @@ describe('the transport over HTTP', () => {
     await expect(answered).rejects.toThrow();
   });
 
+  it('takes HTTPS in any letter case for HTTPS', async () => {
+    const { url } = await serve((_request, response) => response.end());
+    const answered = send({ url: url.replace('http:', 'HTTPS:') });
+    await expect(answered).rejects.toMatchObject({ name: 'ConnectionError' });
+  });
+
+  it('reads nothing of an answer that is not in UTF-8', async () => {
+    const { url } = await serve((_request, response) => response.end(Buffer.from([0x22, 0xff, 0x22])));
+    expect((await send({ url })).body).toBe('');
+  });
+
   it('does not keep an answer of more than a megabyte', async () => {
     const { url } = await serve((_request, response) => response.end('a'.repeat(2_000_000)));
     expect((await send({ url })).body).toBe('');

@@ -55,6 +55,13 @@ const CONSUMER = `
   // @ts-expect-error the options are typed
   export const wrong = new Verifier({ url: 1 });`;
 
+/** How TypeScript finds packages. The last one does not read `exports`: the default of TypeScript 5 with `module: commonjs`. */
+const MODULE_SYSTEMS = {
+  nodenext: ['--module', 'nodenext'],
+  bundler: ['--module', 'preserve', '--moduleResolution', 'bundler'],
+  node10: ['--module', 'commonjs', '--moduleResolution', 'node10', '--ignoreDeprecations', '6.0'],
+};
+
 /** The program of a service that embeds the packed verifier; it verifies what it reads. */
 const SERVICE = `
   import { createInterface } from 'node:readline';
@@ -124,8 +131,9 @@ async function tryPack(folder: string): Promise<void> {
   await checks.run('has strict types, and compiles the example of the README', async () => {
     writeFileSync(join(folder, 'consumer.ts'), CONSUMER);
     const tsc = join(MODULES, 'typescript/bin/tsc');
-    const flags = ['--strict', '--noEmit', '--module', 'nodenext', '--target', 'es2022', '--types', 'node'];
-    await run(process.execPath, [tsc, ...flags, '--exactOptionalPropertyTypes', 'consumer.ts'], { cwd: folder });
+    const flags = ['--strict', '--exactOptionalPropertyTypes', '--noEmit', '--target', 'es2022', '--types', 'node'];
+    for (const modules of Object.values(MODULE_SYSTEMS))
+      await run(process.execPath, [tsc, ...flags, '--esModuleInterop', ...modules, 'consumer.ts'], { cwd: folder });
   });
 }
 

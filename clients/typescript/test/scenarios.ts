@@ -69,6 +69,8 @@ export interface Scenario {
     readonly jwks_url?: string | null;
     readonly outage_grace_seconds?: number;
     readonly max_questions?: number;
+    readonly issuer?: string;
+    readonly audience?: string;
   };
   readonly service?: Service;
   readonly steps: readonly Step[];
@@ -78,6 +80,7 @@ interface Credentials {
   readonly names: Readonly<Record<string, string>>;
   readonly credentials: Readonly<Record<string, Credential>>;
   readonly jwks: unknown;
+  readonly private_jwks: unknown;
 }
 
 const read = (path: string): unknown => JSON.parse(readFileSync(join(FOLDER, path), 'utf8'));
@@ -113,6 +116,7 @@ function fill<Value>(value: Value): Value {
 
 function fillText(text: string): unknown {
   if (text === '${jwks}') return data.jwks;
+  if (text === '${private_jwks}') return data.private_jwks;
   return text
     .replace(/\$\{(\w+)\}/g, (_match, name: string) => {
       const value = names[name];

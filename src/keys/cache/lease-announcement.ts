@@ -25,31 +25,33 @@ export class LeaseAnnouncement {
     private readonly clocks: Clocks = SYSTEM_CLOCKS,
   ) {}
 
-  /** Whether revoking calls know this replica's lease, by both clocks: the monotonic one may stop while the machine is suspended. */
+  /** Whether revoking calls know this replica's lease. */
   get isCurrent(): boolean {
-    const { clocks } = this;
-    return (
-      clocks.monotonic() < this.announcedAtMs + MAX_SILENCE_MS &&
-      clocks.wall() < this.announcedAtWallMs + MAX_SILENCE_MS
-    );
+    return !this.isOlderThan(MAX_SILENCE_MS);
   }
 
   /** @throws when the announcement no longer counts and cannot be repeated */
   async announceIfDue(client: Pick<Client, 'query'>): Promise<void> {
     const [now, wall] = [this.clocks.monotonic(), this.clocks.wall()];
-    if (now < this.announcedAtMs + HEARTBEAT_INTERVAL_MS) return;
+    if (!this.isOlderThan(HEARTBEAT_INTERVAL_MS)) return;
     try {
       await client.query(ANNOUNCE, [this.id, this.leaseMs]);
       this.announcedAtMs = now;
       this.announcedAtWallMs = wall;
     } catch (error) {
       // A database that cannot write cannot commit a revocation either.
-      if (!isWriteRefusal(error) || now >= this.announcedAtMs + MAX_SILENCE_MS) throw error;
+      if (!isWriteRefusal(error) || !this.isCurrent) throw error;
     }
   }
 
   /** For a new connection: another server may not have the announcement. */
   makeDue(): void {
     this.announcedAtMs = Math.min(this.announcedAtMs, this.clocks.monotonic() - HEARTBEAT_INTERVAL_MS);
+  }
+
+  /** By either clock: the monotonic one may stop while the machine is suspended. */
+  private isOlderThan(ageMs: number): boolean {
+    const { clocks, announcedAtMs, announcedAtWallMs } = this;
+    return clocks.monotonic() >= announcedAtMs + ageMs || clocks.wall() >= announcedAtWallMs + ageMs;
   }
 }

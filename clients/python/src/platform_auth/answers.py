@@ -23,7 +23,8 @@ _UNREADABLE_CREDENTIAL = frozenset({"malformed_request", "duplicate_header"})
 _MAX_REMEMBER_SECONDS = 60
 _MAX_DURATION_MS = 1e9
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
-_SAFE_DETAIL = re.compile(r"[A-Za-z0-9 _-]{1,60}")
+# A code of the service's catalogue. Nothing else of an answer is logged: a server may send back what it was sent.
+_CODE = re.compile(r"(?=.{1,60}\Z)[a-z]+(?:_[a-z]+)*")
 
 
 class Verdict(Enum):
@@ -58,7 +59,7 @@ def judge(door: Door, answer: ServiceAnswer) -> Yes | Misconfigured | Verdict:
     if is_unavailable(status):
         return Verdict.UNKNOWN
     if status != 200:
-        return Misconfigured(_describe(status, code))
+        return Misconfigured(_describe(status, _to_loggable(code)))
     if body.get("valid") is not True:
         return Misconfigured(_describe(status, "not the body of a validation"))
     fresh_for_ms = _to_whole_number(answer.headers.get("x-platform-fresh-for-ms"))
@@ -87,7 +88,7 @@ def read_poll_answer(answer: ServiceAnswer) -> Renewal | Misconfigured | Verdict
     if is_unavailable(status):
         return Verdict.UNKNOWN
     if status != 200:
-        return Misconfigured(_describe(status, body.get("code")))
+        return Misconfigured(_describe(status, _to_loggable(body.get("code"))))
     cursor, reset, changes = body.get("cursor"), body.get("reset"), body.get("changes")
     lease, fresh_for = _to_duration(body.get("lease_ms")), _to_duration(body.get("fresh_for_ms"))
     known = _read_changes(changes)
@@ -113,18 +114,25 @@ def _read_changes(changes: object) -> list[Change] | None:
 
 
 def parse_object(text: bytes) -> dict[str, Any] | None:
-    """Returns None for what is not a JSON object, also for one that is nested too deeply."""
+    """Returns None for what is not a JSON object in UTF-8 (RFC 8259), also for one that is nested too deeply."""
     try:
-        value = json.loads(text)
+        # Of bytes, the parser takes other encodings too, and by itself NaN and Infinity.
+        value = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _describe(status: int, detail: object) -> str:
-    """Names the status and a code of the service's catalogue: nothing else of an answer is safe to log."""
-    is_safe = isinstance(detail, str) and _SAFE_DETAIL.fullmatch(detail)
-    return f"{status}: {detail}" if is_safe else f"{status}: not a known problem"
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _describe(status: int, detail: str) -> str:
+    return f"{status}: {detail}"
+
+
+def _to_loggable(code: object) -> str:
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else "not a known problem"
 
 
 def _to_duration(value: object) -> float | None:

@@ -4,8 +4,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from platform_auth.errors import DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS, RefusedError
+from platform_auth.errors import DUPLICATE_HEADER, MISSING_TOKEN, REFUSALS, RefusedError, UnavailableError
 from platform_auth.principals import Door
 
 Text = str | bytes
@@ -36,6 +37,8 @@ _BEARER = re.compile(r"bearer(?: (.*))?", re.IGNORECASE | re.DOTALL)
 _SAFE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # The service's rule: the caller may have put a secret into the wrong header.
 _LOOKS_SECRET = re.compile(r"pa_[a-z]+_|[A-Za-z0-9_]{40}")
+# Types do not hold for callers that are not type-checked.
+_UNREADABLE = (TypeError, ValueError, AttributeError)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -88,7 +91,8 @@ def read_tracing(headers: Headers) -> dict[str, str]:
     """The headers that connect the question to the request in logs and traces."""
     found: dict[str, str] = {}
     for name, value in _find(headers, _TRACING):
-        found.setdefault(name, value)
+        if isinstance(value, str):
+            found.setdefault(name, value)
     request_id = found.get("x-request-id", "")
     trace = found.get("traceparent", "")
     tracing = {}
@@ -108,20 +112,20 @@ def find_app(headers: Headers) -> bytes:
     if type(headers) is not list:
         return b""
     app_id = key = None
-    for name, value in headers:
-        length = len(name)
-        if length == _APP_ID_LENGTH:
-            if name in _APP_ID or name.lower() in _APP_ID:
-                if app_id is not None:
-                    return b""
-                app_id = value
-        elif length == _APP_KEY_LENGTH and (name in _APP_KEY or name.lower() in _APP_KEY):
-            if key is not None:
-                return b""
-            key = value
     try:
+        for name, value in headers:
+            length = len(name)
+            if length == _APP_ID_LENGTH:
+                if name in _APP_ID or name.lower() in _APP_ID:
+                    if app_id is not None:
+                        return b""
+                    app_id = value
+            elif length == _APP_KEY_LENGTH and (name in _APP_KEY or name.lower() in _APP_KEY):
+                if key is not None:
+                    return b""
+                key = value
         return hashlib.sha256(b"\n".join((app_id, key))).digest()  # type: ignore[arg-type]
-    except TypeError:
+    except _UNREADABLE:
         return b""
 
 
@@ -135,14 +139,14 @@ def _create_finder(wanted: str) -> Callable[[Headers], bytes]:
         if type(headers) is not list:
             return b""
         found = None
-        for name, value in headers:
-            if len(name) == length and (name in spellings or name.lower() in spellings):
-                if found is not None:
-                    return b""
-                found = value
         try:
+            for name, value in headers:
+                if len(name) == length and (name in spellings or name.lower() in spellings):
+                    if found is not None:
+                        return b""
+                    found = value
             return sha256(found).digest()  # type: ignore[arg-type]
-        except TypeError:
+        except _UNREADABLE:
             return b""
 
     return find
@@ -166,22 +170,26 @@ def _compute_digest(secret: str) -> bytes:
 
 
 def _read_once(headers: Headers, names: Mapping[Text, str]) -> dict[str, str]:
+    """Raises UnavailableError for headers that cannot be read: not a verdict, the credential may be good."""
     found: dict[str, str] = {}
-    for name, value in _find(headers, names):
-        if name in found:
-            raise RefusedError(DUPLICATE_HEADER)
-        found[name] = value
+    try:
+        for name, value in _find(headers, names):
+            if name in found:
+                raise RefusedError(DUPLICATE_HEADER)
+            if not isinstance(value, str):
+                raise TypeError
+            found[name] = value
+    except _UNREADABLE:
+        cause = TypeError("the headers of the request must be a mapping or pairs, of texts or bytes")
+        raise UnavailableError from cause
     return found
 
 
-def _find(headers: Headers, names: Mapping[Text, str]) -> Iterator[tuple[str, str]]:
+def _find(headers: Headers, names: Mapping[Text, str]) -> Iterator[tuple[str, object]]:
     """Headers are bytes in ASGI; latin-1 decodes all of them, and what is not ASCII is refused afterwards."""
-    pairs: Iterable[tuple[Text, Text]]
-    # A list, as ASGI has it, needs no look at its abstract classes, which takes as long as the rest.
-    if isinstance(headers, list) or not isinstance(headers, Mapping):
-        pairs = headers
-    else:
-        pairs = headers.items()
+    # Not by the abstract class: the headers of the standard library and of werkzeug are mappings that do not say so.
+    items: Any = getattr(headers, "items", lambda: headers)
+    pairs: Iterable[tuple[Text, object]] = items()
     for spelling, value in pairs:
         name = names.get(spelling) or names.get(spelling.lower())
         if name is not None:

@@ -61,10 +61,10 @@ class Poller:
         try:
             await self._renew(uses, sent_at)
         # Whatever went wrong, the next poll may succeed: without polls every request becomes a question.
-        except Exception:
+        except Exception as error:
             self._uses.put_back(uses)
             if self._failures == 0:
-                warn(self._settings.logger, "verifier_polls_not_answered", url=self._settings.url)
+                warn(self._settings.logger, "verifier_polls_not_answered", url=self._settings.url, reason=_to_reason(error))
             self._failures += 1
             return
         if self._failures > 0:
@@ -89,7 +89,7 @@ class Poller:
         if isinstance(read, Misconfigured):
             self._misconfigurations.report(_PATH, read.detail)
         if not isinstance(read, Renewal):
-            raise ConnectionError("The poll was not answered")
+            raise ConnectionError(f"status {timed.answer.status}")
         self._lease.renew(read, timed.sent)
         self._lease_seconds = read.lease
 
@@ -100,3 +100,10 @@ class Poller:
             doublings = min(self._failures - 1, _MAX_DOUBLINGS)
             return float(min(_MAX_FAILURE_PAUSE_SECONDS, interval * 2**doublings)) * jitter
         return max(0.0, sent_at + interval * jitter - self._runtime.clocks.monotonic())
+
+
+def _to_reason(error: Exception) -> str:
+    """Without the message of an unexpected error, which may hold a credential."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) if isinstance(error, ConnectionError) else type(error).__name__

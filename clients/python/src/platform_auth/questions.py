@@ -44,6 +44,8 @@ class Accepted:
 
 
 Outcome = Accepted | Verdict
+# With its loop, of which the verifier of tests has several: it runs on those of its callers.
+_Flight = tuple[asyncio.AbstractEventLoop, str, bytes]
 
 
 class Questions:
@@ -65,7 +67,7 @@ class Questions:
         self._lease = lease
         self._misconfigurations = misconfigurations
         self._on_remember = on_remember
-        self._in_flight: dict[str, dict[tuple[str, bytes], asyncio.Task[Outcome]]] = {"app": {}, "node": {}, "user": {}}
+        self._in_flight: dict[str, dict[_Flight, asyncio.Task[Outcome]]] = {"app": {}, "node": {}, "user": {}}
 
     async def ask(self, question: Question[Identity]) -> Outcome:
         """Answers Verdict.UNKNOWN at once beyond the bound. The caller looks at the clocks when it decides."""
@@ -78,7 +80,7 @@ class Questions:
     async def _join_or_start(self, question: Question[Identity]) -> tuple[Outcome, bool]:
         credential = question.credential
         in_flight = self._in_flight[credential.door]
-        fingerprint = (credential.id, credential.digest)
+        fingerprint = (asyncio.get_running_loop(), credential.id, credential.digest)
         flight = in_flight.get(fingerprint)
         is_joined = flight is not None
         if flight is None:

@@ -90,5 +90,5 @@ class ThreadWorker:
         await self._last()
 
 
-def create_system_runtime(url: str) -> Runtime:
-    return Runtime(SYSTEM_CLOCKS, HttpTransport(url), ThreadWorker())
+def create_system_runtime() -> Runtime:
+    return Runtime(SYSTEM_CLOCKS, HttpTransport(), ThreadWorker())

@@ -49,7 +49,7 @@ class TestVerifier(Verifier):
 
     def mint_node(self, household_id: str | None = None) -> TestCredential[NodePrincipal]:
         """Mints a key of a node."""
-        principal = NodePrincipal(str(uuid4()), household_id or str(uuid4()))
+        principal = NodePrincipal(str(uuid4()), (household_id or str(uuid4())).lower())
         key = f"test_node_{secrets.token_urlsafe()}"
         body = {"node_id": principal.node_id, "household_id": principal.household_id}
         self._service.issue(f"node {principal.node_id}", key, body)
@@ -59,7 +59,7 @@ class TestVerifier(Verifier):
         self, user_id: str | None = None, email: str = "user@example.org", amr: Sequence[str] = ("pwd",)
     ) -> TestCredential[UserPrincipal]:
         """Mints an access token of a user, for a session of its own."""
-        principal = UserPrincipal(user_id or str(uuid4()), str(uuid4()), email, tuple(amr))
+        principal = UserPrincipal((user_id or str(uuid4())).lower(), str(uuid4()), email, tuple(amr))
         claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
         token = f"{_encode({'alg': 'HS256', 'typ': 'JWT'})}.{_encode(claims)}.{secrets.token_urlsafe()}"
         body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email, "amr": list(amr)}

@@ -1,7 +1,9 @@
 """Access tokens, as far as they can be judged without the service. Refuses on evidence only."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import floor
 from typing import Any
 
 import jwt
@@ -11,6 +13,10 @@ from platform_auth.answers import parse_object
 _CLOCK_TOLERANCE_SECONDS = 60
 _ALGORITHMS = ("HS256", "ES256")
 _JWS = jwt.PyJWS(algorithms=_ALGORITHMS)
+# JWS Compact Serialization: base64url without padding (RFC 7515 §2).
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+# Members of the header that change what is signed. Tokens of the service have none.
+_EXTENSIONS = ("crit", "b64")
 
 Key = bytes | jwt.PyJWK
 
@@ -29,6 +35,8 @@ class ParsedToken:
 
 def parse_token(text: str) -> ParsedToken | None:
     """Returns None for what is not a token of the service."""
+    if not _COMPACT.fullmatch(text):
+        return None
     try:
         parts = _JWS.decode_complete(text, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError, RecursionError):
@@ -36,7 +44,9 @@ def parse_token(text: str) -> ParsedToken | None:
     header: Mapping[str, Any] = parts["header"]
     claims = parse_object(parts["payload"]) or {}
     algorithm, user_id, session_id = header.get("alg"), claims.get("sub"), claims.get("sid")
-    if algorithm not in _ALGORITHMS or not isinstance(user_id, str) or not isinstance(session_id, str):
+    if algorithm not in _ALGORITHMS or any(name in header for name in _EXTENSIONS):
+        return None
+    if not isinstance(user_id, str) or not isinstance(session_id, str):
         return None
     return ParsedToken(text, algorithm, header.get("kid"), user_id.lower(), session_id.lower(), claims)
 
@@ -54,8 +64,10 @@ def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:
 
 def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None, now: float) -> bool:
     claims = token.claims
-    expiry = claims.get("exp")
-    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not expiry > now - _CLOCK_TOLERANCE_SECONDS:
+    seconds = floor(now)
+    if "exp" not in claims or not all(_is_number(claims[name]) for name in ("exp", "nbf", "iat") if name in claims):
+        return False
+    if claims["exp"] <= seconds - _CLOCK_TOLERANCE_SECONDS or claims.get("nbf", seconds) > seconds + _CLOCK_TOLERANCE_SECONDS:
         return False
     if claims.get("iss") != issuer:
         return False
@@ -87,3 +99,7 @@ def find_key(keys: Sequence[jwt.PyJWK], kid: object) -> jwt.PyJWK | None:
     """Returns None also when several keys could be meant."""
     found = [key for key in keys if kid is None or key.key_id == kid]
     return found[0] if len(found) == 1 else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

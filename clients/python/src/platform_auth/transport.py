@@ -1,6 +1,7 @@
 """Requests to the authentication service."""
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -37,7 +38,7 @@ class ServiceAnswer:
 
 class Transport(Protocol):
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
-        """Raises ConnectionError (refused or broken), or TimeoutError (no connection in time)."""
+        """Raises ConnectionError (refused or broken, with the reason as its text), or TimeoutError (no connection in time)."""
 
     async def close(self) -> None: ...
 
@@ -48,10 +49,11 @@ class HttpTransport:
     request (five polls a second), keeps cookies and follows the proxies of the environment.
     """
 
-    def __init__(self, url: str) -> None:
-        verify = httpx.create_ssl_context() if url.startswith("https:") else True
-        self._polls = _Pool(verify, 1)
-        self._questions = _Pool(verify, _MAX_CONNECTIONS)
+    def __init__(self) -> None:
+        # One for all connections, and of the environment's authorities (SSL_CERT_FILE), also when only the JWKS comes by HTTPS.
+        trusted = httpx.create_ssl_context()
+        self._polls = _Pool(trusted, 1)
+        self._questions = _Pool(trusted, _MAX_CONNECTIONS)
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
         pool = self._polls if request.is_poll else self._questions
@@ -69,10 +71,10 @@ class _Pool:
     connections that they have: the service may only be slow.
     """
 
-    def __init__(self, verify: object, size: int) -> None:
-        self._verify = verify
+    def __init__(self, trusted: ssl.SSLContext, size: int) -> None:
+        self._trusted = trusted
         self._size = size
-        self._connections = _Connections(verify, size)
+        self._connections = _Connections(trusted, size)
         self._cancellations = 0
 
     async def send(self, request: ServiceRequest) -> ServiceAnswer:
@@ -99,16 +101,16 @@ class _Pool:
             return
         self._cancellations += 1
         if self._cancellations >= _MAX_CANCELLATIONS:
-            self._connections = _Connections(self._verify, self._size)
+            self._connections = _Connections(self._trusted, self._size)
             self._cancellations = 0
 
 
 class _Connections:
     """Closed by the last of its requests, once they were replaced."""
 
-    def __init__(self, verify: object, size: int) -> None:
+    def __init__(self, trusted: ssl.SSLContext, size: int) -> None:
         limits = httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_KEEPALIVE_SECONDS)
-        self.transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)  # type: ignore[arg-type]
+        self.transport = httpx.AsyncHTTPTransport(verify=trusted, trust_env=False, limits=limits)
         # In flight.
         self.requests = 0
 
@@ -130,8 +132,15 @@ async def _send(transport: httpx.AsyncHTTPTransport, request: ServiceRequest) ->
             await response.aclose()
     except httpx.TimeoutException:
         raise TimeoutError("No connection in time") from None
-    except httpx.TransportError:
-        raise ConnectionError("The connection was refused or broken") from None
+    except httpx.TransportError as error:
+        raise ConnectionError(_find_reason(error)) from None
+
+
+def _find_reason(error: BaseException) -> str:
+    """The class of what went wrong first, such as SSLCertVerificationError: an operator needs it. Never a message."""
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+    return type(error).__name__
 
 
 async def _receive(response: httpx.Response) -> bytes:

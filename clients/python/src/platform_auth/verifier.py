@@ -162,7 +162,7 @@ class Verifier:
         return VerifierCore(self._settings, self._create_runtime())
 
     def _create_runtime(self) -> Runtime:
-        return create_system_runtime(self._settings.url)
+        return create_system_runtime()
 
     def _abandon(self) -> None:
         _INHERITED.append(self._core)
