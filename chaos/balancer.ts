@@ -9,7 +9,7 @@ import { Program } from '../tools/program.js';
 import { isHealthy } from '../tools/server-process.js';
 
 const POLL_INTERVAL_MS = 50;
-const MAX_POLLS = 100;
+const MAX_POLLS = 1_200;
 const PROGRAM = ['haproxy', '/usr/sbin/haproxy'].find((path) => spawnSync(path, ['-v']).status === 0);
 
 export const hasBalancer = PROGRAM !== undefined;

@@ -3,11 +3,15 @@ import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { audit } from './audit.js';
 import { findBrokenBounds, type Bounds } from './bounds.js';
+import { now } from './client.js';
 import type { Load, LoadOptions } from './load.js';
 import type { Options } from './options.js';
 import type { LoadRecord } from './record.js';
 import { explainMissingVerifier } from './verifiers/programs.js';
 import { World } from './world.js';
+
+const VERDICT_TIMEOUT_MS = 5_000;
+const VERDICT_INTERVAL_MS = 50;
 
 export interface Scenario {
   readonly name: string;
@@ -53,6 +57,7 @@ export class Stage {
   constructor(
     readonly world: World,
     readonly seconds: number,
+    private readonly patience: number,
   ) {}
 
   /** @throws before {@link begin} */
@@ -72,6 +77,28 @@ export class Stage {
   /** Load without a new fault. */
   rest(): Promise<void> {
     return sleep(this.seconds * 1_000);
+  }
+
+  /** @returns a bound that suits this machine: multiplied by --patience */
+  scale(bound: number): number {
+    return bound * this.patience;
+  }
+
+  /** Waits for what takes so long on a machine that has nothing else to do. */
+  wait(ms: number): Promise<void> {
+    return sleep(this.scale(ms));
+  }
+
+  /** Asks until there is a verdict, for which a busy machine may need a moment. @returns undefined without one */
+  async verdictOf(ask: () => Promise<boolean | undefined>): Promise<boolean | undefined> {
+    let verdict = await ask();
+    for (
+      const end = now() + this.scale(VERDICT_TIMEOUT_MS);
+      verdict === undefined && now() < end;
+      verdict = await ask()
+    )
+      await sleep(VERDICT_INTERVAL_MS);
+    return verdict;
   }
 
   /** Marks the start of the fault: from now on verifiers may answer 503. */
@@ -98,7 +125,7 @@ export class Stage {
 export async function runScenario(scenario: Scenario, { cleanup, seconds, patience }: RunOptions): Promise<Result> {
   const notRun = scenario.whyNot?.();
   if (notRun !== undefined) return { scenario, notRun, broken: [] };
-  const stage = new Stage(await World.withDatabase(cleanup), seconds);
+  const stage = new Stage(await World.withDatabase(cleanup), seconds, patience);
   try {
     await scenario.run(stage);
   } finally {

@@ -5,7 +5,7 @@ import type { Lane, Progress } from './lane.js';
 import { closed } from './send.js';
 import type { FuzzedService } from './service.js';
 
-const TIMEOUT_MS = 20_000;
+const TIMEOUT_MS = 60_000;
 /** The service closes a connection whose responses are not read for 10 s; it checks once a second. */
 const UNREAD_MS = 20_000;
 const SLOW_READ_INTERVAL_MS = 1_000;

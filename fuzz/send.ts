@@ -2,7 +2,7 @@ import { Agent, request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Answer, Failure, Header, Wire } from './wire.js';
 
-const TIMEOUT_MS = 20_000;
+const TIMEOUT_MS = 60_000;
 
 export interface JsonRequest {
   readonly headers: Readonly<Record<string, string>>;

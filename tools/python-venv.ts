@@ -2,10 +2,12 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 
-const TIMEOUT_MS = 300_000;
+const TIMEOUT_MS = 600_000;
 const MIN_MINOR = 11;
 const READ_VERSION = 'import ensurepip, venv, sys; print(*sys.version_info[:3], sys.executable)';
-const VARIABLES = { PIP_DISABLE_PIP_VERSION_CHECK: '1', PYTHONDONTWRITEBYTECODE: '1' };
+/** The registry may be slow, or fail now and again. */
+const PIP = { PIP_DISABLE_PIP_VERSION_CHECK: '1', PIP_RETRIES: '10', PIP_DEFAULT_TIMEOUT: '60' };
+const VARIABLES = { ...PIP, PYTHONDONTWRITEBYTECODE: '1' };
 
 export interface Venv {
   readonly folder: string;

@@ -1,12 +1,10 @@
-import { now, type Answer } from '../client.js';
+import type { Answer } from '../client.js';
 import type { Credential, Key, Session } from '../ledger.js';
 import type { Load } from '../load.js';
 import { pickOne } from '../random.js';
 import type { Stage } from '../stage.js';
 import type { VerifierProcess } from '../verifiers/verifier-process.js';
 import { bearerOf } from './sessions.js';
-
-const REFUSED_TIMEOUT_MS = 5_000;
 
 /** @returns the verdict; undefined without one */
 export async function verifyKey(
@@ -57,9 +55,7 @@ export async function expectRefused(stage: Stage, credentials: readonly Credenti
   const { load } = stage;
   for (const verifier of load.verifiers) {
     for (const credential of credentials) {
-      let verdict: boolean | undefined;
-      for (const end = now() + REFUSED_TIMEOUT_MS; verdict === undefined && now() < end;)
-        verdict = await verifyKey(load, verifier, credential);
+      const verdict = await stage.verdictOf(() => verifyKey(load, verifier, credential));
       stage.expect(verdict === false, `${credential.key.name} was not refused by the ${verifier.name} verifier`);
     }
   }

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../../src/config/environment.js';
 import type { PostgresServer } from '../../tools/postgres-server.js';
 import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
@@ -34,7 +33,7 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       stage.markInjected();
       replication.blackHole(true);
       await assignIds(postgres, IDS);
-      await sleep(HEARD_MS);
+      await stage.wait(HEARD_MS);
       const seen = await readNextId(postgres);
       await postgres.kill();
       await standby.promote();
@@ -43,7 +42,7 @@ function failover(name: string, words: string, variables: Variables): Scenario {
       // A replica that compares only the newest id would not notice the failover.
       await assignIds(standby, 2 * IDS);
       stage.world.failOver(standby);
-      await sleep(BACK_MS);
+      await stage.wait(BACK_MS);
       for (const credential of known) await expectDead(stage, credential);
       stage.markHealed();
       resume();
@@ -64,11 +63,11 @@ async function expectDead(stage: Stage, credential: Credential): Promise<void> {
   credential.isRevoked = true;
   load.ledger.revoked.push(credential);
   for (const { url } of world.replicas) {
-    const wasAccepted = await validate(load, credential, { base: url });
+    const wasAccepted = await stage.verdictOf(() => validate(load, credential, { base: url }));
     stage.expect(wasAccepted === false, `${key.name} was not refused after the failover`);
   }
   for (const verifier of load.verifiers) {
-    const wasAccepted = await verifyKey(load, verifier, credential);
+    const wasAccepted = await stage.verdictOf(() => verifyKey(load, verifier, credential));
     stage.expect(
       wasAccepted === false,
       `${key.name} was not refused by the ${verifier.name} verifier after the failover`,

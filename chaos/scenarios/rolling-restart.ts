@@ -18,7 +18,8 @@ export const rollingRestart: Scenario = {
       const code = await replica.server.stop();
       const name = `replica ${index + 1}`;
       stage.expect(code === 0, `${name} exited with ${String(code)}`);
-      stage.expect(now() - askedAt < STOP_TIMEOUT_MS, `${name} took more than ${STOP_TIMEOUT_MS} ms to stop`);
+      const bound = stage.scale(STOP_TIMEOUT_MS);
+      stage.expect(now() - askedAt < bound, `${name} took more than ${bound} ms to stop`);
       await replica.start();
     }
     await stage.rest();

@@ -4,13 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient, type TokenPair } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { eventually } from '../../tools/eventually.js';
 import { startPostgres, withClient } from '../../tools/postgres.js';
+import { repeatWhile } from '../../tools/repeat-while.js';
 import { isHealthy, ServerProcess } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
 
 const DATABASE = 'alerts';
-/** Each takes up to five seconds. */
-const MAX_ATTEMPTS = 6;
+const START_TIMEOUT_MS = 120_000;
 
 export interface WatchedService {
   readonly url: string;
@@ -64,12 +65,15 @@ export async function startWatchedService(cleanup: Cleanup, workers = 1): Promis
 
 /** While a worker starts, the metrics of all cannot be read. */
 async function waitForMetrics(url: string): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
-    const response = await fetch(url);
-    await response.body?.cancel();
-    if (response.ok) return;
-    if (attempt === MAX_ATTEMPTS) throw new Error(`${url} answered ${response.status}`);
-  }
+  await eventually(
+    `${url} answers`,
+    async () => {
+      const response = await fetch(url);
+      await response.body?.cancel();
+      return response.ok;
+    },
+    START_TIMEOUT_MS,
+  );
 }
 
 /** A service that was reached by a thief: one refresh token is used twice. */
@@ -87,13 +91,17 @@ export async function validateNode({ url }: WatchedService, expected: number): P
 }
 
 async function expectStatus(expected: number, url: string, body?: object, headers = {}): Promise<void> {
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
-    ...(body && { body: JSON.stringify(body) }),
-  });
-  await response.body?.cancel();
-  if (response.status !== expected) throw new Error(`${url} answered ${response.status} instead of ${expected}`);
+  const call = async (): Promise<number> => {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    await response.body?.cancel();
+    return response.status;
+  };
+  const status = await repeatWhile((answer) => answer === 503, call);
+  if (status !== expected) throw new Error(`${url} answered ${status} instead of ${expected}`);
 }
 
 /** A logging service that takes every line. */

@@ -34,10 +34,10 @@ describe('a refresh whose response was lost', () => {
   it('returns the successor until the grace has passed, and then ends the session', async () => {
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
-    clock.advance({ seconds: 5 });
+    clock.advance({ seconds: 30 });
     expect((await answerOf(old.refresh_token)).refresh_token).toBe(refresh_token);
     // The repeated response did not restart the grace.
-    clock.advance({ seconds: 6 });
+    clock.advance({ seconds: 31 });
     expectProblem(await replica.refresh(old.refresh_token), problems.invalidRefreshToken);
     expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
   });
@@ -67,7 +67,7 @@ describe('a refresh whose response was lost', () => {
     const row = () => app.database.query('SELECT * FROM sessions WHERE user_id = $1', [user.id]);
     await answerOf(refresh_token);
     const rotated = await row();
-    clock.advance({ seconds: 5 });
+    clock.advance({ seconds: 30 });
     await answerOf(refresh_token, replica);
     expect(await row()).toEqual(rotated);
   });
@@ -81,13 +81,13 @@ describe('a refresh whose response was lost', () => {
 
   it('takes its grace from REFRESH_GRACE_SECONDS', async () => {
     const none = await app.startReplica({ variables: { REFRESH_GRACE_SECONDS: '0' } });
-    const minute = await app.startReplica({ variables: { REFRESH_GRACE_SECONDS: '60' } });
+    const minutes = await app.startReplica({ variables: { REFRESH_GRACE_SECONDS: '300' } });
     const old = await tokensOf();
     const { refresh_token } = await answerOf(old.refresh_token);
-    clock.advance({ seconds: 55 });
-    expect((await answerOf(old.refresh_token, minute)).refresh_token).toBe(refresh_token);
+    clock.advance({ minutes: 2 });
+    expect((await answerOf(old.refresh_token, minutes)).refresh_token).toBe(refresh_token);
     expectProblem(await none.refresh(old.refresh_token), problems.invalidRefreshToken);
-    expectProblem(await minute.refresh(refresh_token), problems.invalidRefreshToken);
-    for (const each of [none, minute]) await each.stop();
+    expectProblem(await minutes.refresh(refresh_token), problems.invalidRefreshToken);
+    for (const each of [none, minutes]) await each.stop();
   });
 });

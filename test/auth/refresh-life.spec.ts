@@ -6,6 +6,7 @@ import { useApp } from '../support/use-app.js';
 describe('the lifetime of a session', () => {
   const app = useApp();
   const { clock } = app;
+  clock.stop();
 
   const tokensOf = async (): Promise<Tokens> => (await app.user()).logsIn();
   const rotated = async (token: string): Promise<Tokens> => (await app.refresh(token).expect(200)).body as Tokens;

@@ -91,7 +91,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
   });
 
   it('does not undo a login when the surplus cannot be ended; the next login ends it', async () => {
-    const hasty = await app.startReplica({ variables: { DATABASE_STATEMENT_TIMEOUT_MS: '2000' } });
+    const hasty = await app.startReplica({ variables: { DATABASE_STATEMENT_TIMEOUT_MS: '5000' } });
     const alice = await app.user();
     await logInTimes(alice, 5);
     const holder = new Client({ connectionString: app.database.url });

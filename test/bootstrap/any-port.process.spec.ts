@@ -28,14 +28,20 @@ describe('port 0', () => {
       const service = await ServiceProcess.spawn(variables, folder.path);
       await eventually('it is ready', () => service.hasExited || service.output.includes('is ready.'), START_MS);
       const find = (pattern: RegExp): string => pattern.exec(service.output)?.[1] ?? 'http://127.0.0.1:0';
+      const printed = [
+        /docs +(http:\/\/\S+)\/docs/,
+        /internal +(http:\/\/\S+)\/internal\//,
+        /metrics +(http:\/\/\S+)\/metrics/,
+      ];
+      await eventually('all is printed', () => service.hasExited || printed.every((line) => line.test(service.output)));
       const status = (url: string, path: string): Promise<number> => fetch(url + path).then((answer) => answer.status);
-      const url = find(/docs +(http:\/\/\S+)\/docs/);
-      const internalUrl = find(/internal +(http:\/\/\S+)\/internal\//);
+      const [url, internalUrl, metricsUrl] = printed.map(find) as [string, string, string];
       expect(await status(url, '/docs')).toBe(200);
       expect(await status(url, '/api/v0/admin/nodes')).toBe(404);
       expect(await status(internalUrl, '/api/v0/admin/nodes')).toBe(401);
-      expect(await status(find(/metrics +(http:\/\/\S+)\/metrics/), '/metrics')).toBe(200);
-      expect(service.output).toContain(`"port":${new URL(url).port},"internal_port":${new URL(internalUrl).port}`);
+      expect(await status(metricsUrl, '/metrics')).toBe(200);
+      const ports = `"port":${new URL(url).port},"internal_port":${new URL(internalUrl).port}`;
+      await eventually('the ports are logged', () => service.output.includes(ports));
       expect(await service.stop()).toBe(0);
       await database.drop();
     },

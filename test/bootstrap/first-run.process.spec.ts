@@ -1,3 +1,4 @@
+import { eventually } from '../../tools/eventually.js';
 import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { PASSWORD } from '../support/settings.js';
@@ -21,6 +22,10 @@ describe.each([
   });
 
   const start = () => ServiceProcess.start(VARIABLES, folder.path);
+
+  /** A process answers before what it printed has arrived. */
+  const printed = (service: ServiceProcess, text: string): Promise<void> =>
+    eventually(`it prints ${text}`, () => service.output.includes(text));
 
   const post = async (service: ServiceProcess, path: 'register' | 'login'): Promise<Response> =>
     fetch(`${service.url}/api/v0/auth/${path}`, {
@@ -51,8 +56,8 @@ describe.each([
       expect(made?.text).toMatch(/^SECRET_KEY=\S{32,}$/m);
       expect(made?.text).toMatch(/^ADMIN_API_KEY=\S{32,}$/m);
       expect(made?.text).toMatch(/^AUDIT_SEAL_KEY=\S{32,}$/m);
-      expect(first.output).toContain(`${first.url}/docs`);
-      expect(first.output).toContain('Creating a PostgreSQL database');
+      await printed(first, 'Creating a PostgreSQL database');
+      await printed(first, `${first.url}/docs`);
       for (const secret of made!.text.match(/(?<==)\S{32,}/g)!) expect(first.output).not.toContain(secret);
       expect(await call(first, 'register')).toBe(201);
       const serverOfFirst = folder.serverPid!;
@@ -88,7 +93,7 @@ describe.each([
     'prints the folder of its data, and starts with an empty database when it is deleted',
     async () => {
       const first = await start();
-      expect(first.output).toContain(folder.cluster);
+      await printed(first, folder.cluster);
       expect(await call(first, 'register')).toBe(201);
       expect(await first.stop()).toBe(0);
       folder.deleteData();

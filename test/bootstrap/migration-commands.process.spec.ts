@@ -36,7 +36,7 @@ const TABLES = [
 ];
 const ALL = (createMigrationOptions('postgresql://unused').migrations as unknown[]).length;
 /** A process for each migration. */
-const SCENARIO_MS = 240_000;
+const SCENARIO_MS = 600_000;
 
 describe('the migration commands', () => {
   let database: TestDatabase;

@@ -23,7 +23,7 @@ describe('a graceful shutdown', () => {
     await database.drop();
   });
 
-  const start = async (delayMs: string, deadlineMs = '20000'): Promise<void> => {
+  const start = async (delayMs: string, deadlineMs = '40000'): Promise<void> => {
     service = await ServiceProcess.start({
       ...VARIABLES,
       DATABASE_URL: database.url,
@@ -65,7 +65,7 @@ describe('a graceful shutdown', () => {
   it.each(['SIGTERM', 'SIGINT'] as const)(
     'on %s first reports unready, fails no request meanwhile, and exits with 0',
     async (signal) => {
-      await start('5000');
+      await start('10000');
       const answers: number[] = [];
       let isReady = true;
       // Behind a load balancer, a caller uses another replica once this one is not ready.
@@ -87,7 +87,7 @@ describe('a graceful shutdown', () => {
   );
 
   it('refuses only new connections after it has stopped listening', async () => {
-    await start('5000');
+    await start('10000');
     const failures: CallFailed[] = [];
     const answers: number[] = [];
     // These callers do not check readiness.
@@ -142,7 +142,7 @@ describe('a graceful shutdown', () => {
   ])(
     'is not delayed by a client that %s',
     async (_name, bytes) => {
-      await start('0', '6000');
+      await start('0', '20000');
       const socket: Socket = connect(service.port, '127.0.0.1').on('error', () => undefined);
       await once(socket, 'connect');
       socket.write(bytes);

@@ -12,7 +12,7 @@ import { checks, launchBrowser } from './browser.js';
 import { makeCredentials, startFirstRun, type Credentials, type FirstRun } from './service.js';
 
 const TIMEOUT_MS = 60_000;
-const STOP_TIMEOUT_MS = 20_000;
+const STOP_TIMEOUT_MS = 60_000;
 const WIDE = { width: 1280, height: 1600 };
 /** A phone. */
 const NARROW = { width: 390, height: 844 };

@@ -101,7 +101,7 @@ describe('the migrations', () => {
     // TypeORM prints each attempt that fails.
     const print = jest.spyOn(console, 'log').mockImplementation(() => undefined);
     const migrating = migrate(database.url);
-    await request.query(`SET statement_timeout = '3s'`);
+    await request.query(`SET statement_timeout = '20s'`);
     for (let asked = 0; asked < 100; asked += 1) {
       await request.query('SELECT count(*) FROM sessions');
       await sleep(50);

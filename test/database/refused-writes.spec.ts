@@ -1,11 +1,11 @@
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { Callers, SHORT_WAITS } from '../support/outage.js';
+import { Callers, SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
-import { untilVerdict } from '../support/until-verdict.js';
+import { expectVerdict, untilVerdict } from '../support/until-verdict.js';
 
 const TABLES = ['users', 'sessions', 'nodes', 'app_credentials'];
 
@@ -20,9 +20,11 @@ describe('a database that refuses writes', () => {
     proxy = await TcpProxy.before(database.url);
     const app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
     callers = await Callers.of(app);
-    const second = await app.node();
-    const rotated = await app.admin.post(`/nodes/${second.nodeId}/rotate`).expect(200);
-    rotatedHeader = `${second.nodeId}:${(rotated.body as { api_key: string }).api_key}`;
+    rotatedHeader = await withPatientReplica(app, async (patient) => {
+      const { nodeId } = await patient.node();
+      const rotated = await patient.admin.post(`/nodes/${nodeId}/rotate`).expect(200);
+      return `${nodeId}:${(rotated.body as { api_key: string }).api_key}`;
+    });
   });
 
   afterAll(async () => {
@@ -40,7 +42,7 @@ describe('a database that refuses writes', () => {
       () => app.validateApp(service.headers),
       () => app.me(tokens.access_token),
     ])
-      expect((await untilVerdict(call)).status).toBe(200);
+      await expectVerdict(200, call);
     const wrong = await untilVerdict(() => app.validateNode(`${node.nodeId}:wrong`));
     expectProblem(wrong, problems.invalidNodeCredentials);
     const writes = await Promise.all([
@@ -69,7 +71,7 @@ describe('a database that refuses writes', () => {
     await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
     await reconnect();
     await expectValidationsOnly();
-    expect((await untilVerdict(() => callers.app.validateNode(rotatedHeader))).status).toBe(200);
+    await expectVerdict(200, () => callers.app.validateNode(rotatedHeader));
     expect(callers.app.log.lines.filter(({ message }) => message === 'overlap_not_ended')).toHaveLength(1);
     await database.query(`BEGIN READ WRITE; ALTER DATABASE ${name} RESET default_transaction_read_only; COMMIT`);
     await reconnect();

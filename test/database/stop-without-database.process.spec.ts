@@ -20,9 +20,10 @@ describe('a shutdown while the database', () => {
     service = await ServiceProcess.start({
       ...VARIABLES,
       DATABASE_URL: proxy.url,
-      DATABASE_CONNECT_TIMEOUT_MS: '500',
-      DATABASE_STATEMENT_TIMEOUT_MS: '500',
-      SHUTDOWN_DEADLINE_MS: '8000',
+      // So long that a test sees the statement wait.
+      DATABASE_CONNECT_TIMEOUT_MS: '3000',
+      DATABASE_STATEMENT_TIMEOUT_MS: '3000',
+      SHUTDOWN_DEADLINE_MS: '30000',
       // Without a change feed, the first bytes to the database are those of the request.
       REVOCATION_LEASE_MS: '0',
     });

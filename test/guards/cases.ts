@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { repeatWhile } from '../../tools/repeat-while.js';
 import * as standIn from './stand-in.js';
 import type { StandIn } from './stand-in.js';
 
@@ -213,9 +214,20 @@ export const ANSWER_CASES: readonly AnswerCase[] = [
   },
 ];
 
+/** As {@link expectAnswer}, of the real service: a busy machine may answer 503 for a moment. */
+export function expectVerdict(url: string, headers: HeadersOfDoor, expected: Expected): Promise<unknown> {
+  const ask = (): Promise<Response> => fetch(url, { headers });
+  return expectAnswer(url, headers, expected, () => repeatWhile(({ status }) => status === 503, ask));
+}
+
 /** Sends a request to the guarded service. @throws when the answer is another, or not a correct problem document */
-export async function expectAnswer(url: string, headers: HeadersOfDoor, expected: Expected): Promise<unknown> {
-  const response = await fetch(url, { headers });
+export async function expectAnswer(
+  url: string,
+  headers: HeadersOfDoor,
+  expected: Expected,
+  ask = (): Promise<Response> => fetch(url, { headers }),
+): Promise<unknown> {
+  const response = await ask();
   const body = (await response.json()) as { readonly code?: string; readonly valid?: boolean };
   const seen = { status: response.status, ...(response.status !== 200 && { code: body.code }) };
   if (!isDeepStrictEqual(seen, expected)) throw new Error(`${url} answered ${JSON.stringify({ ...seen, body })}`);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import express from 'express';
 import { createGuard } from '../../examples/guards/express.js';
 import { useApp } from '../support/use-app.js';
-import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
+import { ANSWER_CASES, expectAnswer, expectVerdict, VERDICT_CASES, type Credentials } from './cases.js';
 import { body, StandIn } from './stand-in.js';
 
 /** A service with a route for each door. */
@@ -48,11 +48,11 @@ describe('the guard for Express, with the service', () => {
   afterAll(() => close(guarded.server));
 
   it.each(VERDICT_CASES)('$name', async ({ path, headers, expected }) => {
-    await expectAnswer(guarded.url + path, headers(credentials), expected);
+    await expectVerdict(guarded.url + path, headers(credentials), expected);
   });
 
   it('tells the route who calls', async () => {
-    expect(await expectAnswer(`${guarded.url}/app`, credentials.app, { status: 200 })).toMatchObject({
+    expect(await expectVerdict(`${guarded.url}/app`, credentials.app, { status: 200 })).toMatchObject({
       caller: 'ocr',
       target: 'recipes',
     });

@@ -8,10 +8,11 @@ import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
+import { repeatWhile } from '../../tools/repeat-while.js';
 import { isResponding } from '../../tools/server-process.js';
 import { prepareVerifierPython } from '../../tools/verifier-python.js';
 import { startFirstRun } from '../browser/service.js';
-import { ANSWER_CASES, expectAnswer, VERDICT_CASES, type Credentials } from './cases.js';
+import { ANSWER_CASES, expectAnswer, expectVerdict, VERDICT_CASES, type Credentials } from './cases.js';
 import { StandIn } from './stand-in.js';
 
 const START_TIMEOUT_MS = 90_000;
@@ -53,11 +54,13 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
   const person = { email: 'alice@example.org', password: 'correct horse battery' };
   await client.register(person);
   const [{ access_token }, ended] = [await client.logIn(person), await client.logIn(person)];
-  await fetch(`${url}/api/v0/auth/logout`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ refresh_token: ended.refresh_token }),
-  });
+  const logOut = (): Promise<Response> =>
+    fetch(`${url}/api/v0/auth/logout`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ refresh_token: ended.refresh_token }),
+    });
+  await repeatWhile(({ status }) => status === 503, logOut);
   const mint = async (target: string): Promise<Record<string, string>> => {
     const { app_id, app_key } = await client.mintAppCredential({ caller: 'ocr', target });
     return { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };
@@ -78,7 +81,7 @@ async function checkVerdicts(cleanup: Cleanup, python: string): Promise<void> {
   const credentials = await makeCredentials(server.url, adminKey);
   const url = await startGuarded(cleanup, python, server.url);
   for (const { name, path, headers, expected } of VERDICT_CASES) {
-    await checks.run(name, () => expectAnswer(url + path, headers(credentials), expected));
+    await checks.run(name, () => expectVerdict(url + path, headers(credentials), expected));
   }
 }
 

@@ -37,7 +37,7 @@ describe('the error of a log line', () => {
   it('names a timeout of the driver, which has no code', async () => {
     const client = new Client({ connectionString: database.url, query_timeout: 1 });
     await client.connect();
-    const unanswered = await failureOf(client.query('SELECT pg_sleep(0.2)'));
+    const unanswered = await failureOf(client.query('SELECT pg_sleep(60)'));
     await client.end();
     expect(toErrorFields(unanswered)).toMatchObject({ name: 'Error', code: 'STATEMENT_TIMEOUT' });
   });

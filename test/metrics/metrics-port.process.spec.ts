@@ -28,7 +28,11 @@ describe('METRICS_PORT', () => {
     );
 
   it('is open while the service runs and drains', async () => {
-    const service = await ServiceProcess.start({ ...variables, SHUTDOWN_DELAY_MS: '5000' });
+    const service = await ServiceProcess.start({
+      ...variables,
+      SHUTDOWN_DELAY_MS: '10000',
+      SHUTDOWN_DEADLINE_MS: '40000',
+    });
     const answer = await fetch(`http://127.0.0.1:${metricsPort}/metrics`);
     expect(new Scrape(await answer.text()).names).toContain('platform_auth_nodejs_version_info');
     service.kill('SIGTERM');

@@ -79,7 +79,7 @@ describe('tracing', () => {
     await once(hanging, 'listening');
     const { port } = hanging.address() as AddressInfo;
     const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` };
-    const service = await start({ ...endpoint, SHUTDOWN_DEADLINE_MS: '4000' });
+    const service = await start({ ...endpoint, SHUTDOWN_DEADLINE_MS: '20000' });
     await callWithCanaries(service);
     expect(await service.stop()).toBe(0);
     hanging.closeAllConnections();

@@ -2,7 +2,7 @@ import { problems } from '../../src/problems/problems.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { countWaiting, MAIL_VARIABLES, useMailServer } from '../support/mail-server.js';
-import { SHORT_WAITS } from '../support/outage.js';
+import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { expectThrottled } from '../support/throttled.js';
@@ -98,8 +98,11 @@ describe('without the database', () => {
       variables: { ...SHORT_WAITS, ...UNREACHABLE },
       database: { ...database, url: proxy.url },
     });
-    const alice = await app.user();
-    const bearer = { Authorization: `Bearer ${(await alice.logsIn()).access_token}` };
+    const { alice, access_token } = await withPatientReplica(app, async (patient) => {
+      const alice = await patient.user();
+      return { alice, ...(await alice.logsIn()) };
+    });
+    const bearer = { Authorization: `Bearer ${access_token}` };
     const calls = [
       () => app.post(ROUTES[0]!, { email: alice.email }),
       () => app.post(ROUTES[1]!, { email: alice.email }),

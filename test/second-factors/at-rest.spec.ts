@@ -6,11 +6,11 @@ import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { problems } from '../../src/problems/problems.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { SHORT_WAITS } from '../support/outage.js';
+import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
-import { untilVerdict } from '../support/until-verdict.js';
+import { expectVerdict } from '../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
 import { logInWithPasskey, FactorOwner, passkeyOptions } from './owner.js';
@@ -150,24 +150,26 @@ describe('an unreachable database', () => {
   });
 
   it('makes every second factor unavailable, never wrong, and uses nothing up', async () => {
-    const owner = await FactorOwner.withTotp(app);
-    const authenticator = await owner.registers(new Authenticator());
-    const { challenge } = await owner.isChallenged();
-    const passkey = authenticator.get(await passkeyOptions(app));
+    const { owner, authenticator, challenge, passkey } = await withPatientReplica(app, async (patient) => {
+      const owner = await FactorOwner.withTotp(patient);
+      const authenticator = await owner.registers(new Authenticator());
+      const { challenge } = await owner.isChallenged();
+      return { owner, authenticator, challenge, passkey: authenticator.get(await passkeyOptions(patient)) };
+    });
     const code = owner.code();
     await proxy.close();
     const answers = [
-      await owner.answers(challenge, 'totp', { code }),
-      await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }),
-      await owner.answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) }),
+      await owner.answers(challenge, 'totp', { code }, app),
+      await owner.answers(challenge, 'recovery_code', { code: owner.recoveryCodes[0] }, app),
+      await owner.answers(challenge, 'passkey', { passkey: authenticator.get({ challenge }) }, app),
       await app.post('/api/v0/auth/login/passkey/options', {}),
       await logInWithPasskey(app, passkey),
-      await owner.get('/passkeys'),
-      await owner.post('/totp', { password: owner.user.password }),
+      await owner.as(app.get('/api/v0/users/me/passkeys')),
+      await owner.post('/totp', { password: owner.user.password }, app),
     ];
     for (const answer of answers) expectProblem(answer, problems.unavailable);
     await proxy.open();
-    expect((await untilVerdict(() => owner.answers(challenge, 'totp', { code }))).status).toBe(200);
-    expect((await untilVerdict(() => logInWithPasskey(app, passkey))).status).toBe(200);
+    await expectVerdict(200, () => owner.answers(challenge, 'totp', { code }, app));
+    await expectVerdict(200, () => logInWithPasskey(app, passkey));
   });
 });

@@ -218,6 +218,7 @@ describe('a passkey as second factor', () => {
   it.each([true, false])(
     'is refused when it says that it may be copied, or no longer says so (%p)',
     async (isSynced) => {
+      app.clock.enterNextWindow();
       const owner = await FactorOwner.of(app);
       const authenticator = await owner.registers(new Authenticator({ isSynced: !isSynced }));
       authenticator.isSynced = isSynced;

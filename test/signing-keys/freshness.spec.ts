@@ -4,7 +4,7 @@ import { useApp } from '../support/use-app.js';
 import { ES256, kidOf } from './support.js';
 
 describe('validate-user with Cache-Control: no-cache', () => {
-  const app = useApp({ variables: { ...ES256, REVOCATION_LEASE_MS: '5000' } });
+  const app = useApp({ variables: { ...ES256, REVOCATION_LEASE_MS: '5000', OUTAGE_GRACE_SECONDS: '3600' } });
 
   it('reads the signing key from PostgreSQL, so that a verifier does not remember a token of a revoked one', async () => {
     const { access_token } = await (await app.user()).logsIn();

@@ -1,6 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { SHORT_WAITS } from '../support/outage.js';
+import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -25,7 +25,7 @@ describe('while the database is away', () => {
   });
 
   it('the JWKS is answered from memory, and a token with an unknown kid by 503 instead of a refusal', async () => {
-    const { access_token } = await (await app.user()).logsIn();
+    const { access_token } = await withPatientReplica(app, async (patient) => (await patient.user()).logsIn());
     const jwks = await readJwks(app);
     const unknownKid = Buffer.from(`{"alg":"ES256","typ":"JWT","kid":"${'A'.repeat(43)}"}`).toString('base64url');
     const unknown = access_token.replace(/^[^.]+/, unknownKid);

@@ -152,9 +152,9 @@ export async function receive(app: TestApp, server: MailServer, address: string,
 /** The token of the newest mail to this address that has a link: a notice that is sent with it may arrive after it. */
 export async function receiveToken(app: TestApp, server: MailServer, address: string, count = 1): Promise<string> {
   await receive(app, server, address, count);
-  const token = server.to(address).findLast((mail) => mail.token !== undefined)?.token;
-  if (token === undefined) throw new Error('The mail has no link');
-  return token;
+  const findToken = (): string | undefined => server.to(address).findLast((mail) => mail.token !== undefined)?.token;
+  await eventually('the mail with the link arrives', () => findToken() !== undefined);
+  return findToken()!;
 }
 
 /** Of the two alternatives that nodemailer composes. */

@@ -2,9 +2,9 @@ import type { Response, Test as SupertestRequest } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from './expect-problem.js';
-import { ADMIN_KEY, PASSWORD } from './settings.js';
-import type { TestApp, Device, Service, Tokens, User } from './test-app.js';
-import { untilVerdict } from './until-verdict.js';
+import { ADMIN_KEY, PASSWORD, VARIABLES } from './settings.js';
+import { User, type TestApp, type Device, type Service, type Tokens } from './test-app.js';
+import { expectVerdict, untilVerdict } from './until-verdict.js';
 
 /** Short timeouts, and no cache, so that an outage shows at once. */
 export const SHORT_WAITS = {
@@ -13,6 +13,25 @@ export const SHORT_WAITS = {
   HEALTH_TIMEOUT_MS: '1000',
   REVOCATION_LEASE_MS: '0',
 };
+
+const { DATABASE_CONNECT_TIMEOUT_MS, DATABASE_STATEMENT_TIMEOUT_MS } = VARIABLES;
+
+/**
+ * Makes what a test needs for an outage through a replica with long timeouts: on a machine that stalls, the short ones of the
+ * application would refuse it.
+ */
+export async function withPatientReplica<Result>(
+  app: TestApp,
+  make: (patient: TestApp) => Promise<Result>,
+): Promise<Result> {
+  const variables = { DATABASE_CONNECT_TIMEOUT_MS, DATABASE_STATEMENT_TIMEOUT_MS };
+  const patient = await app.startReplica({ variables });
+  try {
+    return await make(patient);
+  } finally {
+    await patient.stop();
+  }
+}
 
 /** Users, nodes and services with valid credentials, who call before, during and after an outage. */
 export class Callers {
@@ -25,8 +44,12 @@ export class Callers {
   ) {}
 
   static async of(app: TestApp): Promise<Callers> {
-    const alice = await app.user();
-    return new Callers(app, alice, await alice.logsIn(), await app.node(), await app.service('ocr', 'auth'));
+    return withPatientReplica(app, async (patient) => {
+      const { id, email, password } = await patient.user();
+      const alice = new User(app, id, email, password);
+      const tokens = await alice.logsIn(patient);
+      return new Callers(app, alice, tokens, await patient.node(), await patient.service('ocr', 'auth'));
+    });
   }
 
   /** Calls every route that needs the database, with valid, wrong and unknown credentials. */
@@ -104,11 +127,8 @@ export class Callers {
   async expectRecovered(): Promise<void> {
     const { app, alice, node, service } = this;
     await eventually('the service is healthy again', async () => (await app.get('/health')).status === 200);
-    const expectAccepted = async (call: () => SupertestRequest): Promise<unknown> => {
-      const { status, body } = await untilVerdict(call);
-      expect({ status, body: body as unknown }).toMatchObject({ status: 200 });
-      return body;
-    };
+    const expectAccepted = async (call: () => SupertestRequest): Promise<unknown> =>
+      (await expectVerdict(200, call)).body;
     const expectRefused = async (email: string, password?: string): Promise<void> =>
       expectProblem(await untilVerdict(() => app.login(email, password)), problems.invalidCredentials);
     await expectAccepted(() => app.validateNode(node.header));

@@ -14,9 +14,15 @@ const WINDOW_SECONDS = 900;
 export class TestClock extends Clock {
   private passedMs = 0;
   private errorMs = 0;
+  private stoppedAtMs: number | undefined;
 
   override now(): Date {
-    return new Date(Date.now() + this.passedMs + this.errorMs);
+    return new Date((this.stoppedAtMs ?? Date.now()) + this.passedMs + this.errorMs);
+  }
+
+  /** From now on only {@link advance} moves it: for bounds of seconds, which a machine that stalls would cross by itself. */
+  stop(): void {
+    this.stoppedAtMs ??= Date.now();
   }
 
   /** Time passes: for this replica, and for PostgreSQL as the replica is told. */

@@ -5,3 +5,10 @@ import { repeatWhile } from '../../tools/repeat-while.js';
 export function untilVerdict(call: () => PromiseLike<Response>): Promise<Response> {
   return repeatWhile(({ status }) => status === 503, call);
 }
+
+/** Expects this verdict; see {@link untilVerdict}. */
+export async function expectVerdict(status: number, call: () => PromiseLike<Response>): Promise<Response> {
+  const answer = await untilVerdict(call);
+  expect({ status: answer.status, body: answer.body as unknown }).toMatchObject({ status });
+  return answer;
+}

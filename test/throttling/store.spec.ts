@@ -3,10 +3,11 @@ import { problems } from '../../src/problems/problems.js';
 import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { SHORT_WAITS } from '../support/outage.js';
+import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { untilVerdict } from '../support/until-verdict.js';
 
 const LIMIT = 3;
 const WRONG = 'not her passphrase';
@@ -20,6 +21,9 @@ describe('the throttle counters', () => {
   };
   const guess = (times: number, email: string, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(email, WRONG)));
+  /** With the short timeouts, a machine that stalls answers some with 503, which is no guess. */
+  const guessUntilVerdict = (times: number, email: string) =>
+    Promise.all(Array.from({ length: times }, () => untilVerdict(() => app.login(email, WRONG))));
 
   /** Moves the windows, because they follow the clock of PostgreSQL. */
   const passes = (interval: string) =>
@@ -60,18 +64,19 @@ describe('the throttle counters', () => {
     // 200 sequential waits of 300 ms would exceed the test timeout.
     for (const answer of await guess(200, 'unknown@example.org')) expectProblem(answer, problems.unavailable);
     await holder.end();
-    expect(countByStatus(await guess(10, 'unknown@example.org'))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
+    const verdicts = await guessUntilVerdict(10, 'unknown@example.org');
+    expect(countByStatus(verdicts)).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
   });
 
   it('do not count a login that could not be verified', async () => {
     await start({ ...SHORT_WAITS, ...LIMITS });
-    const alice = await app.user();
+    const { email } = await withPatientReplica(app, (patient) => patient.user());
     const holder = new Client({ connectionString: app.database.url });
     await holder.connect();
     await holder.query('BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE');
-    for (const answer of await guess(10, alice.email)) expectProblem(answer, problems.unavailable);
+    for (const answer of await guess(10, email)) expectProblem(answer, problems.unavailable);
     await holder.end();
-    expect(countByStatus(await guess(10, alice.email))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
+    expect(countByStatus(await guessUntilVerdict(10, email))).toEqual({ 401: LIMIT, 429: 10 - LIMIT });
   });
 
   it('restart with the next window', async () => {
@@ -138,7 +143,7 @@ describe('the throttle counters', () => {
   });
 
   it('are purged without waiting for a locked row', async () => {
-    await start({ ...SHORT_WAITS, ...LIMITS });
+    await start();
     await guess(1, 'unknown@example.org');
     await passes('1 day');
     const holder = new Client({ connectionString: app.database.url });

@@ -23,6 +23,8 @@ describe('an access token', () => {
   let claims: Record<string, unknown>;
 
   beforeAll(async () => {
+    // The bounds of the claims are seconds.
+    clock.stop();
     alice = await app.user();
     tokens = await alice.logsIn();
     claims = readClaims(tokens.access_token);

@@ -6,7 +6,7 @@ import { eventually } from '../../tools/eventually.js';
 import { pollChanges, type Changes } from '../support/poll-changes.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Service } from '../support/test-app.js';
-import { untilVerdict } from '../support/until-verdict.js';
+import { expectVerdict, untilVerdict } from '../support/until-verdict.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /internal/changes', () => {
@@ -189,7 +189,7 @@ describe('POST /internal/changes', () => {
   it('records no use of an app credential that another service than its target reports', async () => {
     const [its, foreign] = [await app.service('logging', 'recipes'), await app.service('logging', 'speech')];
     const used = [its, foreign].map(({ appId: id }) => ({ kind: 'app', id, ago_ms: 0 }));
-    await app.post('/internal/changes', { used }).set(service.headers).expect(200);
+    await expectVerdict(200, () => app.post('/internal/changes', { used }).set(service.headers));
     const explain = async (id: string) =>
       (await app.admin.get(`/app-credentials/${id}/explain`).expect(200)).body as object;
     expect(await explain(its.appId)).toMatchObject({ last_accepted_for: 'recipes' });

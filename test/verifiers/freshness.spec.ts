@@ -80,8 +80,8 @@ describe('validations with Cache-Control: no-cache', () => {
 
   it('are read from PostgreSQL, not from the cache', async () => {
     const [node, service] = [await app.node(), await app.service()];
-    // Long enough not to expire by chance during the test.
-    const cached = await app.startReplica({ variables: { REVOCATION_LEASE_MS: '5000' } });
+    // It remembers them for as long as this test runs.
+    const cached = await app.startReplica({ variables: { OUTAGE_GRACE_SECONDS: '3600' } });
     await cached.validateNode(node.header).expect(200);
     await cached.validateApp(service.headers).expect(200);
     for (const [table, id] of [

@@ -16,6 +16,7 @@ ADMIN_KEY = "python-admin-Kq3vYt8sLw2nXz5rBd7fGh1jMp4cQe6u"
 SECRET_KEY = "python-signing-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u"
 PASSWORD = "a perfectly fine passphrase"
 _START_SECONDS = 120
+_TOKENS: list[socket.socket] = []
 _VARIABLES = {
     "NODE_ENV": "test",
     "HOST": "127.0.0.1",
@@ -34,15 +35,23 @@ _VARIABLES = {
 }
 
 
-def _find_free_port() -> int:
-    """Below the ports that the system assigns to connections, so that no connection takes it before the service listens."""
+def _claim_port() -> int:
+    """Below the ports that the system assigns to connections, so that no connection takes it before the service listens.
+
+    No other program of the tests gets it while this one runs: as tools/claim-port.ts, the UDP port of the same number
+    is the token of the claim.
+    """
     while True:
         port = random.randrange(20_000, 32_768)
-        with socket.socket() as free:
-            try:
+        token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            token.bind(("127.0.0.1", port))
+            with socket.socket() as free:
                 free.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        except OSError:
+            token.close()
+            continue
+        _TOKENS.append(token)
         return port
 
 
@@ -51,7 +60,7 @@ class Replica:
 
     def __init__(self, **variables: str) -> None:
         self._variables = variables
-        self._port = _find_free_port()
+        self._port = _claim_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.start()
 
