@@ -17,8 +17,7 @@ export default tseslint.config(
       '@typescript-eslint/no-unsafe-class-instance-assignment': 'off',
       '@typescript-eslint/no-misused-spread': 'off',
       'max-lines-per-function': ['error', { max: 45, skipBlankLines: true, skipComments: true }],
-      // On Node.js 20 the JWK export of a key that was not encoded and read again blocks the process for ever when a
-      // garbage collection begins in it: it holds a mutex that the finalizer of the generation locks.
+      // A key that was not encoded and read again can deadlock Node.js 20: see src/crypto/key-pair.ts.
       'no-restricted-syntax': [
         'error',
         {

@@ -4,8 +4,8 @@ const DEADLOCK = '40P01';
 const MAX_ATTEMPTS = 5;
 
 /**
- * Begins a transaction that locks tables against every other. A transaction of a replica may hold one of them and wait for
- * another: PostgreSQL then fails one of the two, and it may be this one.
+ * Begins a transaction that locks tables against every other. Tries again when PostgreSQL ends it because of a deadlock: a
+ * transaction of a replica may hold one of the tables and wait for another.
  */
 export async function lockTables(client: Client, tables: readonly string[]): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {

@@ -84,7 +84,7 @@ export class Stage {
     return bound * this.patience;
   }
 
-  /** Waits for what takes so long on a machine that has nothing else to do. */
+  /** @param ms on a machine without other work: multiplied by --patience */
   wait(ms: number): Promise<void> {
     return sleep(this.scale(ms));
   }
@@ -92,12 +92,11 @@ export class Stage {
   /** Asks until there is a verdict, for which a busy machine may need a moment. @returns undefined without one */
   async verdictOf(ask: () => Promise<boolean | undefined>): Promise<boolean | undefined> {
     let verdict = await ask();
-    for (
-      const end = now() + this.scale(VERDICT_TIMEOUT_MS);
-      verdict === undefined && now() < end;
-      verdict = await ask()
-    )
+    const end = now() + this.scale(VERDICT_TIMEOUT_MS);
+    while (verdict === undefined && now() < end) {
       await sleep(VERDICT_INTERVAL_MS);
+      verdict = await ask();
+    }
     return verdict;
   }
 

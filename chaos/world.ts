@@ -1,7 +1,7 @@
 import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { PostgresServer } from '../tools/postgres-server.js';
-import { repeatWhile } from '../tools/repeat-while.js';
+import { untilVerdict } from '../tools/repeat-while.js';
 import { makeSecrets, productionVariables } from '../tools/service.js';
 import { TcpProxy } from '../tools/tcp-proxy.js';
 import { startBalancer } from './balancer.js';
@@ -101,10 +101,7 @@ export class World {
     const headers = { 'X-Admin-Key': this.secrets.ADMIN_API_KEY };
     const body = { caller: VERIFYING_SERVICE, target: 'auth' };
     const request = { path: '/api/v0/admin/app-credentials', headers, body };
-    const { status, body: created } = await repeatWhile(
-      (answer) => answer.status === 503,
-      () => send(url, request),
-    );
+    const { status, body: created } = await untilVerdict(() => send(url, request));
     if (status !== 201) throw new Error(`The key of the verifiers was not minted: ${status}`);
     return keyKinds.app.read(created);
   }

@@ -18,3 +18,10 @@ export async function repeatWhile<Answer>(
   }
   return answer;
 }
+
+/** Repeats a call while the service is too busy to decide and answers 503: a lost connection or lease comes back meanwhile. */
+export function untilVerdict<Answer extends { readonly status: unknown }>(
+  call: () => PromiseLike<Answer>,
+): Promise<Answer> {
+  return repeatWhile(({ status }) => status === 503, call);
+}

@@ -39,7 +39,7 @@ export const answerLost: Scenario = {
   },
 };
 
-/** @returns the sessions whose refreshes got no answer, though one at least was committed; undefined: it did not succeed */
+/** @returns sessions whose refreshes got no answer, at least one of them committed; undefined when an answer arrived or none was committed */
 async function loseAnswers(stage: Stage, load: Load, victim: Replica): Promise<Session[] | undefined> {
   const sessions: Session[] = [];
   for (let made = 0; made < SESSIONS; made += 1) sessions.push(await startSessionNow(load));

@@ -40,8 +40,8 @@ export function exportPrivateKey({ privateKey }: KeyPair): Buffer {
 }
 
 /**
- * Returns the key in PKCS #8: on Node.js 20 the JWK export of the KeyObject that was generated can block the process for
- * ever, because it holds a mutex that the finalizer of the generation locks, when a garbage collection begins in it.
+ * Returns PKCS #8, not a KeyObject: on Node.js 20 the JWK export of a generated KeyObject can deadlock. The export holds a
+ * mutex that the finalizer of the generation locks, and a garbage collection during the export runs that finalizer.
  */
 function generatePrivateKey(): Buffer {
   return generateKeyPairSync('ec', {

@@ -14,7 +14,7 @@ export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
 /** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
 export const OWN_PREFIX = '$2b$';
-/** What another hand has cut costs the same as an unknown account, and matches no password. */
+/** Any other text, such as a truncated hash, costs the same as an unknown account and matches no password. */
 const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
 // Changing this text would lock out every account whose password is longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';

@@ -103,8 +103,8 @@ export interface UsedKeyTable {
 
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. What another
- * service than the key's target reports is not recorded: it cannot have accepted the key. A later use stays, unless it is far in
- * the future: a replica whose clock was ahead has recorded it.
+ * service than the key's target reports is not recorded: it cannot have accepted the key. A later use stays on
+ * record, unless it is more than an hour in the future: then a replica whose clock was ahead recorded it.
  */
 export function buildRecordUses({ name, door, event, details, targetColumn }: UsedKeyTable): Statement {
   const isForTarget = targetColumn ? `AND (used.service IS NULL OR used.service = holder.${targetColumn})` : '';

@@ -77,7 +77,7 @@ export class PasskeysController {
   }
 
   @Patch(':id')
-  // Above the door: only callers that it admits are counted. The password is not asked for, and each call is recorded.
+  // Above the door, so that only authenticated callers are counted. A renaming needs no password, and adds an audit event.
   @Throttled('second-factor-address')
   @RequireUser()
   @ApiProblems(problems.notFound)

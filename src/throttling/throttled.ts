@@ -25,7 +25,7 @@ class ThrottleGuard implements CanActivate {
 }
 
 /**
- * For public routes, and for others that cost a caller nothing and are recorded: limits the calls of one network, counted
+ * For public routes, and for routes that write a row without asking for a proof: limits the calls of one network, counted
  * before the body is validated, and documents the 429.
  */
 export const Throttled = (call: ThrottledCall) =>

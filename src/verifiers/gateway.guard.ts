@@ -35,7 +35,7 @@ export function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
       if (door === 'app') (response.locals as ResponseLocals).presentedTo = this.readTarget(request);
       try {
         const principal = await this.doors.authenticate(door, request);
-        // For the metrics: they count verdicts by it.
+        // RequestMetrics counts verdicts by the principal of the request.
         request.user = principal;
         response.set(toHeaders(principal));
       } catch (error) {

@@ -86,7 +86,7 @@ const POLICY: Readonly<Record<string, string>> = {
   'POST api/v0/admin/users/:id/password-reset': 'admin with users',
 };
 
-/** Behind a guard that throttles: the open ones instead of a door. */
+/** Behind a guard that throttles. Open routes have it instead of a door, the others beside their door. */
 const THROTTLED = [
   'POST api/v0/auth/register',
   'POST api/v0/auth/refresh',

@@ -37,7 +37,7 @@ async function scrapeUntil({ metricsUrl }: WatchedService, series: string, value
   }
 }
 
-/** A machine that is busy with other work delays the event loop: that is not what the scenarios are about. */
+/** Replaces the measured lag of the event loop: other work on the machine delays it, which the scenarios do not test. */
 function calm(samples: Exposition): Exposition {
   const series = 'platform_auth_nodejs_eventloop_lag_p99_seconds{}';
   const sample = samples.get(series);

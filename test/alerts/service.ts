@@ -6,7 +6,7 @@ import { ApiClient, type TokenPair } from '../../tools/api-client.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { eventually } from '../../tools/eventually.js';
 import { startPostgres, withClient } from '../../tools/postgres.js';
-import { repeatWhile } from '../../tools/repeat-while.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
 import { isHealthy, ServerProcess } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
 
@@ -91,16 +91,16 @@ export async function validateNode({ url }: WatchedService, expected: number): P
 }
 
 async function expectStatus(expected: number, url: string, body?: object, headers = {}): Promise<void> {
-  const call = async (): Promise<number> => {
+  const call = async (): Promise<Response> => {
     const response = await fetch(url, {
       method: 'POST',
       headers: { ...(body && { 'Content-Type': 'application/json' }), ...headers },
       ...(body && { body: JSON.stringify(body) }),
     });
     await response.body?.cancel();
-    return response.status;
+    return response;
   };
-  const status = await repeatWhile((answer) => answer === 503, call);
+  const { status } = await untilVerdict(call);
   if (status !== expected) throw new Error(`${url} answered ${status} instead of ${expected}`);
 }
 

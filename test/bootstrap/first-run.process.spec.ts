@@ -23,7 +23,7 @@ describe.each([
 
   const start = () => ServiceProcess.start(VARIABLES, folder.path);
 
-  /** A process answers before what it printed has arrived. */
+  /** The service may answer a request before its output has arrived here. */
   const printed = (service: ServiceProcess, text: string): Promise<void> =>
     eventually(`it prints ${text}`, () => service.output.includes(text));
 

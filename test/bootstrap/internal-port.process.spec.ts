@@ -55,12 +55,7 @@ describe('the process with INTERNAL_PORT', () => {
     expect(new Set(await Promise.all(internal.map(validate)))).toEqual(new Set([200]));
     internal.forEach((caller) => caller.hangUp());
     expect(new Set(await Promise.all(callersOf(service.url).map(validate)))).toEqual(new Set([404]));
-    // The text after the last line break may be half a line.
-    const find = () =>
-      service.output
-        .split('\n')
-        .slice(0, -1)
-        .find((text) => text.includes('"listening"'));
+    const find = () => service.lines.find((text) => text.includes('"listening"'));
     await eventually('it is logged', () => find() !== undefined);
     expect(JSON.parse(find()!)).toMatchObject({ port: service.port, internal_port: internalPort });
     expect(await service.stop()).toBe(0);

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { repeatWhile } from '../../tools/repeat-while.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
 import { credentialVariables } from '../../src/cli/platform/platform-map.js';
 
 type FileVariables = Readonly<Record<string, string | undefined>>;
@@ -72,14 +72,14 @@ export class StandIn {
 }
 
 async function validate(authUrl: string, headers: Record<string, string>, target: string): Promise<number> {
-  const ask = async (): Promise<number> => {
+  const ask = async (): Promise<Response> => {
     const answer = await fetch(`${authUrl}/internal/validate-app`, {
       method: 'POST',
       headers: { ...headers, 'Content-Type': 'application/json' },
       body: JSON.stringify({ target }),
     });
     await answer.body?.cancel();
-    return answer.status;
+    return answer;
   };
-  return repeatWhile((status) => status === 503, ask);
+  return (await untilVerdict(ask)).status;
 }

@@ -57,7 +57,7 @@ describe('a pooler between the service and PostgreSQL', () => {
     const other = new Client({ connectionString: pooler.url });
     await other.connect();
     pooler.mode = 'transaction';
-    // Its session, which has none of the statements that the service has prepared, is for all from here.
+    // From here the pooler may assign this session, which has no prepared statement, to the service.
     await other.query('SELECT 1');
     const statuses = new Set<number>();
     await eventually('a call has failed', async () => {

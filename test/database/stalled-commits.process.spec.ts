@@ -45,7 +45,7 @@ describe('a synchronous commit that stalls', () => {
     return (await query(sql)).length;
   };
   const stalledBackends = () => backends("wait_event = 'SyncRep'");
-  /** @returns whether a commit waits for the standby: the server takes the setting over some time after it can be read */
+  /** @returns whether a commit waits for the standby. PostgreSQL shows the new setting before it obeys it. */
   const isCommitHeld = async (): Promise<boolean> => {
     const name = 'probe';
     const probe = new Client({ connectionString: postgres.database.url, application_name: name });
@@ -202,7 +202,7 @@ describe('a synchronous commit that stalls', () => {
     await stall();
     expectProblem(await replica.refresh(tokens.refresh_token), problems.unavailable);
     await replica.stop();
-    // Its own; background work of the other replica may wait too.
+    // The refresh of the stopped replica; background writes of the other replica may wait too.
     expect(await stalledBackends()).toBeGreaterThan(0);
   });
 });

@@ -20,7 +20,7 @@ describe('a shutdown while the database', () => {
     service = await ServiceProcess.start({
       ...VARIABLES,
       DATABASE_URL: proxy.url,
-      // So long that a test sees the statement wait.
+      // Long enough for a test to observe the waiting statement.
       DATABASE_CONNECT_TIMEOUT_MS: '3000',
       DATABASE_STATEMENT_TIMEOUT_MS: '3000',
       SHUTDOWN_DEADLINE_MS: '30000',

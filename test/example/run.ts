@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { repeatWhile } from '../../tools/repeat-while.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
 import { isResponding } from '../../tools/server-process.js';
 import { Example } from './example.js';
 import { watchRevocation, type Verdict } from './watch.js';
@@ -63,8 +63,7 @@ async function checkMissingPython(cleanup: Cleanup): Promise<void> {
 }
 
 async function call(url: string, headers: Readonly<Record<string, string>>, init: RequestInit = {}): Promise<Verdict> {
-  const ask = (): Promise<Response> => fetch(url, { ...init, headers });
-  const response = await repeatWhile(({ status }) => status === 503, ask);
+  const response = await untilVerdict(() => fetch(url, { ...init, headers }));
   const text = await response.text();
   if (response.status === 200) return 'accepted';
   const isRefused = response.status === 401 || text.includes('ocr answered 401 to the key of recipes');

@@ -20,10 +20,10 @@ export const ORIGIN_NAMES: readonly string[] = [
   'x-rewrite-url',
 ];
 
-/** That frameworks take for a hyphen: many the first one, PHP both. */
+/** Characters that frameworks read as a hyphen: many of them the underscore, PHP also the dot. */
 const SEPARATORS = ['_', '.'];
 
-/** In place of the first hyphen, and of all. */
+/** @returns the name with the separator instead of its first hyphen, and instead of all hyphens */
 function confuse(name: string, separator: string): string[] {
   return [name.replace('-', separator), name.replaceAll('-', separator).toLowerCase()];
 }

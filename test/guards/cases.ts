@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { repeatWhile } from '../../tools/repeat-while.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
 import * as standIn from './stand-in.js';
 import type { StandIn } from './stand-in.js';
 
@@ -216,8 +216,7 @@ export const ANSWER_CASES: readonly AnswerCase[] = [
 
 /** As {@link expectAnswer}, of the real service: a busy machine may answer 503 for a moment. */
 export function expectVerdict(url: string, headers: HeadersOfDoor, expected: Expected): Promise<unknown> {
-  const ask = (): Promise<Response> => fetch(url, { headers });
-  return expectAnswer(url, headers, expected, () => repeatWhile(({ status }) => status === 503, ask));
+  return expectAnswer(url, headers, expected, () => untilVerdict(() => fetch(url, { headers })));
 }
 
 /** Sends a request to the guarded service. @throws when the answer is another, or not a correct problem document */

@@ -8,7 +8,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import { ApiClient } from '../../tools/api-client.js';
 import { Checks } from '../../tools/checks.js';
 import type { Cleanup } from '../../tools/cleanup.js';
-import { repeatWhile } from '../../tools/repeat-while.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
 import { isResponding } from '../../tools/server-process.js';
 import { prepareVerifierPython } from '../../tools/verifier-python.js';
 import { startFirstRun } from '../browser/service.js';
@@ -54,13 +54,13 @@ async function makeCredentials(url: string, adminKey: string): Promise<Credentia
   const person = { email: 'alice@example.org', password: 'correct horse battery' };
   await client.register(person);
   const [{ access_token }, ended] = [await client.logIn(person), await client.logIn(person)];
-  const logOut = (): Promise<Response> =>
+  await untilVerdict(() =>
     fetch(`${url}/api/v0/auth/logout`, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ refresh_token: ended.refresh_token }),
-    });
-  await repeatWhile(({ status }) => status === 503, logOut);
+    }),
+  );
   const mint = async (target: string): Promise<Record<string, string>> => {
     const { app_id, app_key } = await client.mintAppCredential({ caller: 'ocr', target });
     return { 'X-Platform-App-Id': app_id, 'X-Platform-App-Key': app_key };

@@ -12,7 +12,7 @@ import { makeTemporaryFolder, withClient } from '../../tools/postgres.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
 import { isHealthy, ServerProcess, statusOf } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
-import { repeatWhile } from '../../tools/repeat-while.js';
+import { untilVerdict } from '../../tools/repeat-while.js';
 import { HAPROXY_CONFIGURATION, startHaproxy, startPgBouncer, type Setting } from './proxies.js';
 
 const FAILOVER_TIMEOUT_MS = 120_000;
@@ -43,10 +43,7 @@ function validate({ url }: ServerProcess, { node_id, api_key }: NodeCredential):
 
 /** Asks again while the service could not look, as on a busy machine. */
 async function validateUntilVerdict(service: ServerProcess, node: NodeCredential): Promise<number | undefined> {
-  return repeatWhile(
-    (status) => status === 503,
-    () => validate(service, node),
-  );
+  return (await untilVerdict(async () => ({ status: await validate(service, node) }))).status;
 }
 
 /** A statement that PostgreSQL itself does not end waits on after the service has given up on it. */
@@ -56,7 +53,7 @@ function limitsHold(service: ServerProcess, postgres: PostgresServer): Promise<b
     const status = await validate(service, UNKNOWN_NODE);
     const isOver = async (): Promise<boolean> =>
       (await postgres.query(`SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'`)).length === 0;
-    // PostgreSQL and the service have the same limit, and either may be the first.
+    // PostgreSQL and the service have the same limit: either may end the statement first.
     const hasEnded = eventually('PostgreSQL ends the statement', isOver).then(
       () => true,
       () => false,

@@ -102,8 +102,7 @@ describe('the log, at debug level', () => {
   });
 
   it('is one JSON object a line', () => {
-    // What follows the last line break may be half a line.
-    const lines = service.output.split('\n').slice(0, -1).filter(Boolean);
+    const lines = service.lines.filter(Boolean);
     expect(lines.length).toBeGreaterThan(50);
     for (const line of lines)
       expect(JSON.parse(line)).toMatchObject({ service: 'platform-auth', msg: expect.any(String) });

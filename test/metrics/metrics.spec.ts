@@ -125,7 +125,7 @@ describe('/metrics', () => {
     const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
     try {
       let open = 0;
-      // Another three whenever those before were over sooner than they were seen.
+      // Called again when the previous three ended before a scrape saw them.
       const logIn = (): void => {
         for (const name of ['a', 'b', 'c']) {
           open += 1;

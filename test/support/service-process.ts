@@ -57,6 +57,11 @@ export class ServiceProcess {
     return pids.map(Number);
   }
 
+  /** The complete lines of the output: after the last line break may be half a line. */
+  get lines(): string[] {
+    return this.output.split('\n').slice(0, -1);
+  }
+
   get hasExited(): boolean {
     return this.child.exitCode !== null || this.child.signalCode !== null;
   }

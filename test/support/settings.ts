@@ -15,7 +15,7 @@ export const VARIABLES: Variables = {
   DATABASE_STATEMENT_TIMEOUT_MS: '20000',
   HEALTH_TIMEOUT_MS: '20000',
   HASH_THREADS: '2',
-  // The tests let it pass by their own clock; a machine that stalls does not.
+  // Longer than the machine stalls. Tests advance their clock beyond it.
   REFRESH_GRACE_SECONDS: '60',
   // Every revocation waits for the lease to expire.
   REVOCATION_LEASE_MS: '100',

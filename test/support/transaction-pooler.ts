@@ -77,7 +77,7 @@ export class TransactionPooler {
 
   private fromClient(client: Client, message: Buffer): void {
     if (message[0] === TERMINATE) return;
-    // As with server_round_robin: a client goes through all sessions, and does not happen to keep one.
+    // Like server_round_robin of PgBouncer: the oldest idle session first, so that a client does not keep one by luck.
     client.backend ??= this.idle.shift();
     if (client.backend) {
       client.backend.client = client;

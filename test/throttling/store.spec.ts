@@ -21,7 +21,7 @@ describe('the throttle counters', () => {
   };
   const guess = (times: number, email: string, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(email, WRONG)));
-  /** With the short timeouts, a machine that stalls answers some with 503, which is no guess. */
+  /** A replica with short timeouts answers 503 while the machine stalls, and does not count that login as a guess. */
   const guessUntilVerdict = (times: number, email: string) =>
     Promise.all(Array.from({ length: times }, () => untilVerdict(() => app.login(email, WRONG))));
 

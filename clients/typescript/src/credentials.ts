@@ -63,8 +63,8 @@ export function readTracing(request: PresentedRequest): Record<string, string> {
 }
 
 /**
- * Not `trim`, which takes a no-break space for a blank. Not an expression: one that allows for blanks on both sides takes the
- * square of their number to find that it does not match, a quarter of a second for 16 KB.
+ * Not `trim`, which also removes no-break spaces. Not a regular expression: one for blanks on both sides backtracks
+ * quadratically, 0.25 s of CPU for 16 KB.
  */
 function trimBlanks(text: string): string {
   let [start, end] = [0, text.length];

@@ -23,7 +23,7 @@ export class HttpTransport implements Transport {
 
   send(request: ServiceRequest, signal: AbortSignal): Promise<ServiceAnswer> {
     if (this.isClosed) return Promise.reject(new ConnectionError('The verifier is closed'));
-    const isSecure = new URL(request.url).protocol === 'https:';
+    const isSecure = /^https:/i.test(request.url);
     const { method, headers, body = '' } = request;
     let leaveLookup = (): void => undefined;
     const options: https.RequestOptions = {
