@@ -53,11 +53,4 @@ describe('src/', () => {
   it('never compares a secret with ===', () => {
     expect(filesWith(/(secret|digest|api_?key|password|token)\w* ===? (?!undefined|null|'|typeof)/i)).toEqual([]);
   });
-
-  it('has files of at most 200 lines', () => {
-    const long = files
-      .map(({ path, text }) => ({ path, lines: text.split('\n').length }))
-      .filter(({ lines }) => lines > 200);
-    expect(long).toEqual([]);
-  });
 });
