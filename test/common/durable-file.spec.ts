@@ -17,7 +17,7 @@ const watched = Object.fromEntries(
   }),
 );
 jest.unstable_mockModule('node:fs', () => watched);
-const { ConfigFile } = await import('../../src/cli/remote/config-file.js');
+const { ConfigFile } = await import('../../src/cli/remote/node-config-file.js');
 const { createFile } = await import('../../src/common/durable-file.js');
 const { EnvFile } = await import('../../src/config/env-file.js');
 
