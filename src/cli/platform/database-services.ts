@@ -17,7 +17,7 @@ import { DatabaseClock } from '../../database/database-clock.js';
 import { DatabaseModule } from '../../database/database.module.js';
 import { migrate } from '../../database/migrate.js';
 import { KeysModule } from '../../keys/keys.module.js';
-import { LoggingModule } from '../../logging/logging.module.js';
+import { LoggingModule } from '../../logging/log.js';
 import { KeyOperationError, KeyOperations } from '../../signing-keys/key-operations.js';
 import { SigningKey } from '../../signing-keys/signing-key.entity.js';
 import { AccountTransfer } from '../../users/account-transfer.js';
