@@ -10,8 +10,13 @@ import { AuditModule } from '../../audit/audit.module.js';
 import { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
-import { Environment, parseEnvironment, readVariables, type Variables } from '../../config/environment.js';
-import { readSecretFiles } from '../../config/secret-files.js';
+import {
+  Environment,
+  parseEnvironment,
+  readVariables,
+  type Variables,
+  readSecretFiles,
+} from '../../config/environment.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database-clock.js';
 import { DatabaseModule } from '../../database/database.module.js';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type Variables, readVariables } from '../../config/environment.js';
+import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
 import type { NodePair } from './node-config-file.js';
 import {
   callService,
@@ -11,8 +11,7 @@ import {
   withAdvice,
 } from '../http-client.js';
 import { CommandFailedError, say, type Output } from '../output.js';
-import { readSecretFiles } from '../../config/secret-files.js';
-import { formatNeeds, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
 
 export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
