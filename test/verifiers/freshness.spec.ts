@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
 import { Propagation } from '../../src/keys/cache/propagation.js';
 import { problems } from '../../src/problems/problems.js';
