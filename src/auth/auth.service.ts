@@ -9,7 +9,7 @@ import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { RefusalReason } from '../common/refusal-reasons.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
 import type { Problem } from '../problems/problem.js';
 import { problems } from '../problems/problems.js';
