@@ -16,17 +16,16 @@ import {
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { createRefusal, Doors } from '../access/doors.js';
-import { TARGET_HEADER } from '../access/presented-target.js';
+import { TARGET_HEADER } from '../access/door.guard.js';
 import type { Principal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
+import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
 import type { GatewayDoor } from '../http/request-target.js';
 import { Log } from '../logging/log.js';
 import { ApiProblems } from '../problems/api-problems.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 
 /** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
 const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';

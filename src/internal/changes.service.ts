@@ -11,8 +11,7 @@ import { isId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import {
   ChangeLog,
   CHANGES_SINCE,

@@ -19,10 +19,8 @@ import type { UserPrincipal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { MAX_NAMES, MAX_TEXT_LENGTH, refuseHostileText } from '../http/json-body.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-field.js';
-import { REALM } from '../problems/unauthorized.js';
+import { ProblemException, problems, REALM } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-fields.js';
 
 /** For the OpenAPI document only: the form is parsed after authentication. */
 class IntrospectionBody {

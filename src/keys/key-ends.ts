@@ -6,7 +6,7 @@
  */
 import type { AuditLog } from '../audit/audit-log.js';
 import { withAuditEvent } from '../audit/audit-columns.js';
-import type { KeyRefusalReason } from '../common/refusal-reasons.js';
+import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';

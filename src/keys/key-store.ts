@@ -12,25 +12,17 @@ import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import type { KeyRefusalReason } from '../common/refusal-reasons.js';
+import type { KeyRefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
 import { Database, type Statement } from '../database/database.js';
 import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
 import { Log } from '../logging/log.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { RevocationLease } from '../revocation/lease.js';
 import { Propagation } from '../revocation/propagation.js';
 import { KeyCache } from './key-cache.js';
-import {
-  buildKeyEndStatements,
-  isRefusal,
-  judgeKey,
-  Overlaps,
-  type KeyEndStatements,
-  type KeyRow,
-} from './key-ends.js';
+import { buildKeyEndStatements, isRefusal, judgeKey, Overlaps, type KeyEndStatements, type KeyRow } from './key-ends.js';
 import { issueKey, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 

@@ -6,7 +6,7 @@ import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
 import type { Log } from '../logging/log.js';
-import { ProblemException } from '../problems/problem.exception.js';
+import { ProblemException } from '../problems/problems.js';
 import { SYSTEM_CLOCKS, type Clocks } from './lease.js';
 
 /** Six heartbeats fit into the minute for which an announcement counts. */
