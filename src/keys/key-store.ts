@@ -22,7 +22,14 @@ import { ProblemException, problems } from '../problems/problems.js';
 import { RevocationLease } from '../revocation/lease.js';
 import { Propagation } from '../revocation/propagation.js';
 import { KeyCache } from './key-cache.js';
-import { buildKeyEndStatements, isRefusal, judgeKey, Overlaps, type KeyEndStatements, type KeyRow } from './key-ends.js';
+import {
+  buildKeyEndStatements,
+  isRefusal,
+  judgeKey,
+  Overlaps,
+  type KeyEndStatements,
+  type KeyRow,
+} from './key-ends.js';
 import { issueKey, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
 
