@@ -21,7 +21,7 @@ import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database-clock.js';
 import { DatabaseModule } from '../../database/database.module.js';
 import { migrate } from '../../database/migrate.js';
-import { KeysModule } from '../../keys/keys.module.js';
+import { RevocationModule } from '../../revocation/revocation.module.js';
 import { LoggingModule } from '../../logging/log.js';
 import { KeyOperationError, KeyOperations } from '../../signing-keys/key-operations.js';
 import { SigningKey } from '../../signing-keys/signing-key.entity.js';
@@ -99,7 +99,7 @@ export async function withAppKeys<Result>(
 /** @throws {CommandFailedError} when the state of the keys does not allow the act now */
 export async function withSigningKeys<Result>(work: (operations: KeyOperations) => Promise<Result>): Promise<Result> {
   const rooms = {
-    imports: [AuditModule, KeysModule, TypeOrmModule.forFeature([SigningKey])],
+    imports: [AuditModule, RevocationModule, TypeOrmModule.forFeature([SigningKey])],
     providers: [KeyOperations],
   };
   try {

@@ -11,7 +11,7 @@ import {
   withAdvice,
 } from '../http-client.js';
 import { CommandFailedError, say, type Output } from '../output.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { formatNeeds, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 
 export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
