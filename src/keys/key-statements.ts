@@ -1,7 +1,5 @@
-import { insertAuditEvents, withAuditEvent } from '../audit/audit-columns.js';
-import type { AuditEvent, AuditEventName } from '../audit/audit-event.js';
-import type { Statement } from '../database/database.js';
-import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
+import { insertAuditEvents, withAuditEvent, type AuditEvent, type AuditEventName } from '../audit/audit-events.js';
+import { type Statement, ANY_GIVEN_ID } from '../database/database.js';
 import type { LogFields } from '../logging/log-line.js';
 import type { KeyColumns } from './key-columns.js';
 

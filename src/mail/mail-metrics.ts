@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
-import { createSlowGauge } from '../metrics/slow-gauge.js';
+import { MetricsRegistry, PREFIX, createSlowGauge } from '../metrics/metrics-registry.js';
 import { MAIL_KINDS, type MailKind } from './mail-kinds.js';
 import { Outbox } from './outbox.js';
 

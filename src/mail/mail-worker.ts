@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
-import type { AuditEventName } from '../audit/audit-event.js';
+import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields } from '../logging/log-line.js';

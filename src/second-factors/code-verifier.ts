@@ -5,7 +5,7 @@ import { toUserActor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import type { SecretDigest } from '../crypto/secret.js';
-import { DatabaseClock } from '../database/database-clock.js';
+import { DatabaseClock } from '../database/database.js';
 import type { Problem } from '../problems/problem.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';

@@ -10,7 +10,7 @@ import { Clock } from '../../src/common/clock.js';
 import type { Scope } from '../../src/common/scopes.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/bootstrap/configure-app.js';
-import { DatabaseClock } from '../../src/database/database-clock.js';
+import { DatabaseClock } from '../../src/database/database.js';
 import { createInternalServer } from '../../src/bootstrap/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';
