@@ -7,7 +7,7 @@ import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '.
 import { AuditLog } from '../audit/audit-log.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, MomentField, parseMoment } from '../common/fields.js';
-import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/operator-name.js';
+import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
 

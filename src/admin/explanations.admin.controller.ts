@@ -5,7 +5,7 @@ import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { type Explanation, type Reason, REASON_CODES } from '../keys/explanation.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import {

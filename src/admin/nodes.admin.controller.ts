@@ -12,11 +12,15 @@ import {
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
+import {
+  IDEMPOTENCY_KEY_PATTERN,
+  MAX_IDEMPOTENCY_KEY_LENGTH,
+  readIdempotencyKey,
+} from '../nodes/registration-retries.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
-import { IDEMPOTENCY_KEY_PATTERN, MAX_IDEMPOTENCY_KEY_LENGTH, readIdempotencyKey } from '../http/idempotency-key.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import type { NodeDevice } from '../nodes/node-device.entity.js';
 import { type NodeChange, type NodeRegistration, NodesService } from '../nodes/nodes.service.js';

@@ -12,10 +12,10 @@ import {
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
+import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
-import { type Scope, SCOPES, sortScopes } from '../common/scopes.js';
 import { Environment } from '../config/environment.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import type { AdminCaller } from '../operators/operator-transactions.js';

@@ -5,7 +5,7 @@
  */
 import type { Actor } from '../access/actor.js';
 import { createId } from '../common/ids.js';
-import type { SecurityEvent } from '../common/security-event.js';
+import type { SecurityEvent } from '../common/security-events.js';
 import type { Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log-line.js';
 

@@ -15,7 +15,7 @@ import {
 } from 'typeorm';
 import { describeAdmin, type Actor } from '../access/actor.js';
 import { isId } from '../common/ids.js';
-import { isWarning, type SecurityEvent } from '../common/security-event.js';
+import { isWarning, type SecurityEvent } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
 import { createCursorProblem, type Page } from '../http/page.js';
 import type { LogFields } from '../logging/log-line.js';

@@ -99,10 +99,10 @@ export class PurgeJob {
       const now = await this.clock.now();
       if (!now) return 0;
       for await (const deleted of this.credentials.purge(now)) count += deleted;
-      await this.throttleWindows.purge();
+      await this.throttleWindows.purgeWindows();
       await this.challenges.purge();
       await this.oneTimeTokens.purge(now);
-      await this.outbox.purge();
+      await this.outbox.purgeRequests();
     } catch (error) {
       // When another replica holds the lock, stop: if both went on with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
