@@ -73,7 +73,7 @@ export class KeyMaterialJob {
   }
 }
 
-/** Starts the jobs above and the purge every `PURGE_INTERVAL_MINUTES`. */
+/** Starts the jobs above and the purge every 15 minutes. */
 @Injectable()
 export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
