@@ -6,7 +6,7 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
-import { type Explanation, type Reason, REASON_CODES } from '../keys/explanation.js';
+import { type Explanation, type Reason, REASON_CODES } from '../keys/key-ends.js';
 import { NodesService } from '../nodes/nodes.service.js';
 import {
   LOGIN_REASON_CODES,

@@ -17,7 +17,7 @@ import { toActor } from '../access/actor.js';
 import { EmailField, IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactorsService } from '../second-factors/second-factors.service.js';

@@ -2,7 +2,7 @@ import { Module } from '@nestjs/common';
 import { MetricsModule } from '../metrics/metrics.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { SealsModule } from '../audit/seals/seals.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
@@ -19,7 +19,7 @@ import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
     MetricsModule,
     AuditModule,
     SealsModule,
-    KeysModule,
+    RevocationModule,
     TokensModule,
     SigningKeysModule,
     NodesModule,

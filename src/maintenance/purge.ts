@@ -7,7 +7,7 @@ import { AppCredentialsService } from '../app-credentials/app-credentials.servic
 import { addDays, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { DatabaseClock, LockNotAcquiredError } from '../database/database.js';
-import { RevocationFeed } from '../keys/cache/revocation-feed.js';
+import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { Outbox } from '../mail/outbox.js';

@@ -18,7 +18,7 @@ import { PasswordHasher } from '../crypto/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { Outbox } from '../mail/outbox.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 
