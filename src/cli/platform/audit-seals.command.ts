@@ -1,15 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError } from 'commander';
-import type { Verification } from '../../audit/audit-verifier.js';
-import { isCheckpoint, formatCheckpoint } from '../../audit/checkpoint.js';
-import { MAX_FINDINGS } from '../../audit/findings.js';
+import type { Verification } from '../../audit/seals/seal-verifier.js';
+import {
+  formatCheckpoint,
+  isCheckpoint,
+  LAST_SEAL,
+  SealKey,
+  type SealContent,
+  type StoredSeal,
+} from '../../audit/seals/seal.js';
+import { MAX_FINDINGS, type Query } from '../../audit/seals/seal-chain.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
 import { formatTable, wrapText } from '../tables.js';
 import { CommandFailedError, announceIfSlow, print, type Output } from '../output.js';
-import type { Query } from '../../audit/seal-chain.js';
-import { SealKey, type SealContent, type StoredSeal } from '../../audit/seal.js';
-import { LAST_SEAL } from '../../audit/seal-statements.js';
-import { BEGIN } from '../../audit/verify-statements.js';
 import { readVariables } from '../../config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
 import { describeCause } from '../failures.js';
@@ -93,11 +96,11 @@ function parseCheckpoint(line: string): string {
 
 /** Verifies the whole audit log by its seals. Only reads. */
 async function verifyAudit({ checkpoint, oldKeys }: VerifyOptions): Promise<Verification> {
-  const { AuditVerifier } = await import('../../audit/audit-verifier.js');
+  const { SealVerifier } = await import('../../audit/seals/seal-verifier.js');
   const old = oldKeys === undefined ? [] : readSecrets(oldKeys).map((secret) => new SealKey(secret));
   return withDatabase((query, key) => {
     const keys = new Map([...old, key].map((each) => [each.id, each]));
-    return new AuditVerifier(query, keys).verify(checkpoint);
+    return new SealVerifier(query, keys).verifyLog(checkpoint);
   });
 }
 
@@ -129,13 +132,14 @@ function readSecrets(path: string): string[] {
 
 async function withDatabase<Result>(work: (query: Query, key: SealKey) => Promise<Result>): Promise<Result> {
   const { Client } = await import('pg');
+  const { BEGIN_VERIFICATION } = await import('../../audit/seals/seal-verifier.js');
   const variables = readVariables();
   const client = new Client({ connectionString: parseDatabaseUrl(variables), connectionTimeoutMillis: 5_000 });
   const key = new SealKey(parseAuditSealSecret(variables));
   client.on('error', () => undefined);
   await client.connect();
   try {
-    await client.query(BEGIN);
+    await client.query(BEGIN_VERIFICATION);
     const query: Query = async <Row extends object>(text: string, values: unknown[] = []) =>
       (await client.query<Row>(text, values)).rows;
     return await work(query, key);

@@ -18,7 +18,7 @@ import {
   readSecretFiles,
 } from '../../config/environment.js';
 import { generateSecret } from '../../crypto/secret.js';
-import { DatabaseClock } from '../../database/database-clock.js';
+import { DatabaseClock } from '../../database/database.js';
 import { DatabaseModule } from '../../database/database.module.js';
 import { migrate } from '../../database/migrate.js';
 import { RevocationModule } from '../../revocation/revocation.module.js';

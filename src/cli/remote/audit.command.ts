@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
-import { AUDIT_EVENT_NAMES } from '../../audit/audit-event.js';
+import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { print, CommandFailedError, say, type Output } from '../output.js';
 import {
