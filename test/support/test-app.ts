@@ -10,7 +10,7 @@ import { Clock } from '../../src/common/clock.js';
 import type { Scope } from '../../src/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import type { FixedSettings } from '../../src/config/limits.js';
-import { configureApp } from '../../src/bootstrap/configure-app.js';
+import { configureApp } from '../../src/bootstrap/create-app.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
 import { createInternalServer } from '../../src/bootstrap/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
