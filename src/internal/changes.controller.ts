@@ -1,8 +1,11 @@
-import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { getPrincipal } from '../access/principals.js';
+import { RequireApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { MAX_CURSOR_LENGTH } from '../keys/cache/cursor.js';
-import { MAX_USES } from './changes.request.js';
-import type { LeasedAnswer } from './changes.service.js';
+import { MAX_CURSOR_LENGTH } from '../revocation/change-feed.js';
+import { ChangesService, MAX_USES, parseChangesRequest, type LeasedAnswer } from './changes.service.js';
 
 const CURSOR = `${'0123456789abcdef'.repeat(4)}/4711:4713:4711`;
 
@@ -17,8 +20,8 @@ class UseBody {
   ago_ms!: number;
 }
 
-/** For the OpenAPI document only: the body is parsed after authentication (`changes.request.ts`). */
-export class ChangesBody {
+/** For the OpenAPI document only: the body is parsed after authentication, by `parseChangesRequest`. */
+class ChangesBody {
   @ApiPropertyOptional({
     type: String,
     description: 'the cursor of the last answer',
@@ -39,7 +42,7 @@ class ChangeResponse {
   id!: string;
 }
 
-export class ChangesResponse {
+class ChangesResponse {
   @ApiProperty({ type: String, maxLength: MAX_CURSOR_LENGTH, example: CURSOR })
   cursor!: string;
 
@@ -63,5 +66,28 @@ export class ChangesResponse {
       fresh_for_ms: freshForMs,
       changes: changes.map(({ kind, id }) => ({ kind, id })),
     };
+  }
+}
+
+@ApiTags('internal')
+@Controller('internal')
+export class ChangesController {
+  constructor(private readonly changes: ChangesService) {}
+
+  @Post('changes')
+  @HttpCode(200)
+  @RequireApp()
+  @ApiOperation({
+    summary: 'Poll for changes, for verifiers',
+    description:
+      'Hands the lease of this replica on: until `fresh_for_ms` after it sent this request, a verifier may answer from ' +
+      'its memory, once it has evicted `changes` (or everything, on `reset`). `used` reports what it accepted meanwhile.',
+  })
+  @ApiBody({ type: ChangesBody, required: false })
+  @ApiOkResponse({ type: ChangesResponse })
+  async pollChanges(@Req() request: Request): Promise<ChangesResponse> {
+    const { cursor, used } = parseChangesRequest(request.body as Buffer | undefined);
+    this.changes.recordUses(used, getPrincipal(request, 'app').caller);
+    return ChangesResponse.from(await this.changes.getChangesSince(cursor));
   }
 }

@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from '../../src/keys/cache/change-feed.js';
+import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from '../../src/revocation/change-feed.js';
 
 /** Polls the change feed. */
 export class FeedReader {

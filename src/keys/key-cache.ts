@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { isSameDigest, type SecretDigest } from '../../crypto/secret.js';
-import type { CredentialKind } from './change-feed.js';
-import type { EvictionListener, RevocationLease, Ticket } from './revocation-lease.js';
+import { isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import type { CredentialKind } from '../revocation/change-feed.js';
+import type { EvictionListener, RevocationLease, Ticket } from '../revocation/lease.js';
 
 interface VerifiedKey<Identity> {
   readonly digest: SecretDigest;

@@ -1,6 +1,6 @@
-import type { Answer } from '../../src/keys/cache/change-feed.js';
-import { KeyCache } from '../../src/keys/cache/key-cache.js';
-import { RevocationLease, type Clocks } from '../../src/keys/cache/revocation-lease.js';
+import type { Answer } from '../../src/revocation/change-feed.js';
+import { KeyCache } from '../../src/keys/key-cache.js';
+import { RevocationLease, type Clocks } from '../../src/revocation/lease.js';
 import { computeDigest } from '../../src/crypto/secret.js';
 
 const LEASE_MS = 500;

@@ -1,14 +1,13 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
-import { Environment } from '../../config/environment.js';
-import { Database } from '../../database/database.js';
-import { toErrorFields } from '../../logging/log-line.js';
-import { Log } from '../../logging/log.js';
-import { toAnswer, CHANGES_SINCE, parseSnapshot, type Answer, type FeedRow } from './change-feed.js';
-import { ChangeLog } from './change-log.js';
-import { LeaseAnnouncement } from './lease-announcement.js';
-import { RevocationLease } from './revocation-lease.js';
+import { Environment } from '../config/environment.js';
+import { Database } from '../database/database.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+import { ChangeLog, CHANGES_SINCE, parseSnapshot, toAnswer, type Answer, type FeedRow } from './change-feed.js';
+import { RevocationLease } from './lease.js';
+import { LeaseAnnouncement } from './propagation.js';
 
 /** A poll may get lost without the lease ending. */
 const POLLS_PER_LEASE = 3;

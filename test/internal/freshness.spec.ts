@@ -1,6 +1,5 @@
 import { jest } from '@jest/globals';
-import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
-import { Propagation } from '../../src/keys/cache/propagation.js';
+import { LeaseAnnouncement, Propagation } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { TestClock } from '../support/test-clock.js';

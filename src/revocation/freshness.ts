@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
+import type { Rememberable } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import { LeaseAnnouncement } from './cache/lease-announcement.js';
-import type { Rememberable } from '../access/principals.js';
+import { LeaseAnnouncement } from './propagation.js';
 
 const MAX_REMEMBERED_SECONDS = 60;
 

@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
+import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';

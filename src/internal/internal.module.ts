@@ -6,18 +6,17 @@
  */
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { ChangesController } from './changes.controller.js';
 import { ChangesService } from './changes.service.js';
-import { IntrospectController } from './introspect.controller.js';
-import { IntrospectionService } from './introspection.service.js';
+import { IntrospectController, IntrospectionService } from './introspect.controller.js';
 
 @Module({
-  imports: [AccessModule, KeysModule, NodesModule, AppCredentialsModule],
+  imports: [AccessModule, RevocationModule, NodesModule, AppCredentialsModule],
   controllers: [ChangesController, AuthorizeController, IntrospectController],
   providers: [ChangesService, IntrospectionService],
 })
-export class VerifiersModule {}
+export class InternalModule {}

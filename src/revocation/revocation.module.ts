@@ -3,12 +3,11 @@ import { computeRevocationWaitMs } from '../config/lease.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
-import { ChangeLog } from './cache/change-log.js';
-import { LeaseAnnouncement } from './cache/lease-announcement.js';
-import { Propagation } from './cache/propagation.js';
-import { RevocationFeed } from './cache/revocation-feed.js';
-import { RevocationLease, SYSTEM_CLOCKS } from './cache/revocation-lease.js';
+import { ChangeLog } from './change-feed.js';
 import { Freshness } from './freshness.js';
+import { RevocationLease, SYSTEM_CLOCKS } from './lease.js';
+import { LeaseAnnouncement, Propagation } from './propagation.js';
+import { RevocationFeed } from './revocation-feed.js';
 
 const MS_PER_SECOND = 1_000;
 
@@ -43,4 +42,4 @@ const MS_PER_SECOND = 1_000;
   ],
   exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],
 })
-export class KeysModule {}
+export class RevocationModule {}

@@ -1,5 +1,5 @@
 import { jest } from '@jest/globals';
-import { Propagation } from '../../src/keys/cache/propagation.js';
+import { Propagation } from '../../src/revocation/propagation.js';
 import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';
 import { receiveToken, useMailServer } from '../support/mail-server.js';
