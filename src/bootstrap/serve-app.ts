@@ -6,7 +6,7 @@ import type { NestExpressApplication } from '@nestjs/platform-express';
 import type { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { createApp, createInternalServer } from './create-app.js';
-import { Readiness } from '../health/readiness.js';
+import { Readiness } from '../health/health.js';
 import { Log } from '../logging/log.js';
 import { MetricsServer } from '../metrics/metrics-server.js';
 import type { StopTracing } from './tracing.js';
