@@ -3,7 +3,7 @@ import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger'
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { LoginExplanations } from '../second-factors/login-explanations.js';
+import { LoginExplanations } from '../second-factors/second-factors.service.js';
 import { ExplainAppQuery, ExplanationResponse } from './explanation.dto.js';
 import { ExplainUserQuery, UserExplanationResponse } from './user-explanation.dto.js';
 
@@ -30,7 +30,7 @@ export class ExplanationsAdminController {
   })
   @ApiOkResponse({ type: UserExplanationResponse })
   async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {
-    return UserExplanationResponse.from(await this.logins.explain(id, address ?? null));
+    return UserExplanationResponse.from(await this.logins.explainLogin(id, address ?? null));
   }
 
   @Get('nodes/:node_id/explain')

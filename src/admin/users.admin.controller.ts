@@ -15,7 +15,7 @@ import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';
-import { SecondFactorsService } from '../second-factors/second-factors.service.js';
+import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RegistrationRequest } from '../users/credentials.dto.js';
 import { UserPageResponse, UserResponse } from '../users/user.dto.js';
@@ -28,7 +28,7 @@ export class UsersAdminController {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
-    private readonly secondFactors: SecondFactorsService,
+    private readonly factorChanges: FactorChanges,
     private readonly propagation: Propagation,
   ) {}
 
@@ -135,6 +135,6 @@ export class UsersAdminController {
   })
   @ApiNoContentResponse()
   async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.secondFactors.removeAll(id, toActor(request));
+    await this.factorChanges.removeAllFactors(id, toActor(request));
   }
 }

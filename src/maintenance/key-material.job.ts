@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { LockNotAcquiredError } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { TotpVault } from '../second-factors/totp-vault.js';
+import { TotpVault } from '../second-factors/totp.js';
 import { KeyRotation } from '../signing-keys/key-rotation.js';
 
 /**
@@ -18,7 +18,7 @@ export class KeyMaterialJob {
   ) {}
 
   async run(): Promise<void> {
-    await this.attempt('totp_secrets_job_failed', () => this.totpVault.reencrypt());
+    await this.attempt('totp_secrets_job_failed', () => this.totpVault.reencryptSecrets());
     await this.attempt('signing_keys_job_failed', async () => {
       await this.rotation.reencrypt();
       await this.rotation.run();

@@ -53,7 +53,7 @@ export class PurgeJob {
       count += await this.appCredentials.purge(keysBefore);
       await this.revocations.purge();
       await this.throttleWindows.purge();
-      await this.challenges.purge();
+      await this.challenges.purgeUsedChallenges();
       await this.oneTimeTokens.purge(now);
       await this.outbox.purge();
     } catch (error) {
