@@ -187,7 +187,10 @@ export class FactorChanges {
     const count = await this.sessions.endAll(transaction, user.id, 'admin');
     const event = 'admin.user.factors_removed';
     const logFields = { user_id: user.id, count };
-    if (totp + passkeys + count === 0) return this.audit.logOnly(event, actor, logFields);
+    if (totp + passkeys + count === 0) {
+      this.audit.logOnly(event, actor, logFields);
+      return;
+    }
     const details = { before: { totp: totp > 0, passkeys }, ended_sessions: count };
     await this.audit.record(transaction, { event, actor, time, subject: user.id, details, logFields });
   }
