@@ -26,7 +26,7 @@ import type { TokenPair } from '../tokens/access-tokens.js';
 import { CredentialsRequest, RegistrationRequest } from '../users/credentials.dto.js';
 import { UserResponse } from '../users/user.dto.js';
 import { AuthService, RegistrationService } from './auth.service.js';
-import { LoginService } from './login.js';
+import { LoginService, SecondFactorLogins } from './login.js';
 
 const REFRESH_TOKEN = {
   minLength: 1,
@@ -108,6 +108,7 @@ export class AuthController {
   constructor(
     private readonly registration: RegistrationService,
     private readonly logins: LoginService,
+    private readonly secondFactors: SecondFactorLogins,
     private readonly auth: AuthService,
   ) {}
 
@@ -217,7 +218,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
   async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
-    return this.logins.createPasskeyOptions();
+    return this.secondFactors.createPasskeyOptions();
   }
 
   @Post('login/passkey')

@@ -110,7 +110,10 @@ export class SecondFactorLogins {
       : this.codes.acceptRecoveryCode(presented, startWithCode);
   }
 
-  /** The options of a login with a passkey alone. Nothing is known of the user, so they are the same for every client. */
+  /**
+   * The options of a login with a passkey alone. Nothing is known of the user, so they are the same for every client.
+   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
+   */
   async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
   }
@@ -219,11 +222,6 @@ export class LoginService {
    */
   async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
     return this.secondFactors.acceptAnswer(answer, actor, (login) => this.startSessionWithProofs(login, actor));
-  }
-
-  /** @throws {ProblemException} not_found without WEBAUTHN_RP_ID */
-  async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
-    return this.secondFactors.createPasskeyOptions();
   }
 
   /** @throws {ProblemException} invalid_passkey; validation_failed; email_not_verified; not_found without WEBAUTHN_RP_ID */

@@ -4,10 +4,12 @@
  * and is refused. When a call that ended sessions has returned, no verifier accepts their tokens.
  */
 import { Injectable } from '@nestjs/common';
+import type { Request } from 'express';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import type { UserPrincipal } from '../access/principals.js';
+import { getPrincipal, type UserPrincipal } from '../access/principals.js';
+import { toActor } from '../access/to-actor.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
@@ -43,6 +45,16 @@ const READ_CREATION_TIMES = `SELECT min(created_at) AS oldest, max(created_at) A
 export class ProofRequest {
   @PasswordField()
   password!: string;
+}
+
+/** A call of a user who is logged in. */
+export interface OwnCall {
+  readonly principal: UserPrincipal;
+  readonly actor: Actor;
+}
+
+export function toOwnCall(request: Request): OwnCall {
+  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
 }
 
 /** A user who has entered the password again, and may change the factors. Void once the password has changed. */
@@ -105,7 +117,7 @@ export class FactorChanges {
   ) {}
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
-  async reauthenticate(principal: UserPrincipal, password: string, actor: Actor): Promise<ReauthenticatedUser> {
+  async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
     return ReauthenticatedUser.byPassword(principal, await this.passwords.verify(principal, password, actor));
   }
 

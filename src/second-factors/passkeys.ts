@@ -17,9 +17,8 @@ import {
 import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import { getPrincipal, type UserPrincipal } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
 import { withAuditEvent } from '../audit/audit-columns.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
@@ -36,7 +35,7 @@ import { createFieldProblem } from '../problems/refused-field.js';
 import { Throttled } from '../throttling/throttled.js';
 import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, ProofRequest, ReauthenticatedUser } from './factor-changes.js';
+import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
   parseRegistration,
@@ -84,11 +83,6 @@ interface Passkey {
   readonly lastUsedAt: Date | null;
 }
 
-interface OwnCall {
-  readonly principal: UserPrincipal;
-  readonly actor: Actor;
-}
-
 @Injectable()
 export class PasskeysService {
   constructor(
@@ -106,8 +100,8 @@ export class PasskeysService {
    * @throws {ProblemException} wrong_password; not_found; too_many_passkeys; too_many_requests; hashing_busy;
    * invalid_access_token
    */
-  async createPasskeyOptions(call: OwnCall & { password: string }): Promise<PasskeyCreationOptionsResponse> {
-    const { userId, passwordChangedAt } = await this.changes.reauthenticate(call.principal, call.password, call.actor);
+  async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
+    const { userId, passwordChangedAt } = await this.changes.reauthenticate(call, password);
     const user = await this.factors.readUser(userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
@@ -121,12 +115,10 @@ export class PasskeysService {
    * @param answer of the browser to options of this user, which are used once
    * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys; invalid_access_token
    */
-  async registerPasskey({
-    principal,
-    name,
-    answer,
-    actor,
-  }: OwnCall & { name: string; answer: object }): Promise<Passkey> {
+  async registerPasskey(
+    { principal, actor }: OwnCall,
+    { name, answer }: { name: string; answer: object },
+  ): Promise<Passkey> {
     if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
     const { userId } = principal;
     const user = await this.factors.readUser(userId);
@@ -159,7 +151,7 @@ export class PasskeysService {
   }
 
   /** @throws {ProblemException} not_found, also for a passkey of another user */
-  async renamePasskey({ principal, id, name, actor }: OwnCall & { id: string; name: string }): Promise<Passkey> {
+  async renamePasskey({ principal, actor }: OwnCall, { id, name }: { id: string; name: string }): Promise<Passkey> {
     const { userId } = principal;
     const event = this.toEvent('user.passkey.renamed', { id, userId }, actor);
     const [renamed] = isId(id) ? await this.audit.execute<Passkey>(RENAME, [id, userId, name], event) : [];
@@ -171,10 +163,13 @@ export class PasskeysService {
    * @throws {ProblemException} wrong_password; not_found, also for a passkey of another user; too_many_requests;
    * hashing_busy; invalid_access_token
    */
-  async removePasskey({ principal, id, password, actor }: OwnCall & { id: string; password: string }): Promise<void> {
-    const reauthenticated = await this.changes.reauthenticate(principal, password, actor);
+  async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
+    const reauthenticated = await this.changes.reauthenticate(call, password);
     if (!isId(id)) throw new ProblemException(problems.notFound);
-    const { userId } = principal;
+    const {
+      actor,
+      principal: { userId },
+    } = call;
     await this.changes.commitChange(reauthenticated, async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, userId]);
       if (count === 0) throw new ProblemException(problems.notFound);
@@ -284,7 +279,7 @@ export class PasskeysController {
     @Req() request: Request,
     @Body() { password }: ProofRequest,
   ): Promise<PasskeyCreationOptionsResponse> {
-    return this.passkeys.createPasskeyOptions({ ...toOwnCall(request), password });
+    return this.passkeys.createPasskeyOptions(toOwnCall(request), password);
   }
 
   @Post()
@@ -302,7 +297,7 @@ export class PasskeysController {
     @Res({ passthrough: true }) response: Response,
     @Body() { name, passkey }: RegisterPasskeyRequest,
   ): Promise<PasskeyResponse> {
-    const registered = await this.passkeys.registerPasskey({ ...toOwnCall(request), name, answer: passkey });
+    const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer: passkey });
     response.location(`/api/v0/users/me/passkeys/${registered.id}`);
     return PasskeyResponse.from(registered);
   }
@@ -330,7 +325,7 @@ export class PasskeysController {
     @Param('id') id: string,
     @Body() { name }: RenamePasskeyRequest,
   ): Promise<PasskeyResponse> {
-    return PasskeyResponse.from(await this.passkeys.renamePasskey({ ...toOwnCall(request), id, name }));
+    return PasskeyResponse.from(await this.passkeys.renamePasskey(toOwnCall(request), { id, name }));
   }
 
   @Post(':id/remove')
@@ -345,10 +340,6 @@ export class PasskeysController {
     @Param('id') id: string,
     @Body() { password }: ProofRequest,
   ): Promise<void> {
-    await this.passkeys.removePasskey({ ...toOwnCall(request), id, password });
+    await this.passkeys.removePasskey(toOwnCall(request), { id, password });
   }
-}
-
-function toOwnCall(request: Request): OwnCall {
-  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
 }

@@ -16,9 +16,8 @@ import {
 import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import { getPrincipal, type UserPrincipal } from '../access/principals.js';
+import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
@@ -28,7 +27,7 @@ import { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
-import { FactorChanges, ProofRequest, ReauthenticatedUser } from './factor-changes.js';
+import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
@@ -107,15 +106,11 @@ export class RecoveryCodesResponse {
   recovery_codes!: string[];
 }
 
-/** A call of the user door, and what it proves. */
-interface OwnCall {
-  readonly principal: UserPrincipal;
-  readonly actor: Actor;
+interface PasswordAndCode {
+  readonly password: string;
+  /** Of the app, or a recovery code. */
+  readonly code: string;
 }
-type CallWithPassword = OwnCall & { readonly password: string };
-type CallWithCode = OwnCall & { readonly code: string };
-/** The code is one of the app, or a recovery code. */
-type CallWithBoth = CallWithPassword & CallWithCode;
 
 @Injectable()
 export class TotpService {
@@ -136,8 +131,9 @@ export class TotpService {
   }
 
   /** @throws {ProblemException} wrong_password; totp_enrolled; too_many_requests; hashing_busy; invalid_access_token */
-  async enrolTotp({ principal, password, actor }: CallWithPassword): Promise<EnrolmentResponse> {
-    const user = await this.changes.reauthenticate(principal, password, actor);
+  async enrolTotp(call: OwnCall, password: string): Promise<EnrolmentResponse> {
+    const { principal, actor } = call;
+    const user = await this.changes.reauthenticate(call, password);
     const secret = generateTotpSecret();
     const { userId, email } = principal;
     const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
@@ -157,7 +153,7 @@ export class TotpService {
    * @throws {ProblemException} not_found; totp_enrolled; wrong_second_factor; too_many_requests; hashing_busy;
    * unavailable; invalid_access_token
    */
-  async confirmTotp({ principal, code, actor }: CallWithCode): Promise<string[]> {
+  async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
     const { userId } = principal;
     const user = await this.readUser(userId);
     if (user.confirmedAt) return this.changes.refuseRepetition(problems.totpEnrolled);
@@ -180,8 +176,8 @@ export class TotpService {
    * @throws {ProblemException} wrong_password; wrong_second_factor; not_found; too_many_requests; hashing_busy; unavailable;
    * invalid_access_token
    */
-  async removeTotp(call: CallWithBoth): Promise<void> {
-    await this.commitWithCode(call, 'user.totp.removed', async (transaction) => {
+  async removeTotp(call: OwnCall, proof: PasswordAndCode): Promise<void> {
+    await this.commitWithCode(call, proof, 'user.totp.removed', async (transaction) => {
       await transaction.query(REMOVE_TOTP, [call.principal.userId]);
     });
   }
@@ -190,19 +186,21 @@ export class TotpService {
    * @returns new recovery codes; the former ones are void
    * @throws {ProblemException} as {@link removeTotp}
    */
-  async replaceRecoveryCodes(call: CallWithBoth): Promise<string[]> {
-    return this.commitWithCode(call, 'user.recovery_codes.replaced', (transaction) =>
+  async replaceRecoveryCodes(call: OwnCall, proof: PasswordAndCode): Promise<string[]> {
+    return this.commitWithCode(call, proof, 'user.recovery_codes.replaced', (transaction) =>
       replaceRecoveryCodes(transaction, call.principal.userId),
     );
   }
 
   private async commitWithCode<Result>(
-    { principal, password, code, actor }: CallWithBoth,
+    call: OwnCall,
+    { password, code }: PasswordAndCode,
     event: AuditEvent['event'],
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {
-    const { userId } = principal;
-    const reauthenticated = await this.changes.reauthenticate(principal, password, actor);
+    const { actor } = call;
+    const { userId } = call.principal;
+    const reauthenticated = await this.changes.reauthenticate(call, password);
     return this.codes.acceptAnyCode({ user: await this.readUser(userId), code, actor }, (useCode) =>
       this.changes.commitChange(reauthenticated, async (transaction) => {
         await useCode(transaction);
@@ -258,7 +256,7 @@ export class TotpController {
     @Res({ passthrough: true }) response: Response,
     @Body() { password }: ProofRequest,
   ): Promise<EnrolmentResponse> {
-    const enrolment = await this.totp.enrolTotp({ ...toOwnCall(request), password });
+    const enrolment = await this.totp.enrolTotp(toOwnCall(request), password);
     response.location('/api/v0/users/me/totp');
     return enrolment;
   }
@@ -275,7 +273,7 @@ export class TotpController {
   })
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async confirmTotp(@Req() request: Request, @Body() { code }: ConfirmTotpRequest): Promise<RecoveryCodesResponse> {
-    return { recovery_codes: await this.totp.confirmTotp({ ...toOwnCall(request), code }) };
+    return { recovery_codes: await this.totp.confirmTotp(toOwnCall(request), code) };
   }
 
   @Post('totp/remove')
@@ -284,8 +282,8 @@ export class TotpController {
   @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
-  async removeTotp(@Req() request: Request, @Body() { password, code }: ProofWithCodeRequest): Promise<void> {
-    await this.totp.removeTotp({ ...toOwnCall(request), password, code });
+  async removeTotp(@Req() request: Request, @Body() body: ProofWithCodeRequest): Promise<void> {
+    await this.totp.removeTotp(toOwnCall(request), body);
   }
 
   @Post('recovery-codes')
@@ -296,12 +294,8 @@ export class TotpController {
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async replaceRecoveryCodes(
     @Req() request: Request,
-    @Body() { password, code }: ProofWithCodeRequest,
+    @Body() body: ProofWithCodeRequest,
   ): Promise<RecoveryCodesResponse> {
-    return { recovery_codes: await this.totp.replaceRecoveryCodes({ ...toOwnCall(request), password, code }) };
+    return { recovery_codes: await this.totp.replaceRecoveryCodes(toOwnCall(request), body) };
   }
-}
-
-function toOwnCall(request: Request): OwnCall {
-  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
 }
