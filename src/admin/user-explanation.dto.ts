@@ -2,8 +2,12 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIP, MaxLength } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
-import { LOGIN_REASON_CODES, type LoginExplanation, type LoginReason } from '../second-factors/second-factors.service.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import {
+  LOGIN_REASON_CODES,
+  type LoginExplanation,
+  type LoginReason,
+} from '../second-factors/second-factors.service.js';
 
 /** An IPv6 address with a dotted end. */
 const MAX_ADDRESS_LENGTH = 45;

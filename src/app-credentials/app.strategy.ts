@@ -1,12 +1,11 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal, type DoorReason } from '../access/doors.js';
+import { Doors, createRefusal, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
 import { wantsFreshVerdict } from '../keys/freshness.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { AppPrincipal } from '../access/principals.js';
-import type { ProblemException } from '../problems/problem.exception.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
+import type { ProblemException } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 import { Environment } from '../config/environment.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 

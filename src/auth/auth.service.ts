@@ -8,9 +8,8 @@ import { createRefusal } from '../access/doors.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Environment } from '../config/environment.js';
 import { Propagation } from '../keys/cache/propagation.js';
-import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { BusyThrottle } from '../throttling/busy-throttle.js';
+import { ProblemException, problems, type RefusalEvent } from '../problems/problems.js';
+import { Throttle } from '../throttling/throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
@@ -21,7 +20,7 @@ import { UsersService } from '../users/users.service.js';
 export class RegistrationService {
   constructor(
     private readonly users: UsersService,
-    private readonly busy: BusyThrottle,
+    private readonly throttle: Throttle,
     private readonly environment: Environment,
   ) {}
 
@@ -32,11 +31,11 @@ export class RegistrationService {
   ): Promise<User> {
     if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
     const { address } = actor;
-    await this.busy.refuseExhausted('user.registration.throttled', address);
+    await this.throttle.refuseBusyNetwork('user.registration.throttled', address);
     try {
       return await this.users.register(email, password, actor, 'user.registered');
     } catch (error) {
-      this.busy.count(error, address);
+      this.throttle.countBusyRefusal(error, address);
       throw error;
     }
   }

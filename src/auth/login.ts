@@ -8,12 +8,10 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
-import type { SecondFactorMethod } from '../common/second-factor-methods.js';
+import type { SecondFactorMethod } from '../common/names.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import type { Problem } from '../problems/problem.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/codes.js';
 import {
@@ -32,7 +30,7 @@ import {
   type PasskeyOwner,
   type PasskeyRequestOptionsResponse,
 } from '../second-factors/webauthn.js';
-import { LoginThrottle } from '../throttling/login-throttle.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import type { Amr, SessionOwner } from '../tokens/grant.js';
 import { NewSessions } from '../tokens/new-sessions.js';
@@ -195,7 +193,7 @@ export class LoginService {
     { email, password }: { readonly email: string; readonly password: string },
     actor: Actor,
   ): Promise<TokenPair> {
-    const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
       this.passwords.verify(email, password, turn),
     );
     if (!verdict.valid) return this.refusePassword({ email, ...verdict, actor });

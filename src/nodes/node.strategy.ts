@@ -1,9 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal } from '../access/doors.js';
+import { Doors, createRefusal, HeaderKeyStrategy } from '../access/doors.js';
 import { wantsFreshVerdict } from '../keys/freshness.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
 import type { NodePrincipal, Principal } from '../access/principals.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 

@@ -10,11 +10,11 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import type { MailKind } from '../mail/mail-kinds.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../mail/outbox.js';
-import { MailThrottle } from '../throttling/mail-throttle.js';
+import type { MailKind } from '../mail/templates.js';
+import { Throttle } from '../throttling/throttle.js';
 import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
 import { PasswordProof } from '../users/password-proof.js';
@@ -31,7 +31,7 @@ export class LinkRequests {
   constructor(
     private readonly dataSource: DataSource,
     private readonly outbox: Outbox,
-    private readonly throttle: MailThrottle,
+    private readonly throttle: Throttle,
     private readonly proof: PasswordProof,
     private readonly account: OwnAccount,
     private readonly audit: AuditLog,
@@ -43,7 +43,7 @@ export class LinkRequests {
    * @throws {ProblemException} too_many_requests, alike for addresses without an account
    */
   async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
-    await this.throttle.spend([email], actor.address);
+    await this.throttle.countMails([email], actor.address);
     await this.outbox.add(kind, email, actor.requestId);
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
@@ -57,7 +57,7 @@ export class LinkRequests {
   async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
     const verified = await this.proof.verify(principal, password, actor);
     const { id: userId, email } = verified;
-    await this.throttle.spend([email, newEmail], actor.address);
+    await this.throttle.countMails([email, newEmail], actor.address);
     const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
@@ -106,7 +106,10 @@ export class LinkMails implements OnModuleInit {
   onModuleInit(): void {
     if (!isMailEnabled(this.environment)) return;
     const pages = readLinkPages(this.environment);
-    this.worker.start((request) => this.composeMail(request, pages));
+    this.worker.start({
+      composeMail: (request) => this.composeMail(request, pages),
+      findUserId: (request) => this.findUserId(request),
+    });
   }
 
   /** @returns undefined when no account may get the mail. The HTTP request has been answered by then, so its time tells nothing. */
@@ -123,6 +126,10 @@ export class LinkMails implements OnModuleInit {
       const link = `${pages[kind]}#token=${token}`;
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
     });
+  }
+
+  private async findUserId(request: MailRequest): Promise<string | undefined> {
+    return this.dataSource.transaction(async (transaction) => (await this.findRecipient(transaction, request))?.id);
   }
 
   private async findRecipient(transaction: EntityManager, request: MailRequest): Promise<User | undefined> {

@@ -1,15 +1,14 @@
 import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiAcceptedResponse, ApiNoContentResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Public, RequireUser } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
-import { EmailField, NewEmailField } from '../common/email.js';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, NEW_PASSWORD, PasswordField } from '../common/fields.js';
+import { CharactersBetween, EmailField, NEW_PASSWORD, NewEmailField, PasswordField } from '../common/fields.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { Throttled } from '../throttling/throttled.js';
+import { Throttled } from '../throttling/throttle.js';
 import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
 import { EmailConfirmations, PasswordResets } from './link-confirmations.js';
 import { LinkRequests } from './links.js';

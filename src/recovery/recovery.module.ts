@@ -1,11 +1,11 @@
 import { Module, type DynamicModule } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import type { Environment } from '../config/environment.js';
 import { CryptoModule } from '../crypto/crypto.module.js';
 import { KeysModule } from '../keys/keys.module.js';
-import { MailModule } from '../mail/mail.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
+import { MailModule } from '../mail/mail.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';

@@ -12,10 +12,8 @@ import { CountedRefusals } from '../audit/counted-refusals.js';
 import { Clock } from '../common/clock.js';
 import { computeDigest, generateSecretBytes, type SecretDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database-clock.js';
-import type { Problem } from '../problems/problem.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { SecondFactorThrottle, type CodeAttempt } from '../throttling/second-factor-throttle.js';
+import { ProblemException, problems, type Problem } from '../problems/problems.js';
+import { SecondFactorThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
 import { toCountedRefusal, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
 import { findTimeStep, toBase32, TotpVault } from './totp.js';
 
@@ -131,19 +129,22 @@ export class CodeVerifier {
   }
 
   private async verifyThrottled<Result>(
-    method: CodeAttempt['method'],
+    method: CodeGuess['method'],
     presented: PresentedCode,
     verify: () => Promise<Result>,
   ): Promise<Result> {
     const { user, actor } = presented;
-    const verdict = await this.throttle.attempt({ userId: user.id, method, address: actor.address }, async () => {
-      try {
-        return { valid: true, result: await verify() } as const;
-      } catch (error) {
-        if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
-        throw error;
-      }
-    });
+    const verdict = await this.throttle.countCodeGuess(
+      { userId: user.id, method, address: actor.address },
+      async () => {
+        try {
+          return { valid: true, result: await verify() } as const;
+        } catch (error) {
+          if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+          throw error;
+        }
+      },
+    );
     return verdict.valid ? verdict.result : this.refuseCode(presented, verdict.reason);
   }
 

@@ -10,14 +10,13 @@ import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import type { CountedRefusal } from '../audit/counted-refusals.js';
 import { isId } from '../common/ids.js';
+import type { SecondFactorMethod } from '../common/names.js';
 import { toNetwork } from '../common/network.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
-import type { SecondFactorMethod } from '../common/second-factor-methods.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
-import type { Problem } from '../problems/problem.js';
-import { LoginThrottle } from '../throttling/login-throttle.js';
-import { SecondFactorThrottle } from '../throttling/second-factor-throttle.js';
+import type { Problem } from '../problems/problems.js';
+import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
 
 const READ_USER: Statement = {
   name: 'second_factors_read',
@@ -205,7 +204,7 @@ export class LoginExplanations {
   }
 
   private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
-    const exhausted = await this.logins.listExhausted(email, address);
+    const exhausted = await this.logins.listExhaustedLoginLimits(email, address);
     return exhausted.map(({ name, until }) => {
       const detail = `Too many wrong passwords ${LIMITED_BY[name] ?? ''}: until then the right one is answered with 429, too.`;
       return { code: 'throttled', detail, until };
@@ -217,7 +216,7 @@ export class LoginExplanations {
     const reasons: LoginReason[] = [];
     for (const method of methods) {
       if (method === 'passkey') continue;
-      const ends = (await this.codes.listExhausted(userId, method)).map(({ until }) => until.getTime());
+      const ends = (await this.codes.listExhaustedCodeLimits(userId, method)).map(({ until }) => until.getTime());
       if (ends.length === 0) continue;
       const detail = `Too many wrong codes: until then ${method} is answered with 429, also with a right code.`;
       reasons.push({ code: 'second_factor_throttled', detail, until: new Date(Math.max(...ends)) });
