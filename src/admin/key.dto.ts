@@ -48,8 +48,7 @@ export class RotateRequest {
     type: 'integer',
     minimum: 0,
     maximum: MAX_OVERLAP_HOURS,
-    description:
-      'how long the old key stays valid if the new one is not used; 0 ends it at once. Default: KEY_OVERLAP_HOURS',
+    description: 'how long the old key stays valid if the new one is not used; 0 ends it at once. Default: 24',
     example: 24,
   })
   @IfSent()

@@ -17,7 +17,6 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 
 // The commands read these variables: a test sets them itself.
 delete process.env.DATABASE_URL;
-delete process.env.KEY_OVERLAP_HOURS;
 delete process.env.REVOCATION_LEASE_MS;
 
 // The commands run in this process: what they print goes to the log of the test.

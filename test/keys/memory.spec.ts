@@ -11,11 +11,8 @@ import { expectVerdict, untilVerdict } from '../support/until-verdict.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 // Long enough not to expire by chance during a test.
-const LEASE = {
-  REVOCATION_LEASE_MS: '2000',
-  DATABASE_CONNECT_TIMEOUT_MS: '1000',
-  DATABASE_STATEMENT_TIMEOUT_MS: '1000',
-};
+const LEASE = { REVOCATION_LEASE_MS: '2000' };
+const SHORT_WAITS = { databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000 };
 
 describe('a credential that was verified', () => {
   let database: TestDatabase;
@@ -27,8 +24,8 @@ describe('a credential that was verified', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    app = await TestApp.start({ database, variables: { REVOCATION_LEASE_MS: LEASE.REVOCATION_LEASE_MS } });
-    other = await TestApp.start({ database: { ...database, url: proxy.url }, variables: LEASE });
+    app = await TestApp.start({ database, variables: LEASE });
+    other = await TestApp.start({ database: { ...database, url: proxy.url }, variables: LEASE, settings: SHORT_WAITS });
   });
 
   afterAll(async () => {
@@ -53,7 +50,11 @@ describe('a credential that was verified', () => {
 
   it('is accepted without the database, and refusals come only from the database', async () => {
     // Its lease does not end while this test runs.
-    const holder = await TestApp.start({ database, variables: { ...LEASE, OUTAGE_GRACE_SECONDS: '3600' } });
+    const holder = await TestApp.start({
+      database,
+      variables: { ...LEASE, OUTAGE_GRACE_SECONDS: '3600' },
+      settings: SHORT_WAITS,
+    });
     const [node, service] = [await app.node(), await app.service()];
     await expectVerdict(200, () => holder.validateNode(node.header));
     await expectVerdict(200, () => holder.validateApp(service.headers));
@@ -151,6 +152,7 @@ describe('a credential that was verified', () => {
     const patient = await TestApp.start({
       database: { ...database, url: proxy.url },
       variables: { ...LEASE, OUTAGE_GRACE_SECONDS: '86400' },
+      settings: SHORT_WAITS,
     });
     const node = await app.node();
     await expectVerdict(200, () => patient.validateNode(node.header));

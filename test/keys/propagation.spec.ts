@@ -7,7 +7,7 @@ import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { TestApp, type Device } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
-const SHORT_WAITS = { DATABASE_CONNECT_TIMEOUT_MS: '1000', DATABASE_STATEMENT_TIMEOUT_MS: '1000' };
+const SHORT_WAITS = { databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000 };
 
 describe('a call that revokes', () => {
   let database: TestDatabase;
@@ -21,8 +21,11 @@ describe('a call that revokes', () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
     app = await TestApp.start({ database, variables: { REVOCATION_LEASE_MS: '0' } });
-    const variables = { ...SHORT_WAITS, REVOCATION_LEASE_MS: '1500' };
-    cutOff = await TestApp.start({ database: { ...database, url: proxy.url }, variables });
+    cutOff = await TestApp.start({
+      database: { ...database, url: proxy.url },
+      variables: { REVOCATION_LEASE_MS: '1500' },
+      settings: SHORT_WAITS,
+    });
   });
 
   afterAll(async () => {

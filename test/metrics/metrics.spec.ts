@@ -122,7 +122,7 @@ describe('/metrics', () => {
   });
 
   it('exports the number of running and waiting hashes', async () => {
-    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
+    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14' }, settings: { hashThreads: 1 } });
     try {
       let open = 0;
       // Called again when the previous three ended before a scrape saw them.
