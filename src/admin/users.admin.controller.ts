@@ -13,7 +13,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { problems } from '../problems/problems.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SessionsService } from '../tokens/sessions.service.js';

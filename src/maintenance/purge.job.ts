@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays } from '../common/clock.js';
-import { RevocationFeed } from '../keys/cache/revocation-feed.js';
+import { RevocationFeed } from '../revocation/revocation-feed.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';

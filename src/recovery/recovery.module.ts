@@ -3,9 +3,9 @@ import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import type { Environment } from '../config/environment.js';
 import { CryptoModule } from '../crypto/crypto.module.js';
-import { KeysModule } from '../keys/keys.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailModule } from '../mail/mail.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -25,7 +25,7 @@ export class RecoveryModule {
         AccessModule,
         AuditModule,
         CryptoModule,
-        KeysModule,
+        RevocationModule,
         MailModule,
         SecondFactorsModule,
         ThrottlingModule,

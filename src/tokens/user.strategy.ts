@@ -4,7 +4,7 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { readBearer, Doors, createRefusal } from '../access/doors.js';
-import { wantsFreshVerdict } from '../keys/freshness.js';
+import { wantsFreshVerdict } from '../revocation/freshness.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';

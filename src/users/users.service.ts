@@ -19,7 +19,7 @@ import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
 import { Outbox } from '../mail/outbox.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 

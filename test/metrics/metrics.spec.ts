@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { jest } from '@jest/globals';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
 import { PASSWORD } from '../support/settings.js';

@@ -10,8 +10,9 @@ import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { fromRoot } from '../support/from-root.js';
 
-const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');
+const REPORT = fromRoot('dist/test/support/programs/report-modules.js');
 
 describe('tracing', () => {
   let database: TestDatabase;
