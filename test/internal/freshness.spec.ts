@@ -1,9 +1,4 @@
-<<<<<<< HEAD:test/verifiers/freshness.spec.ts
-import { LeaseAnnouncement } from '../../src/keys/cache/lease-announcement.js';
-import { Propagation } from '../../src/keys/cache/propagation.js';
-=======
 import { LeaseAnnouncement, Propagation } from '../../src/revocation/propagation.js';
->>>>>>> main:test/internal/freshness.spec.ts
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { TestClock } from '../support/test-clock.js';

@@ -1,8 +1,4 @@
-<<<<<<< HEAD:test/verifiers/waits.spec.ts
-import { Propagation } from '../../src/keys/cache/propagation.js';
-=======
 import { Propagation } from '../../src/revocation/propagation.js';
->>>>>>> main:test/internal/waits.spec.ts
 import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';
 import { receiveToken, useMailServer } from '../support/mail-server.js';
