@@ -139,7 +139,7 @@ export class SecondFactorLogins {
 
   /** Counts a refused second factor. */
   async refuseFactor(refused: RefusedFactor): Promise<never> {
-    throw await this.refusals.record(toCountedRefusal(refused), refused.actor);
+    throw await this.refusals.recordRefusal(toCountedRefusal(refused), refused.actor);
   }
 
   /** A forged challenge is refused before the account is read: the time to refuse it tells nothing about the id in it. */
@@ -280,6 +280,6 @@ export class LoginService {
     readonly problem?: Problem;
   }): Promise<never> {
     const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.record({ problem, refusal, counted: email, subject: userId }, actor);
+    throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

@@ -11,8 +11,7 @@ import { addSeconds } from '../common/clock.js';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../crypto/secret.js';
-import { DatabaseClock } from '../database/database-clock.js';
-import { Database } from '../database/database.js';
+import { Database, DatabaseClock } from '../database/database.js';
 
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;

@@ -6,12 +6,12 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
-import { withAuditEvent } from '../audit/audit-columns.js';
+import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { Clock } from '../common/clock.js';
 import { computeDigest, generateSecretBytes, type SecretDigest } from '../crypto/secret.js';
-import { DatabaseClock } from '../database/database-clock.js';
+import { DatabaseClock } from '../database/database.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { SecondFactorThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
 import { toCountedRefusal, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
@@ -181,7 +181,7 @@ export class CodeVerifier {
   }
 
   private async refuseCode({ user, actor, problem }: PresentedCode, reason: FactorReason): Promise<never> {
-    throw await this.refusals.record(toCountedRefusal({ problem, reason, actor, userId: user.id }), actor);
+    throw await this.refusals.recordRefusal(toCountedRefusal({ problem, reason, actor, userId: user.id }), actor);
   }
 }
 

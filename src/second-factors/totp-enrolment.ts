@@ -18,7 +18,7 @@ import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
