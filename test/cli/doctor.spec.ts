@@ -1,4 +1,7 @@
-import { chmodSync, rmSync, symlinkSync } from 'node:fs';
+import { diagnose } from '../../src/cli/platform/doctor.js';
+import { chmodSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -348,6 +351,27 @@ describe('platform-auth doctor', () => {
       `SELECT last_used_at < now() - interval '30 days' AS long FROM app_credentials ${ofOcr}`,
     );
     expect(row).toEqual({ long: true });
+  });
+
+  it('refuses a folder that does not exist, and does not inspect the database of .env', async () => {
+    const envDir = `${platform.envDir}-typo`;
+    await expect(diagnose({ map: platform.map, envDir, url })).rejects.toMatchObject({
+      code: 'strange_env_dir',
+      message: expect.stringContaining(`${envDir} does not exist`),
+    });
+  });
+
+  it('does not take DATABASE_URL from the .env of the current folder', async () => {
+    rmSync(platform.path('auth'));
+    const folder = mkdtempSync(join(tmpdir(), 'doctor-'));
+    writeFileSync(join(folder, '.env'), `DATABASE_URL=${platform.database.url}\n`);
+    const before = process.cwd();
+    process.chdir(folder);
+    const findings = await platform.diagnose(url).finally(() => process.chdir(before));
+    rmSync(folder, { recursive: true });
+    expect(findings).toContainEqual(
+      expect.objectContaining({ where: 'database', what: expect.stringContaining('DATABASE_URL') }),
+    );
   });
 
   it('prints no secret', async () => {
