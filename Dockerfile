@@ -26,10 +26,10 @@ COPY --from=packages /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY package.json platform.yaml ./
 # On the PATH: docker exec <container> platform-auth audit verify
-RUN chmod 755 dist/src/cli/platform-auth.js && ln -s /app/dist/src/cli/platform-auth.js /usr/local/bin/platform-auth
+RUN chmod 755 dist/service/platform-auth.js && ln -s /app/dist/service/platform-auth.js /usr/local/bin/platform-auth
 USER node
 EXPOSE 7701
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 7701}/health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 # Node.js itself is the first process, so that SIGTERM reaches it.
-CMD ["node", "--max-semi-space-size=64", "--no-allocation-site-pretenuring", "dist/src/main.js"]
+CMD ["node", "--max-semi-space-size=64", "--no-allocation-site-pretenuring", "dist/service/main.js"]

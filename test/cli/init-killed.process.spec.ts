@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 
-const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
+const PROGRAM = join(import.meta.dirname, '../../dist/service/platform-auth.js');
 
 describe('platform-auth init as a process', () => {
   let platform: OwnPlatform;

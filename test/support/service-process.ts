@@ -7,7 +7,7 @@ import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from './run-log.js';
 
-const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
+const MAIN = join(import.meta.dirname, '../../dist/service/main.js');
 const START_MS = 90_000;
 const running = new Set<ChildProcess>();
 
