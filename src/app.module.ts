@@ -8,7 +8,7 @@ import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
 import { DatabaseModule } from './database/database.module.js';
 import { HealthModule } from './health/health.module.js';
-import { LoggingModule } from './logging/logging.module.js';
+import { LoggingModule } from './logging/log.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
@@ -18,7 +18,7 @@ import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
-import { VerifiersModule } from './verifiers/verifiers.module.js';
+import { InternalModule } from './internal/internal.module.js';
 
 /** The table of contents. Rooms on the lower floors are imported by the modules that use them. */
 @Module({})
@@ -36,7 +36,7 @@ export class AppModule {
         NodesModule,
         AppCredentialsModule,
         TokensModule,
-        VerifiersModule,
+        InternalModule,
         // The other rooms of data
         UsersModule,
         SigningKeysModule,

@@ -5,7 +5,7 @@
 //    the two thousand modules that they are made of (docs/performance.md).
 // A file that stays the same is not written, so that programs that run are not disturbed.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { transformFile } from '@swc/core';
 import { build } from 'esbuild';
@@ -18,9 +18,10 @@ const FOLDERS = ['src', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'ex
 const FOREIGN = /(^|\/)(node_modules|\.venv|\.run|dist)\/|^test\/clients\/(src|generated)\//;
 
 const SERVICE = 'dist/service';
-const COMMAND_LINE = 'cli/platform-auth.js';
 /** Programs that Node.js starts as a process or as a worker thread. In one folder, because they name each other. */
-const PROGRAMS = ['main.js', 'bootstrap/worker.js', 'crypto/password.worker.js', COMMAND_LINE];
+const PROGRAMS = ['main.js', 'bootstrap/worker.js', 'crypto/password.worker.js', 'cli/platform-auth.js'];
+/** For the bill of materials: the folders of the packages in the bundle. */
+const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
 /** Loaded from node_modules: packages with binaries or threads of their own, and what tracing patches when it is loaded. */
 const UNBUNDLED = [
   '@opentelemetry/instrumentation-*',
@@ -68,10 +69,12 @@ async function compile(source) {
   return output;
 }
 
+function isOurs(path) {
+  return path.endsWith('.ts') && !path.endsWith('.d.ts') && !FOREIGN.test(path);
+}
+
 async function compileAll() {
-  const sources = FOLDERS.flatMap((folder) => listFiles(folder, '.ts')).filter(
-    (path) => !FOREIGN.test(path) && !path.endsWith('.d.ts'),
-  );
+  const sources = FOLDERS.flatMap((folder) => listFiles(folder, '.ts')).filter(isOurs);
   const outputs = new Set(await Promise.all(['ormconfig.ts', ...sources].map(compile)));
   const compiled = FOLDERS.map((folder) => join('dist', folder)).filter(existsSync);
   for (const path of compiled.flatMap((folder) => listFiles(folder, '.js'))) {
@@ -81,8 +84,13 @@ async function compileAll() {
   }
 }
 
+function listPackages(inputs) {
+  const folders = Object.keys(inputs).flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []);
+  return [...new Set(folders)].sort();
+}
+
 async function bundleService() {
-  const { outputFiles } = await build({
+  const { outputFiles, metafile } = await build({
     entryPoints: PROGRAMS.map((path) => join('dist/src', path)),
     entryNames: '[name]',
     outdir: SERVICE,
@@ -103,14 +111,30 @@ async function bundleService() {
     },
     logLevel: 'warning',
     write: false,
+    metafile: true,
   });
   for (const { path, text } of outputFiles) writeIfChanged(path, text);
   const outputs = new Set(outputFiles.map(({ path }) => basename(path)));
   for (const name of readdirSync(SERVICE)) if (!outputs.has(name)) rmSync(join(SERVICE, name));
-  chmodSync(join(SERVICE, basename(COMMAND_LINE)), 0o755);
+  writeIfChanged(BUNDLED_PACKAGES, JSON.stringify(listPackages(metafile.inputs), null, 2));
 }
 
-await compileAll();
-const { status } = spawnSync(process.execPath, ['dist/tools/build-docs.js'], { stdio: ['ignore', 2, 2] });
-if (status === 0) await bundleService();
-else process.exitCode = status ?? 1;
+/** Compiles what changes, until it is stopped. */
+function watchSources() {
+  for (const folder of FOLDERS) {
+    watch(folder, { recursive: true }, (_, name) => {
+      // A file that is gone, or that an editor has half written, is compiled at its next change.
+      if (name !== null && isOurs(join(folder, name))) compile(join(folder, name)).catch(() => undefined);
+    });
+  }
+}
+
+async function buildAll() {
+  await compileAll();
+  const { status } = spawnSync(process.execPath, ['dist/tools/build-docs.js'], { stdio: ['ignore', 2, 2] });
+  if (status === 0) await bundleService();
+  else process.exitCode = status ?? 1;
+}
+
+if (process.argv.includes('--watch')) watchSources();
+else await buildAll();

@@ -4,7 +4,7 @@ import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swag
 import { SCOPE_EXTENSION } from '../src/access/require.js';
 import { EXAMPLES } from '../src/common/examples.js';
 import { readPackageVersion } from '../src/common/package-version.js';
-import { listAcceptedScopes, type Scope } from '../src/common/scopes.js';
+import { listAcceptedScopes, type Scope } from '../src/common/names.js';
 import { createProblemExamples, ProblemSchema } from '../src/problems/api-problems.js';
 
 // The OpenAPI document, made when the service is built: what @nestjs/swagger finds in the controllers, completed by what it

@@ -1,13 +1,13 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { AccessModule } from '../access/doors.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AccountController } from './account.controller.js';
 import { AccountService } from './account.service.js';
 
 @Module({
-  imports: [AccessModule, KeysModule, UsersModule, TokensModule],
+  imports: [AccessModule, RevocationModule, UsersModule, TokensModule],
   controllers: [AccountController],
   providers: [AccountService],
 })

@@ -7,7 +7,7 @@ import { Injectable } from '@nestjs/common';
 import type { Actor } from '../access/actor.js';
 import type { UserPrincipal } from '../access/principals.js';
 import type { Page, PageRequest } from '../http/page.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { OwnSessions } from '../tokens/own-sessions.js';
 import type { Session } from '../tokens/session.entity.js';
 import { SessionsService } from '../tokens/sessions.service.js';

@@ -3,9 +3,9 @@
  * and the services below; they hold no rules. Every change is an audit event with the operator as its actor.
  */
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
@@ -26,7 +26,7 @@ import { UsersAdminController } from './users.admin.controller.js';
   imports: [
     AccessModule,
     AuditModule,
-    KeysModule,
+    RevocationModule,
     UsersModule,
     TokensModule,
     AppCredentialsModule,

@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
 import { MOMENT, ServiceNameField } from '../common/fields.js';
-import { REASON_CODES, type Explanation, type Reason } from '../keys/explanation.js';
+import { REASON_CODES, type Explanation, type Reason } from '../keys/key-ends.js';
 
 /** Unlike that of other responses, its example is a moment. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;

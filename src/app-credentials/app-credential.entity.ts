@@ -1,5 +1,5 @@
 import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
-import { KeyColumns } from '../keys/key-columns.js';
+import { KeyColumns } from '../keys/key-table.js';
 
 /** The credential that one service, the caller, presents to another, the target. */
 @Entity('app_credentials')

@@ -10,10 +10,9 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import type { KeyTable } from '../keys/key-statements.js';
-import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import type { KeyTable } from '../keys/key-table.js';
+import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
 import { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { AppCredential } from './app-credential.entity.js';
@@ -58,7 +57,7 @@ export class AppCredentialsService {
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
   async mint(caller: string, target: string, expiresAt: Date | null, actor: Actor): Promise<IssuedAppCredential> {
-    const { key, columns } = this.keys.issue();
+    const { key, columns } = this.keys.issueKey();
     const now = this.clock.now();
     const credential = this.credentials.create({
       id: createId(),
@@ -122,20 +121,20 @@ export class AppCredentialsService {
   }
 
   /**
-   * {@link KeyStore.rotate}
+   * {@link KeyStore.rotateKey}
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
-    const key = await this.keys.rotate(id, overlapHours, actor);
+    const key = await this.keys.rotateKey(id, overlapHours, actor);
     return { credential: await this.find(id), key };
   }
 
   /**
-   * {@link KeyStore.revoke}
+   * {@link KeyStore.revokeKey}
    * @throws {ProblemException} not_found
    */
   async revoke(id: string, actor: Actor): Promise<AppCredential> {
-    return this.keys.revoke(id, actor);
+    return this.keys.revokeKey(id, actor);
   }
 
   /** Records that a verifier accepted a key from its memory. */

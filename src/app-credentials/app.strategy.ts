@@ -1,12 +1,11 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal, type DoorReason } from '../access/doors.js';
-import { wantsFreshVerdict } from '../keys/freshness.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
+import { Doors, createRefusal, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
+import { wantsFreshVerdict } from '../revocation/freshness.js';
 import type { AppPrincipal } from '../access/principals.js';
-import type { ProblemException } from '../problems/problem.exception.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
+import type { ProblemException } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 import { Environment } from '../config/environment.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 
@@ -29,7 +28,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const sentId = request.headers['x-platform-app-id'];
     if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
     const appId = sentId.toLowerCase();
-    const verdict = await this.keys.verify(appId, key, wantsFreshVerdict(request));
+    const verdict = await this.keys.verifyKey(appId, key, wantsFreshVerdict(request));
     if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
     const { caller, target } = verdict.identity;
     const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;

@@ -1,7 +1,7 @@
 import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { Freshness } from '../keys/freshness.js';
+import { Freshness } from '../revocation/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';

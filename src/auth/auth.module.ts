@@ -1,6 +1,6 @@
 import { Module } from '@nestjs/common';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -11,7 +11,7 @@ import { SecondFactorController } from './second-factor.controller.js';
 import { SecondFactorLogin } from './second-factor-login.js';
 
 @Module({
-  imports: [AuditModule, KeysModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
+  imports: [AuditModule, RevocationModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
   controllers: [AuthController, SecondFactorController],
   providers: [AuthService, SecondFactorLogin],
 })

@@ -1,7 +1,7 @@
 import { Module } from '@nestjs/common';
 import { MetricsModule } from '../metrics/metrics.module.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
@@ -21,7 +21,7 @@ import { SealJob } from './seal.job.js';
   imports: [
     MetricsModule,
     AuditModule,
-    KeysModule,
+    RevocationModule,
     TokensModule,
     SigningKeysModule,
     NodesModule,

@@ -7,7 +7,7 @@ import { PurgeJob } from './purge.job.js';
 const MS_PER_MINUTE = 60_000;
 
 /**
- * Runs the jobs of purge, audit log and encryption every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own.
+ * Runs the jobs of purge, audit log and encryption every 15 minutes; the seal job has a timer of its own.
  * Every replica runs them, and each step takes an advisory lock or is conditional, so that replicas do not undo or repeat
  * each other's work. A failed job logs a warning, and the next run retries. Deletions use the clock of PostgreSQL
  * (retention-clock.ts).

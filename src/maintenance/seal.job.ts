@@ -7,7 +7,7 @@ import { Log } from '../logging/log.js';
 const MS_PER_SECOND = 1_000;
 
 /**
- * Seals new rows of the audit log every `AUDIT_SEAL_INTERVAL_SECONDS`, and once before the service listens: after a restore
+ * Seals new rows of the audit log every 5 seconds, and once before the service listens: after a restore
  * from a dump, the new epoch must begin before new rows are written.
  */
 @Injectable()

@@ -1,5 +1,5 @@
 import { Column, Entity, Index, PrimaryColumn } from 'typeorm';
-import { KeyColumns } from '../keys/key-columns.js';
+import { KeyColumns } from '../keys/key-table.js';
 
 /** An edge device in a household. */
 @Entity('nodes')

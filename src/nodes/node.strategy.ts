@@ -1,9 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, createRefusal } from '../access/doors.js';
-import { wantsFreshVerdict } from '../keys/freshness.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
+import { Doors, createRefusal, HeaderKeyStrategy } from '../access/doors.js';
+import { wantsFreshVerdict } from '../revocation/freshness.js';
 import type { NodePrincipal, Principal } from '../access/principals.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
@@ -22,7 +21,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
-    const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1), wantsFreshVerdict(request));
+    const verdict = await this.keys.verifyKey(nodeId, credential.slice(colon + 1), wantsFreshVerdict(request));
     if (verdict.valid) {
       const forwarder = request.user as Principal | undefined;
       const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;

@@ -1,9 +1,9 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { provideKeyStore } from '../keys/provide-key-store.js';
+import { provideKeyStore } from '../keys/key-store.js';
 import { NodeDevice } from './node-device.entity.js';
 import { NodeStrategy } from './node.strategy.js';
 import { NODE_KEYS, NodesService } from './nodes.service.js';
@@ -11,7 +11,7 @@ import { RegistrationRetries } from './registration-retries.js';
 import { ValidateNodeController } from './validate-node.controller.js';
 
 @Module({
-  imports: [AccessModule, AuditModule, KeysModule, TypeOrmModule.forFeature([NodeDevice])],
+  imports: [AccessModule, AuditModule, RevocationModule, TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [
     provideKeyStore(NODE_KEYS, NodeDevice, {

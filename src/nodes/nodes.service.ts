@@ -12,11 +12,10 @@ import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
 import { KeyStore } from '../keys/key-store.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { NodeDevice } from './node-device.entity.js';
 import { RegistrationRetries } from './registration-retries.js';
 
@@ -55,7 +54,7 @@ export class NodesService {
    * @throws {ProblemException} idempotency_key_reused; as {@link rotate}
    */
   async register(registration: NodeRegistration, actor: Actor, idempotencyKey?: string): Promise<IssuedNode> {
-    const { key, columns } = this.keys.issue();
+    const { key, columns } = this.keys.issueKey();
     const now = this.clock.now();
     const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
@@ -117,20 +116,20 @@ export class NodesService {
   }
 
   /**
-   * {@link KeyStore.rotate}
+   * {@link KeyStore.rotateKey}
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
-    const key = await this.keys.rotate(id, overlapHours, actor);
+    const key = await this.keys.rotateKey(id, overlapHours, actor);
     return { node: await this.find(id), key };
   }
 
   /**
-   * {@link KeyStore.revoke}
+   * {@link KeyStore.revokeKey}
    * @throws {ProblemException} not_found
    */
   async revoke(id: string, actor: Actor): Promise<NodeDevice> {
-    return this.keys.revoke(id, actor);
+    return this.keys.revokeKey(id, actor);
   }
 
   /** Records that a verifier accepted a key from its memory. */

@@ -6,9 +6,8 @@ import type { OperatorIdentity } from '../access/principals.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { isRefusal, judgeKey, type KeyRow } from '../keys/judge-key.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { isRefusal, judgeKey, type KeyRow } from '../keys/key-ends.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { Operator } from './operator.entity.js';
 import {
   describeExceededRights,

@@ -1,6 +1,6 @@
 import { Check, Column, Entity, Index, PrimaryColumn } from 'typeorm';
-import type { Scope } from '../common/scopes.js';
-import { KeyColumns } from '../keys/key-columns.js';
+import type { Scope } from '../common/names.js';
+import { KeyColumns } from '../keys/key-table.js';
 
 /** A person or a program with a key of its own for the admin door. */
 @Entity('operators')

@@ -1,9 +1,9 @@
 import { Module, type DynamicModule } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import type { Environment } from '../config/environment.js';
 import { CryptoModule } from '../crypto/crypto.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
@@ -28,7 +28,7 @@ export class RecoveryModule {
         AccessModule,
         AuditModule,
         CryptoModule,
-        KeysModule,
+        RevocationModule,
         MailModule,
         SecondFactorsModule,
         ThrottlingModule,

@@ -1,7 +1,7 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
@@ -31,7 +31,7 @@ const SHARED = [
 ];
 
 @Module({
-  imports: [AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
+  imports: [AccessModule, AuditModule, RevocationModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [...SHARED, FactorChanges, TotpService, PasskeysService],
   exports: SHARED,

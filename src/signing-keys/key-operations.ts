@@ -4,7 +4,7 @@ import type { Actor } from '../access/actor.js';
 import type { AuditEventName } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { DatabaseClock } from '../database/database-clock.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { withKeyLock } from './key-rotation.js';
 import { getSigningStart } from './lifetimes.js';
 import { ACTIVATE_NEXT, RETIRE_ACTIVE } from './signing-key-statements.js';

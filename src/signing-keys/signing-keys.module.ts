@@ -5,7 +5,7 @@
 
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { JwksController } from './jwks.controller.js';
 import { KeyRotation } from './key-rotation.js';
 import { KeyVault } from './key-vault.js';
@@ -13,7 +13,7 @@ import { SigningKey } from './signing-key.entity.js';
 import { SigningKeysService } from './signing-keys.service.js';
 
 @Module({
-  imports: [KeysModule, TypeOrmModule.forFeature([SigningKey])],
+  imports: [RevocationModule, TypeOrmModule.forFeature([SigningKey])],
   controllers: [JwksController],
   providers: [KeyVault, KeyRotation, SigningKeysService],
   exports: [KeyRotation, SigningKeysService],

@@ -86,7 +86,7 @@ export class NewSessions {
     });
   }
 
-  /** Enforces `SESSION_LIMIT_PER_USER`. */
+  /** Ends the oldest sessions of a user who has too many. */
   private async endSurplus(userId: string, newSessionId: string, actor: Actor): Promise<void> {
     const [event, reason] = ['session.ended', 'session_limit'] as const;
     const now = this.clock.now();

@@ -6,8 +6,7 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { Session } from './session.entity.js';
 import * as sql from './session-statements.js';
 

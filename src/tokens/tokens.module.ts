@@ -1,7 +1,7 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { MetricsModule } from '../metrics/metrics.module.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
@@ -23,7 +23,7 @@ import { UserStrategy } from './user.strategy.js';
   imports: [
     AccessModule,
     AuditModule,
-    KeysModule,
+    RevocationModule,
     MetricsModule,
     TypeOrmModule.forFeature([Session]),
     SigningKeysModule,

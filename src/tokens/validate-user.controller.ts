@@ -2,7 +2,7 @@ import { Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { EXAMPLES } from '../common/examples.js';
-import { Freshness } from '../keys/freshness.js';
+import { Freshness } from '../revocation/freshness.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireForwardedUser } from '../access/require.js';
 

@@ -1,5 +1,4 @@
-import { EmailField, NewEmailField } from '../common/email.js';
-import { NEW_PASSWORD, PasswordField } from '../common/fields.js';
+import { EmailField, NewEmailField, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 
 /** The body of a registration, also by an operator. */
 export class RegistrationRequest {

@@ -12,7 +12,7 @@ import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { toNetworks } from '../common/network.js';
 import { PasswordHasher, type PasswordHash } from '../crypto/password-hasher.js';
-import type { ProblemException } from '../problems/problem.exception.js';
+import type { ProblemException } from '../problems/problems.js';
 import { createWrongPassword } from './password-proof.js';
 import type { VerifiedUser } from './password-verifier.js';
 import { User } from './user.entity.js';

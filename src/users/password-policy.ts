@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { refuseField } from '../problems/refused-field.js';
+import { refuseField } from '../problems/refused-fields.js';
 import { Environment } from '../config/environment.js';
 import { loadCommonPasswords } from './common-passwords.js';
 

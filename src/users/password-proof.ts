@@ -2,10 +2,9 @@ import { Injectable } from '@nestjs/common';
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { LoginThrottle } from '../throttling/login-throttle.js';
+import type { RefusalReason } from '../common/security-events.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { PasswordVerifier, type VerifiedUser } from './password-verifier.js';
 
 /** What a route that asks for the password again may answer with. */
@@ -36,7 +35,7 @@ export class PasswordProof {
    */
   async verify(owner: { userId: string; email: string }, password: string, actor: Actor): Promise<VerifiedUser> {
     const { userId, email } = owner;
-    const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
       this.passwords.verifyById(userId, password, turn),
     );
     if (verdict.valid) return verdict.user;

@@ -4,7 +4,7 @@ import type { Repository } from 'typeorm';
 import type { Turn } from '../common/keyed-queue.js';
 import { PasswordHasher } from '../crypto/password-hasher.js';
 import { Database } from '../database/database.js';
-import { ProblemException } from '../problems/problem.exception.js';
+import { ProblemException } from '../problems/problems.js';
 import { User } from './user.entity.js';
 
 /**

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { addDays } from '../common/clock.js';
-import { parseNewEmail } from '../common/email.js';
+import { parseNewEmail } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { MAX_BCRYPT_COST } from '../config/limits.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../crypto/foreign-hash.js';

@@ -1,8 +1,8 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/access.module.js';
+import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { CryptoModule } from '../crypto/crypto.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { MailModule } from '../mail/mail.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
@@ -20,7 +20,7 @@ import { UsersService } from './users.service.js';
     AccessModule,
     AuditModule,
     CryptoModule,
-    KeysModule,
+    RevocationModule,
     MailModule,
     ThrottlingModule,
     TypeOrmModule.forFeature([User]),

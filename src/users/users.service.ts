@@ -13,14 +13,13 @@ import { Environment } from '../config/environment.js';
 import { isId, createId } from '../common/ids.js';
 import { toNetworks } from '../common/network.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { PasswordHasher } from '../crypto/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database } from '../database/database.js';
 import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
 import { Outbox } from '../mail/outbox.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { PasswordPolicy } from './password-policy.js';
 import { User } from './user.entity.js';
 

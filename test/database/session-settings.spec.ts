@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
 import { BEGIN } from '../../src/audit/verify-statements.js';
-import { FEED_SESSION } from '../../src/keys/cache/revocation-feed.js';
+import { FEED_SESSION } from '../../src/revocation/revocation-feed.js';
 import { withClient } from '../../tools/postgres.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';

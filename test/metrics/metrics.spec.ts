@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { jest } from '@jest/globals';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
 import { PASSWORD } from '../support/settings.js';
@@ -122,7 +121,7 @@ describe('/metrics', () => {
   });
 
   it('exports the number of running and waiting hashes', async () => {
-    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
+    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14' }, settings: { hashThreads: 1 } });
     try {
       let open = 0;
       // Called again when the previous three ended before a scrape saw them.

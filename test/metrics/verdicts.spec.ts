@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { DOORS } from '../../src/access/doors.js';
-import { REFUSAL_REASONS } from '../../src/common/refusal-reasons.js';
+import { REFUSAL_REASONS } from '../../src/common/security-events.js';
 import { eventually } from '../../tools/eventually.js';
 import { scrape } from '../support/scrape.js';
 import { ADMIN_KEY } from '../support/settings.js';
@@ -51,7 +51,10 @@ describe('the counter of verdicts', () => {
   });
 
   it('counts throttled calls in series that were there before', async () => {
-    const replica = await app.startReplica({ variables: { METRICS_PORT: '0', ADMIN_KEY_LIMIT_PER_ADDRESS: '1/60' } });
+    const replica = await app.startReplica({
+      variables: { METRICS_PORT: '0' },
+      settings: { adminKeyLimitPerAddress: { points: 1, seconds: 60 } },
+    });
     try {
       for (const status of [401, 429]) {
         await replica.get('/api/v0/admin/users').set('X-Admin-Key', `${ADMIN_KEY}x`).expect(status);

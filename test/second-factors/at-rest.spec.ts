@@ -140,7 +140,7 @@ describe('an unreachable database', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
+    app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
   });
 
   afterAll(async () => {

@@ -2,7 +2,7 @@ import { createLocalJWKSet, decodeProtectedHeader, jwtVerify, type JSONWebKeySet
 import { COMMAND_LINE } from '../../src/access/actor.js';
 import { AuditLog } from '../../src/audit/audit-log.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';
-import { Propagation } from '../../src/keys/cache/propagation.js';
+import { Propagation } from '../../src/revocation/propagation.js';
 import { KeyMaterialJob } from '../../src/maintenance/key-material.job.js';
 import { KeyOperations } from '../../src/signing-keys/key-operations.js';
 import { DataSource } from 'typeorm';

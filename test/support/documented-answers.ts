@@ -4,35 +4,24 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { NextFunction, Request, Response } from 'express';
 import { readFileSync } from 'node:fs';
-import { findPackageFile } from '../../src/common/package-version.js';
+import { fromRoot } from './from-root.js';
+import { undocumented } from './run-log.js';
 
 interface Documented {
   readonly content?: Record<string, { schema: object }>;
 }
 
-/** Every response in every end-to-end test is validated against the OpenAPI document; a difference fails that test. */
-const undocumented: string[] = [];
-
-afterEach(() => {
-  expect(undocumented.splice(0)).toEqual([]);
-});
-
-/** One for all applications of a test file. */
+/** The same for all applications: compiling the validators takes CPU. */
 let answers: DocumentedAnswers | undefined;
 
-/** The document that the build made, of all routes. */
-function readDocument(): OpenAPIObject {
-  return JSON.parse(readFileSync(findPackageFile('dist/docs/openapi.json'), 'utf8')) as OpenAPIObject;
-}
-
-/** Must be called before the application's own middleware. */
+/** Validates every response of an application; must be called before the application's own middleware. */
 export function recordAnswers(app: NestExpressApplication): void {
   app.use((request: Request, response: Response, next: NextFunction) => {
     const send = response.send.bind(response);
     response.send = (body?: unknown) => {
       // Nest sends objects through `json`, which comes back here with the text.
       if (body === undefined || typeof body === 'string') {
-        answers ??= new DocumentedAnswers(readDocument());
+        answers ??= new DocumentedAnswers();
         const difference = answers.difference(request, response, body);
         if (difference) undocumented.push(difference);
       }
@@ -46,7 +35,10 @@ class DocumentedAnswers {
   private readonly ajv = new Ajv({ strict: false, allErrors: true });
   private readonly validators = new Map<object, ValidateFunction>();
 
-  constructor(private readonly document: OpenAPIObject) {
+  /** The document of all routes, which the build has made. */
+  private readonly document = JSON.parse(readFileSync(fromRoot('dist/docs/openapi.json'), 'utf8')) as OpenAPIObject;
+
+  constructor() {
     formats.default(this.ajv);
     this.ajv.addSchema({ $id: 'document', ...this.document });
   }

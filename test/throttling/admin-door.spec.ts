@@ -11,7 +11,10 @@ const LIMIT = 5;
 const REFUSED = { event: 'admin.key.refused' };
 
 describe('wrong admin keys', () => {
-  const one = useAppPerTest({ variables: { TRUST_PROXY: '1', ADMIN_KEY_LIMIT_PER_ADDRESS: `${LIMIT}/900` } });
+  const one = useAppPerTest({
+    variables: { TRUST_PROXY: '1' },
+    settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } },
+  });
   const { clock } = one;
   let two: TestApp;
 

@@ -6,7 +6,7 @@ import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Express, Request, Response } from 'express';
 import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
-import { listKnownPaths } from '../../http/known-paths.js';
+import { listKnownPaths } from '../../http/linked-express.adapter.js';
 import { createPageHandler } from '../../http/static-page.js';
 
 const NAME = 'platform-auth';

@@ -7,10 +7,10 @@ import { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
 import { parseEnvironment, type Environment, type Variables } from '../../config/environment.js';
-import { readSecretFiles } from '../../config/secret-files.js';
+import { readSecretFiles } from '../../config/environment.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseModule } from '../../database/database.module.js';
-import { LoggingModule } from '../../logging/logging.module.js';
+import { LoggingModule } from '../../logging/log.js';
 
 type Rooms = Pick<ModuleMetadata, 'imports' | 'providers'>;
 

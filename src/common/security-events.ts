@@ -1,0 +1,142 @@
+import { SCOPES } from './names.js';
+
+/** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
+export type SecurityEvent =
+  | 'user.registered'
+  | 'user.login.succeeded'
+  | 'user.login.failed'
+  | 'user.login.throttled'
+  | 'user.login.challenged'
+  | 'user.second_factor.failed'
+  | 'user.second_factor.throttled'
+  | 'user.totp.started'
+  | 'user.totp.enrolled'
+  | 'user.totp.removed'
+  | 'user.recovery_codes.replaced'
+  | 'user.recovery_code.used'
+  | 'user.passkey.added'
+  | 'user.passkey.renamed'
+  | 'user.passkey.removed'
+  | 'user.registration.throttled'
+  | 'session.refresh.throttled'
+  | 'user.password.changed'
+  | 'user.password.refused'
+  | 'user.deleted'
+  | 'user.password.reset'
+  | 'user.email.verified'
+  | 'user.email.change_requested'
+  | 'user.email.changed'
+  | 'user.link.refused'
+  | 'user.link.throttled'
+  | 'user.mail.requested'
+  | 'user.mail.sent'
+  | 'user.mail.failed'
+  | 'user.mail.throttled'
+  | 'user.token.refused'
+  | 'session.refreshed'
+  | 'session.refresh.refused'
+  | 'session.refresh.reused'
+  | 'session.refresh.repeated_elsewhere'
+  | 'session.ended'
+  | 'signing_key.retired'
+  | 'signing_key.revoked'
+  | 'app.validation.failed'
+  | 'app.first_used'
+  | 'node.validation.failed'
+  | 'node.first_used'
+  | 'admin.key.refused'
+  | 'admin.key.throttled'
+  | 'admin.scope.refused'
+  | 'operator.first_used'
+  | 'admin.operator.added'
+  | 'admin.operator.updated'
+  | 'admin.operator.rotated'
+  | 'admin.operator.revoked'
+  | 'admin.node.registered'
+  | 'admin.node.updated'
+  | 'admin.node.rotated'
+  | 'admin.node.revoked'
+  | 'admin.app_credential.minted'
+  | 'admin.app_credential.rotated'
+  | 'admin.app_credential.revoked'
+  | 'admin.user.created'
+  | 'admin.user.updated'
+  | 'admin.user.deleted'
+  | 'admin.user.sessions_revoked'
+  | 'admin.user.password_reset_issued'
+  | 'admin.user.factors_removed'
+  | 'users.import_started'
+  | 'users.imported'
+  | 'users.exported';
+
+/** These are logged at level warn, and so at LOG_LEVEL=warn too. */
+const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;
+
+export function isWarning(event: SecurityEvent): boolean {
+  return WARNINGS.test(event);
+}
+
+const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
+/** Why a key is refused by its row. */
+export type KeyRefusalReason = (typeof KEY_REASONS)[number];
+/** Of a request that a gateway asks about. */
+const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
+
+/**
+ * Every reason of every refusal, by the name of its security event. Metrics start a series at 0 for each: a counter
+ * whose first value is 1 has no increase, and an alert on the first refusal stays silent.
+ */
+export const REFUSAL_REASONS = {
+  'user.token.refused': [
+    'no_credential',
+    'not_accepted',
+    'incomplete_claims',
+    'expired',
+    'impossible_times',
+    'session_ended',
+    'foreign_token',
+    ...GATEWAY_REASONS,
+  ],
+  'app.validation.failed': ['not_accepted', 'no_id', 'malformed', ...KEY_REASONS, 'other_target', ...GATEWAY_REASONS],
+  'node.validation.failed': ['not_accepted', 'malformed', ...KEY_REASONS, ...GATEWAY_REASONS],
+  'admin.key.refused': ['not_accepted', 'wrong_key', 'revoked', 'expired'],
+  // The scope of the route, or `grant`: the caller would give more than it has.
+  'admin.scope.refused': [...SCOPES, 'grant'],
+  // `changed_meanwhile`: disabled, deleted, or given another password while the old one was verified.
+  'user.login.failed': ['unknown', 'wrong_password', 'disabled', 'changed_meanwhile', 'email_not_verified'],
+  'user.password.refused': ['wrong_password', 'changed_meanwhile'],
+  'user.link.refused': ['unknown', 'expired', 'void'],
+  // The password was right.
+  'user.login.challenged': ['second_factor'],
+  'user.second_factor.failed': [
+    'wrong_code',
+    'repeated_code',
+    'no_factor',
+    'wrong_passkey',
+    'unknown_passkey',
+    'counter_not_increased',
+    'backup_eligibility_changed',
+    'challenge',
+    'disabled',
+    // Disabled, deleted, or given another password or other factors while the proof was verified.
+    'changed_meanwhile',
+    'email_not_verified',
+  ],
+  'session.refresh.refused': ['malformed', 'unknown', 'forged'],
+  'session.refresh.reused': ['reused'],
+  // The reason of a throttled call is the name of the exhausted budget.
+  'user.login.throttled': ['login-account-address', 'login-account', 'login-address', 'hashing-busy'],
+  'user.second_factor.throttled': ['second-factor-account', 'second-factor-week', 'second-factor-address'],
+  'user.registration.throttled': ['registration'],
+  'session.refresh.throttled': ['refresh'],
+  'user.mail.throttled': ['mail', 'mail-account'],
+  'user.link.throttled': ['link'],
+  'admin.key.throttled': ['admin-key'],
+} as const satisfies Partial<Record<SecurityEvent, readonly string[]>>;
+
+/** A security event that refuses a request. */
+export type RefusalEventName = keyof typeof REFUSAL_REASONS;
+
+export type RefusalReason<Event extends RefusalEventName> = (typeof REFUSAL_REASONS)[Event][number];
+
+export const REFUSAL_EVENT_NAMES = Object.keys(REFUSAL_REASONS) as RefusalEventName[];
