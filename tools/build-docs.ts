@@ -1,6 +1,6 @@
 // Makes the files of /docs in dist/docs/: the OpenAPI document of all routes, and the pages' files. In Nest's preview mode,
 // which reads the controllers and connects to nothing.
-import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { NestFactory } from '@nestjs/core';
 import { AppModule } from '../src/app.module.js';
@@ -16,15 +16,21 @@ const SWAGGER_UI = [
 ];
 const OWN = ['page.css', 'swagger-ui-init.js'];
 const require = createRequire(import.meta.url);
-const output = (name: string): URL => findPackageFile(`dist/docs/${name}`);
+const FOLDER = findPackageFile('dist/docs/');
 
-mkdirSync(output(''), { recursive: true });
-for (const name of SWAGGER_UI) copyFileSync(require.resolve(`swagger-ui-dist/${name}`), output(name));
-for (const name of OWN) copyFileSync(findPackageFile(`src/bootstrap/docs/static/${name}`), output(name));
+/** Writes a file that changed, so that a service that runs reads no half of one that did not. */
+function writeIfChanged(name: string, content: Buffer): void {
+  const file = new URL(name, FOLDER);
+  if (!existsSync(file) || !readFileSync(file).equals(content)) writeFileSync(file, content);
+}
+
+mkdirSync(FOLDER, { recursive: true });
+for (const name of SWAGGER_UI) writeIfChanged(name, readFileSync(require.resolve(`swagger-ui-dist/${name}`)));
+for (const name of OWN) writeIfChanged(name, readFileSync(findPackageFile(`src/bootstrap/docs/static/${name}`)));
 const environment = parseEnvironment(productionVariables('postgresql://unused', makeSecrets()));
 const app = await NestFactory.create(AppModule.forRoot(environment), new LinkedExpressAdapter(), {
   preview: true,
   logger: false,
   abortOnError: false,
 });
-writeFileSync(output('openapi.json'), JSON.stringify(createOpenApiDocument(app)));
+writeIfChanged('openapi.json', Buffer.from(JSON.stringify(createOpenApiDocument(app))));
