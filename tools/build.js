@@ -101,9 +101,8 @@ async function bundleService() {
     target: 'node20.19',
     external: [...UNBUNDLED, ...FIRST, ...ABSENT],
     plugins: [bundleOwnRequire],
-    // Names stay: those of classes are in logs.
-    minifyWhitespace: true,
-    minifySyntax: true,
+    // Its CommonJS form hides its imports from esbuild.
+    alias: { 'jsonc-parser': 'jsonc-parser/lib/esm/main.js' },
     legalComments: 'none',
     // For bundled CommonJS modules.
     banner: {
