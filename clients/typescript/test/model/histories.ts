@@ -4,6 +4,7 @@ export const LEASE_MS = 600;
 
 const ACTS = [
   'present',
+  'present to replica',
   'end',
   'disable',
   'route',
@@ -19,6 +20,7 @@ const ACTS = [
   'crash',
   'abort',
   'purge',
+  'standstill',
 ] as const;
 export type Act = (typeof ACTS)[number];
 
@@ -37,6 +39,7 @@ export type Histories = fc.Arbitrary<Step[]>;
 
 const WEIGHTS: Readonly<Record<Act, number>> = {
   present: 180,
+  'present to replica': 60,
   end: 9,
   disable: 9,
   route: 24,
@@ -52,6 +55,7 @@ const WEIGHTS: Readonly<Record<Act, number>> = {
   crash: 2,
   abort: 2,
   purge: 2,
+  standstill: 2,
 };
 
 const latency = fc.oneof(
