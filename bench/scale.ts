@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ANY_GIVEN_ID } from '../src/database/rows-by-id.js';
+import { ANY_GIVEN_ID } from '../src/database/database.js';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
 import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../src/tokens/session-statements.js';
 import { ApiClient } from '../tools/api-client.js';

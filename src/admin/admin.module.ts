@@ -1,6 +1,6 @@
 /**
- * The operators' API: every route with `X-Admin-Key`, and that door. Controllers translate between the wire (`*.dto.ts`)
- * and the services below; they hold no rules. Every change is an audit event with the operator as its actor.
+ * The operators' API: every route with `X-Admin-Key`, and that door. Each controller's file begins with
+ * its requests and responses; it translates between them and the services, and holds no rules. Every change is an audit event with the operator as its actor.
  */
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
@@ -18,7 +18,6 @@ import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { OperatorsModule } from '../operators/operators.module.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
-import { PasswordResetsAdminController } from './password-resets.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
@@ -37,7 +36,6 @@ import { UsersAdminController } from './users.admin.controller.js';
   ],
   controllers: [
     UsersAdminController,
-    PasswordResetsAdminController,
     AppCredentialsAdminController,
     NodesAdminController,
     OperatorsAdminController,

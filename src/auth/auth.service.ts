@@ -121,6 +121,6 @@ export class AuthService {
     problem: Problem = problems.invalidCredentials,
   ): Promise<never> {
     const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.record({ problem, refusal, counted: email, subject: userId }, actor);
+    throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

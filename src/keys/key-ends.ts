@@ -5,7 +5,7 @@
  * answer after every replica has forgotten it (revocation/propagation.ts).
  */
 import type { AuditLog } from '../audit/audit-log.js';
-import { withAuditEvent } from '../audit/audit-columns.js';
+import { withAuditEvent } from '../audit/audit-events.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';

@@ -1,5 +1,4 @@
-import { insertAuditEvents } from '../audit/audit-columns.js';
-import type { AuditEventName } from '../audit/audit-event.js';
+import { insertAuditEvents, type AuditEventName } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';

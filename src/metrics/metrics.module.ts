@@ -4,7 +4,7 @@
 
 import { Module } from '@nestjs/common';
 import { CryptoModule } from '../crypto/crypto.module.js';
-import { MetricsRegistryModule } from './metrics-registry.module.js';
+import { MetricsRegistryModule } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';
 import { RequestMetrics } from './request-metrics.js';
 import { ServiceGauges } from './service-gauges.js';

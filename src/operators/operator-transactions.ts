@@ -78,7 +78,7 @@ export class OperatorTransactions {
     } catch (error) {
       // Counted after the rollback, which would undo the count.
       const refusal = operator && toRefusal(error, operator);
-      throw refusal ? await this.refusals.record(refusal, actor) : error;
+      throw refusal ? await this.refusals.recordRefusal(refusal, actor) : error;
     }
   }
 }

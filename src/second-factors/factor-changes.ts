@@ -3,7 +3,7 @@ import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Propagation } from '../revocation/propagation.js';

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import type { AuditEventName } from '../audit/audit-event.js';
+import type { AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { DatabaseClock } from '../database/database-clock.js';
+import { DatabaseClock } from '../database/database.js';
 import { Propagation } from '../revocation/propagation.js';
 import { withKeyLock } from './key-rotation.js';
 import { getSigningStart } from './lifetimes.js';

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Clock } from '../common/clock.js';
-import { MetricsRegistry } from '../metrics/metrics-registry.js';
-import { createSlowGauge } from '../metrics/slow-gauge.js';
+import { MetricsRegistry, createSlowGauge } from '../metrics/metrics-registry.js';
 import { COUNT_LIVE_SESSIONS } from './session-statements.js';
 
 const NAME = 'live_sessions';

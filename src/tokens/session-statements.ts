@@ -1,5 +1,5 @@
-import { withAuditEvent } from '../audit/audit-columns.js';
-import { ANY_GIVEN_ID } from '../database/rows-by-id.js';
+import { withAuditEvent } from '../audit/audit-events.js';
+import { ANY_GIVEN_ID } from '../database/database.js';
 
 /** The hot statements of login, refresh and bearer requests. Times come from the injected clock. */
 

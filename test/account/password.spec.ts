@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Propagation } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';

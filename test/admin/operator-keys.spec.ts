@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Database } from '../../src/database/database.js';
 import { OperatorKeys } from '../../src/operators/operator-keys.js';
 import { problems } from '../../src/problems/problems.js';

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { renewConfigurationPage, toEnvExample } from '../../tools/configuration-text.js';
+import { fromRoot } from '../support/from-root.js';
 
-const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+const read = (path: string): string => readFileSync(fromRoot(path), 'utf8');
 
 /** When it fails: npm run docs:configuration. */
 describe('what the schema generates', () => {

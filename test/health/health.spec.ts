@@ -1,10 +1,9 @@
-import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { problems } from '../../src/problems/problems.js';
 import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
-import { Readiness } from '../../src/health/readiness.js';
+import { Readiness } from '../../src/health/health.js';
 import { eventually } from '../../tools/eventually.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';

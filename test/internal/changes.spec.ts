@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { pollChanges, type Changes } from '../support/poll-changes.js';
@@ -136,7 +136,7 @@ describe('POST /internal/changes', () => {
       (await app.database.query('SELECT FROM credential_changes WHERE credential_id = ANY ($1)', [ids])).length;
     // Another replica may be purging.
     await eventually('old changes are purged', async () => {
-      await app.nest.get(PurgeJob).run();
+      await app.nest.get(PurgeJob).purgeExpired();
       return (await left(old)) === 0;
     });
     expect(await left(kept)).toBe(kept.length);

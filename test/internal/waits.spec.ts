@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Propagation } from '../../src/revocation/propagation.js';
 import { Authenticator } from '../second-factors/authenticator.js';
 import { FactorOwner } from '../second-factors/owner.js';

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { jest } from '@jest/globals';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
 import { PASSWORD } from '../support/settings.js';
@@ -8,7 +7,7 @@ import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
-import { Readiness } from '../../src/health/readiness.js';
+import { Readiness } from '../../src/health/health.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 
 const ON = { METRICS_PORT: '0' };

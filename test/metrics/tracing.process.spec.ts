@@ -2,16 +2,16 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { isTracingRequested } from '../../src/config/environment.js';
-import type { Variables } from '../../src/config/environment.js';
+import { isTracingRequested, type Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { fromRoot } from '../support/from-root.js';
 
-const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');
+const REPORT = fromRoot('dist/test/support/programs/report-modules.js');
 
 describe('tracing', () => {
   let database: TestDatabase;

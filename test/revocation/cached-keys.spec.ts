@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ServiceProcess } from '../support/service-process.js';
@@ -166,7 +166,7 @@ describe('a credential that was verified', () => {
     const left = () => database.query('SELECT FROM credential_changes');
     // Another replica may be purging.
     await eventually('old changes are purged', async () => {
-      await app.nest.get(PurgeJob).run();
+      await app.nest.get(PurgeJob).purgeExpired();
       return (await left()).length === 0;
     });
     await proxy.open();

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Database } from '../../src/database/database.js';
 import { problems } from '../../src/problems/problems.js';
 import { ThrottleWindows } from '../../src/throttling/throttle-windows.js';

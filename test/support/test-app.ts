@@ -11,7 +11,7 @@ import type { Scope } from '../../src/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import type { FixedSettings } from '../../src/config/limits.js';
 import { configureApp } from '../../src/bootstrap/configure-app.js';
-import { DatabaseClock } from '../../src/database/database-clock.js';
+import { DatabaseClock } from '../../src/database/database.js';
 import { createInternalServer } from '../../src/bootstrap/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';

@@ -1,4 +1,4 @@
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -54,7 +54,7 @@ describe('wrong admin keys', () => {
       { subject: '192.0.2.1', address: '192.0.2.1', count: LIMIT, details: { reasons: { wrong_key: LIMIT } } },
     ]);
     clock.advance({ minutes: 17 });
-    await Promise.all([one, two].map(({ nest }) => nest.get(AuditJob).run()));
+    await Promise.all([one, two].map(({ nest }) => nest.get(AuditJob).maintainAuditLog()));
     expect(await recorded(two, REFUSED)).toEqual(open);
     expect(await one.database.query('SELECT 1 FROM refused_admin_keys')).toEqual([]);
   });

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { Database } from '../../src/database/database.js';

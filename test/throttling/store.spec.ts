@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
@@ -132,13 +132,13 @@ describe('the throttle counters', () => {
       return rows.map(({ name }) => name);
     };
     const job = app.nest.get(PurgeJob);
-    await job.run();
+    await job.purgeExpired();
     expect(await names()).toContain('login-account-address');
     await passes('61 minutes');
-    await job.run();
+    await job.purgeExpired();
     expect(await names()).toEqual(['known-address']);
     await passes('31 days');
-    await job.run();
+    await job.purgeExpired();
     expect(await names()).toEqual([]);
   });
 
@@ -150,7 +150,7 @@ describe('the throttle counters', () => {
     await holder.connect();
     const held = "SELECT key FROM throttle_windows WHERE key LIKE 'login-account:%'";
     await holder.query(`BEGIN; ${held} FOR UPDATE`);
-    await app.nest.get(PurgeJob).run();
+    await app.nest.get(PurgeJob).purgeExpired();
     await holder.end();
     expect(await app.database.query('SELECT key FROM throttle_windows')).toEqual(await app.database.query(held));
     expect(app.log.lines.filter(({ message }) => message === 'purge_failed')).toEqual([]);

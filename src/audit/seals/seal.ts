@@ -1,13 +1,13 @@
-import { toUuid } from '../common/ids.js';
-import { deriveKey, computeDigest, computeMac, isSameDigest } from '../crypto/secret.js';
-
-/*
+/**
  * Seals make the audit log tamper-evident. A seal lists every row that was committed since the seal before it, each with an
  * HMAC over all its columns. The seal is a JSON text with an HMAC, and contains the HMAC of its predecessor: a hash chain.
  * Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
+ * Without it, test/audit/tampering.spec.ts fails. This file has the format; decision 43 has the reasons.
  */
+import { toUuid } from '../../common/ids.js';
+import { computeDigest, computeMac, deriveKey, isSameDigest } from '../../crypto/secret.js';
 
-/** What was committed at one moment: a snapshot of PostgreSQL, which is meaningful in its epoch of transaction ids only. */
+/** What was committed at one moment. Transaction ids start again after a restore from a dump, which begins a new epoch. */
 export interface EpochSnapshot {
   readonly epoch: number;
   /** `xmin:xmax:xip,…` as PostgreSQL writes a pg_snapshot. */
@@ -15,6 +15,9 @@ export interface EpochSnapshot {
   /** Null before the first seal. */
   readonly at: string | null;
 }
+
+/** A snapshot in which no row is visible. */
+export const BEFORE_FIRST_SEAL: EpochSnapshot = { epoch: -1, snapshot: '1:1:', at: null };
 
 /** The position of a row in the order of sealing. */
 export interface Position {
@@ -29,12 +32,12 @@ export interface SealContent {
   readonly number: number;
   /** HMAC of the seal before, in hex; empty in the first one. */
   readonly previous: string;
-  /** The id of the key: distinguishes a seal under an older key from a forged one. */
+  /** The id of the key, which distinguishes a seal under an older key from a forged one. */
   readonly key: string;
   readonly at: string;
   readonly from: EpochSnapshot;
   readonly to: EpochSnapshot;
-  /** The last row, when the next seal continues the same span. */
+  /** The position of the last row, when the span has more rows than one seal takes: the next seal continues after it. */
   readonly through: Position | null;
   readonly rows: number;
   /** SHA-256 of the entries, in hex. */
@@ -57,6 +60,27 @@ export interface SealEntry {
   readonly micros: bigint;
   readonly mac: Buffer;
 }
+
+/**
+ * All columns of a row as one text, in UTC. Leaves null columns out, so that a column added later does not change the text
+ * of existing rows. This and the fragments below need
+ * `audit_events AS logged`.
+ */
+export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
+  FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;
+
+/** The time in microseconds since 1970; the largest bigint for infinity. */
+export const MICROS = `CASE WHEN isfinite(logged.time) THEN (extract(epoch FROM logged.time) * 1000000)::bigint
+  ELSE 9223372036854775807 END`;
+
+/**
+ * Whether a row is visible in the snapshot `$2` of epoch `$1`. A CASE, so that the planner reads rows in the order of the
+ * index and only filters by this condition.
+ */
+export const IS_SEALED = `CASE WHEN logged.epoch = $1 THEN pg_visible_in_snapshot(logged.xid, $2::pg_snapshot)
+  ELSE logged.epoch < $1 END`;
+
+export const LAST_SEAL = 'SELECT number, content, mac FROM audit_seals ORDER BY number DESC LIMIT 1';
 
 const PURPOSE = 'platform-auth audit seal v1';
 const KEY_ID_LENGTH = 16;
@@ -114,5 +138,28 @@ export function digestEntries(bytes: Buffer): string {
   return computeDigest(bytes).toString('hex');
 }
 
-/** Shows no row. */
-export const BEFORE_FIRST_SEAL: EpochSnapshot = { epoch: -1, snapshot: '1:1:', at: null };
+const WORD = 'platform-auth-audit-checkpoint/1';
+const LINE = new RegExp(`^${WORD} ([1-9]\\d{0,14}) \\S+ ([0-9a-f]{64})$`);
+
+/** The head of the chain at one moment. Its HMAC covers every earlier seal. */
+export interface Checkpoint {
+  readonly number: number;
+  readonly at: string;
+  readonly mac: Buffer;
+}
+
+/** @returns one line without secrets */
+export function formatCheckpoint({ number, at, mac }: Checkpoint): string {
+  return `${WORD} ${number} ${at} ${mac.toString('hex')}`;
+}
+
+export function isCheckpoint(line: string): boolean {
+  return LINE.test(line.trim());
+}
+
+/** @throws {Error} when the line is not one of {@link formatCheckpoint} */
+export function parseCheckpoint(line: string): Pick<Checkpoint, 'number' | 'mac'> {
+  const [, number, mac] = LINE.exec(line.trim()) ?? [];
+  if (number === undefined || mac === undefined) throw new Error('It is not a line of "audit checkpoint".');
+  return { number: Number(number), mac: Buffer.from(mac, 'hex') };
+}

@@ -1,26 +1,63 @@
-import { isSameDigest } from '../crypto/secret.js';
-import { parseCheckpoint } from './checkpoint.js';
-import type { Findings } from './findings.js';
+import { isSameDigest } from '../../crypto/secret.js';
 import {
   decodeEntries,
   digestEntries,
+  parseCheckpoint,
   type SealContent,
   type SealEntry,
   type SealKey,
   type StoredSeal,
 } from './seal.js';
-import * as sql from './verify-statements.js';
 
-/** Keys by their ids. */
+export type FindingKind =
+  | 'changed'
+  | 'missing'
+  | 'inserted'
+  | 'reordered'
+  | 'month_missing'
+  | 'seal_changed'
+  | 'seal_missing'
+  | 'other_key'
+  | 'checkpoint';
+
+/** One difference between the audit log and its seals. */
+export interface Finding {
+  readonly kind: FindingKind;
+  readonly seal: number | null;
+  /** The id of the row of audit_events. */
+  readonly row: string | null;
+  readonly time: string | null;
+  readonly what: string;
+}
+
+export const MAX_FINDINGS = 1_000;
+
+/** Keeps the first {@link MAX_FINDINGS}. */
+export class Findings {
+  readonly all: Finding[] = [];
+
+  report(kind: FindingKind, { seal = null, row = null, time = null, what }: Partial<Finding> & { what: string }): void {
+    if (this.all.length < MAX_FINDINGS) this.all.push({ kind, seal, row, time, what });
+  }
+}
+
+/** Seal keys by id. */
 export type SealKeys = ReadonlyMap<string, SealKey>;
 
-/** Runs SQL in one read-only transaction, so that everything is compared in one snapshot. */
+/** Runs SQL in one read-only transaction, so that rows and seals are of one snapshot. */
 export type Query = <Row extends object>(text: string, values?: unknown[]) => Promise<Row[]>;
 
 /** A row as its seal lists it. */
 export interface ListedRow extends SealEntry {
   readonly seal: SealContent;
 }
+
+const DROPS = `SELECT number, content, mac FROM audit_seals WHERE content LIKE '%"dropped":"%' ORDER BY number`;
+
+const SEALS = `SELECT number, content, mac, entries FROM audit_seals LEFT JOIN audit_seal_entries USING (number)
+  WHERE number > $1 ORDER BY number LIMIT $2`;
+
+const SEAL = 'SELECT number, content, mac FROM audit_seals WHERE number = $1';
 
 const SEALS_PER_PAGE = 200;
 
@@ -48,17 +85,17 @@ export class SealChain {
     return (this.drops.get(month) ?? 0) > number;
   }
 
-  /** The rows that the seals list, page by page. */
-  async *pages(): AsyncGenerator<ListedRow[]> {
+  /** Yields the rows that the seals list, for one page of seals at a time. */
+  async *readPages(): AsyncGenerator<ListedRow[]> {
     await this.readDrops();
     let [number, previous] = [0, ''];
     for (;;) {
-      const page = await this.query<StoredSeal & { entries: Buffer | null }>(sql.SEALS, [number, SEALS_PER_PAGE]);
+      const page = await this.query<StoredSeal & { entries: Buffer | null }>(SEALS, [number, SEALS_PER_PAGE]);
       const listed: ListedRow[] = [];
       for (const stored of page) {
         const found = Number(stored.number);
         const isNext = this.isNext(number + 1, found);
-        const seal = this.verify(stored, isNext ? previous : undefined);
+        const seal = this.verifySeal(stored, isNext ? previous : undefined);
         [number, previous] = [found, stored.mac.toString('hex')];
         if (seal) listed.push(...this.readRows((this.last = seal), stored.entries));
       }
@@ -68,9 +105,9 @@ export class SealChain {
   }
 
   /** @param line of `audit checkpoint`, stored outside the database */
-  async compareWith(line: string): Promise<void> {
+  async compareWithCheckpoint(line: string): Promise<void> {
     const { number, mac } = parseCheckpoint(line);
-    const [seal] = await this.query<StoredSeal>(sql.SEAL, [number]);
+    const [seal] = await this.query<StoredSeal>(SEAL, [number]);
     if (seal && isSameDigest(seal.mac, mac)) return;
     const what = seal
       ? `Seal ${number} is not the one of the checkpoint: the chain up to it was rewritten.`
@@ -79,7 +116,7 @@ export class SealChain {
   }
 
   private async readDrops(): Promise<void> {
-    for (const stored of await this.query<StoredSeal>(sql.DROPS)) {
+    for (const stored of await this.query<StoredSeal>(DROPS)) {
       const seal = parseContent(stored);
       if (typeof seal?.dropped === 'string' && this.keys.get(seal.key)?.hasSealed(stored))
         this.drops.set(seal.dropped, seal.number);
@@ -94,7 +131,7 @@ export class SealChain {
   }
 
   /** @param previous the HMAC of the seal before; undefined when that seal is missing */
-  private verify(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
+  private verifySeal(stored: StoredSeal, previous: string | undefined): SealContent | undefined {
     const seal = Number(stored.number);
     const content = parseContent(stored);
     const key = content && this.keys.get(content.key);

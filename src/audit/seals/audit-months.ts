@@ -1,55 +1,55 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { Environment } from '../config/environment.js';
-import { LOCKS, tryLock } from '../database/locks.js';
-import { AuditSeals } from './audit-seals.js';
+import { Environment } from '../../config/environment.js';
+import { LOCKS, tryLock } from '../../database/locks.js';
+import { SealWriter } from './seal-writer.js';
 
 const LOCK_TIMEOUT_MS = 500;
 const MONTHS_AHEAD = 3;
 const PRUNE_BATCH_SIZE = 1_000;
-const PREFIX = 'audit_events_';
+const PARTITION_PREFIX = 'audit_events_';
 
 /**
- * The monthly partitions of the audit log: created in advance, dropped as a whole after the retention period. Functions of
- * the database do both (migration 1763684050000), because the role of the service need not own the table.
+ * The monthly partitions of the audit log: created in advance, dropped as a whole after the retention period. Functions in
+ * the database do both (migration 1763684050000), because the role of the service may lack the right to.
  */
 @Injectable()
-export class AuditPartitions {
+export class AuditMonths {
   constructor(
     private readonly dataSource: DataSource,
     private readonly environment: Environment,
-    private readonly seals: AuditSeals,
+    private readonly seals: SealWriter,
   ) {}
 
-  /** @returns the names of the partitions that were created; none while another replica holds the lock */
-  async createMonths(): Promise<string[]> {
+  /** @returns how many partitions were created; 0 while another replica holds the lock */
+  async createMonths(): Promise<number> {
     const created = await this.runExclusively(async (transaction) => {
       const [row] = await transaction.query<{ made: string[] }[]>('SELECT audit_events_make_months($1) AS made', [
         MONTHS_AHEAD,
       ]);
-      return row?.made;
+      return row?.made.length;
     });
-    return created ?? [];
+    return created ?? 0;
   }
 
   /**
-   * Drops one month at most, and commits a seal about it in the same transaction: `audit verify` reports any other drop.
+   * Drops one month at most. The same transaction appends a seal about it, because `audit verify` reports any other drop.
    * @returns the month, as in `2025-10`; undefined when none is old enough, or while another replica holds the lock
    */
   async dropMonth(): Promise<string | undefined> {
     return this.runExclusively(async (transaction) => {
-      if (!(await this.seals.lock(transaction))) return undefined;
+      if (!(await this.seals.lockChain(transaction))) return undefined;
       const [row] = await transaction.query<{ name: string | null }[]>('SELECT audit_events_drop_month($1) AS name', [
         this.environment.auditRetentionDays,
       ]);
       if (!row?.name) return undefined;
-      const month = row.name.slice(PREFIX.length).replace('_', '-');
+      const month = row.name.slice(PARTITION_PREFIX.length).replace('_', '-');
       await this.seals.recordDrop(transaction, month);
       return month;
     });
   }
 
-  /** Deletes, in batches, the seals' entries of rows that were dropped with their months. */
+  /** Deletes, in batches, the entries of seals whose rows were dropped with their months. */
   async pruneSealEntries(): Promise<void> {
     for (let pruned = PRUNE_BATCH_SIZE; pruned === PRUNE_BATCH_SIZE;) {
       const [row] = await this.dataSource.query<{ pruned: number }[]>('SELECT audit_seal_entries_prune($1) AS pruned', [
@@ -64,7 +64,7 @@ export class AuditPartitions {
   ): Promise<Result | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       if (!(await tryLock(transaction, LOCKS.auditPartitions))) return undefined;
-      // Inserts wait while a partition is added or dropped: give up soon and retry in the next run.
+      // Inserts wait while a partition is added or dropped, so give up soon: the next run retries.
       await transaction.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       return work(transaction);
     });
