@@ -117,7 +117,7 @@ describe('validations with Cache-Control: no-cache', () => {
     const isCurrent = jest.spyOn(replica.nest.get(LeaseAnnouncement), 'isCurrent', 'get');
     // The feed of the replica asks too, between the two judgements of the request.
     isCurrent.mockReturnValue(answers[0]!);
-    const { database } = replica.nest.get(NODE_KEYS) as unknown as { database: Database };
+    const { database } = replica.nest.get<{ database: Database }>(NODE_KEYS);
     const rows = jest.spyOn(database, 'rows');
     rows.mockImplementation((...read) => {
       isCurrent.mockReturnValue(answers[1]!);
