@@ -136,10 +136,9 @@ async function applyPlan(
     report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, shared, issuer, dryRun))));
     report.files.push({ file: `${service.name}.env`, changed: file.needsWriting, variables: file.changes });
   }
-  for (const { id, caller, target } of plan.strays) {
-    if (prune) await issuer.revoke(id);
-    report.strays.push({ caller, target, app_id: id, revoked: prune });
-  }
+  // At the same time, so that they wait for the replicas once.
+  if (prune) await Promise.all(plan.strays.map(({ id }) => issuer.revoke(id)));
+  report.strays.push(...plan.strays.map(({ id, caller, target }) => ({ caller, target, app_id: id, revoked: prune })));
   return report;
 }
 
@@ -246,7 +245,7 @@ async function revokeMinted(minted: readonly (PlannedPair & { appId: string })[]
   if (minted.length === 0) return 'No credential was minted for it.';
   const pairs = minted.map(({ caller, target }) => `${caller} → ${target}`).join(', ');
   try {
-    for (const { appId } of minted) await issuer.revoke(appId);
+    await Promise.all(minted.map(({ appId }) => issuer.revoke(appId)));
     return `The credentials minted for it are revoked again: ${pairs}.`;
   } catch (error) {
     return `The credentials minted for it could not be revoked (${describeCause(error)}); their keys are lost: ${pairs}.`;
