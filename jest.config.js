@@ -8,7 +8,7 @@ export default {
   extensionsToTreatAsEsm: ['.ts'],
   moduleNameMapper: {
     // A worker thread runs outside of Jest, from the compiled file.
-    '^\\./password\\.worker\\.js$': '<rootDir>/dist/src/crypto/password.worker.js',
+    '^\\./password\\.worker\\.js$': '<rootDir>/dist/src/passwords/password.worker.js',
     '^(\\.{1,2}/.*)\\.js$': '$1',
   },
   transform: {

@@ -7,7 +7,7 @@ import { toActor } from '../access/to-actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { ChangePasswordRequest, DeleteAccountRequest, markCurrent, OwnSessionPageResponse } from './account.dto.js';
 import { AccountService } from './account.service.js';
 
@@ -19,7 +19,7 @@ export class AccountController {
   @Post('password')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Change your password',
     description:
@@ -35,7 +35,7 @@ export class AccountController {
   @Post('delete')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Delete your account',
     description: 'Deletes the account and all of its sessions. It cannot be undone. Needs the password.',

@@ -12,7 +12,7 @@ import { listAcceptedScopes } from '../common/scopes.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
 import { OperatorKeys } from '../operators/operator-keys.js';
-import { describeMissingScope } from '../operators/rights.js';
+import { describeMissingScope } from '../operators/operator-rights.js';
 import type { ProblemException } from '../problems/problem.exception.js';
 import { problems } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/response-locals.js';
@@ -41,7 +41,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   async validate(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
     if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
-    const verdict = await this.operators.verify(key);
+    const verdict = await this.operators.verifyOperatorKey(key);
     if (!verdict.valid) {
       if (verdict.reason === 'unknown') throw await this.recordRefusal(request, 'wrong_key');
       throw await this.recordRefusal(request, verdict.reason, verdict.operator);

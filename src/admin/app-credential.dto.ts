@@ -1,5 +1,5 @@
 import { ApiProperty } from '@nestjs/swagger';
-import type { AppCredential } from '../app-credentials/app-credential.entity.js';
+import type { AppCredential } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, ServiceNameField } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';

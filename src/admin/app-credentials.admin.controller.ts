@@ -42,7 +42,10 @@ export class AppCredentialsAdminController {
     @Body() body: dto.MintAppCredentialRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
-    const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), toActor(request));
+    const { credential, key } = await this.credentials.issueAppCredential(
+      { caller, target, expiresAt: parseMoment(expires_at) },
+      toActor(request),
+    );
     response.location(`/api/v0/admin/app-credentials/${credential.id}`);
     return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
@@ -53,7 +56,7 @@ export class AppCredentialsAdminController {
   @ApiOkResponse({ type: dto.AppCredentialPageResponse })
   async listAppCredentials(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
-    return dto.AppCredentialPageResponse.from(await this.credentials.list(toPageRequest(query), filter));
+    return dto.AppCredentialPageResponse.from(await this.credentials.listAppCredentials(toPageRequest(query), filter));
   }
 
   @Get(':app_id')
@@ -63,7 +66,7 @@ export class AppCredentialsAdminController {
   @ApiOperation({ summary: 'Get an app credential' })
   @ApiOkResponse({ type: dto.AppCredentialResponse })
   async getAppCredential(@Param('app_id') id: string): Promise<dto.AppCredentialResponse> {
-    return dto.AppCredentialResponse.from(await this.credentials.find(id));
+    return dto.AppCredentialResponse.from(await this.credentials.findAppCredential(id));
   }
 
   @Delete(':app_id')
@@ -77,7 +80,7 @@ export class AppCredentialsAdminController {
   })
   @ApiNoContentResponse()
   async revokeAppCredential(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    await this.credentials.revoke(id, toActor(request));
+    await this.credentials.revokeAppCredential(id, toActor(request));
   }
 
   @Post(':app_id/rotate')
@@ -97,7 +100,7 @@ export class AppCredentialsAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedAppCredentialResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { credential, key } = await this.credentials.rotate(id, overlapHours, toActor(request));
+    const { credential, key } = await this.credentials.rotateAppKey(id, overlapHours, toActor(request));
     return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 }

@@ -2,8 +2,7 @@ import { ApiProperty } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
-import type { NodeDevice } from '../nodes/node-device.entity.js';
-import type { NodeChange, NodeRegistration } from '../nodes/nodes.service.js';
+import type { NodeChange, NodeRegistration, NodeDevice } from '../nodes/nodes.service.js';
 import { KeyResponse } from './key.dto.js';
 
 export class RegisterNodeRequest {

@@ -52,7 +52,7 @@ export class NodesAdminController {
     @Body() body: dto.RegisterNodeRequest,
   ): Promise<dto.IssuedNodeResponse> {
     const registration = dto.toRegistration(body);
-    const { node, key } = await this.nodes.register(registration, toActor(request), readIdempotencyKey(request));
+    const { node, key } = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
     response.location(`/api/v0/admin/nodes/${node.id}`);
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }
@@ -62,7 +62,7 @@ export class NodesAdminController {
   @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
   @ApiOkResponse({ type: dto.NodePageResponse })
   async listNodes(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
-    return dto.NodePageResponse.from(await this.nodes.list(toPageRequest(query), query.household_id));
+    return dto.NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')
@@ -72,7 +72,7 @@ export class NodesAdminController {
   @ApiOperation({ summary: 'Get a node' })
   @ApiOkResponse({ type: dto.NodeResponse })
   async getNode(@Param('node_id') id: string): Promise<dto.NodeResponse> {
-    return dto.NodeResponse.from(await this.nodes.find(id));
+    return dto.NodeResponse.from(await this.nodes.findNode(id));
   }
 
   @Patch(':node_id')
@@ -86,7 +86,7 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: dto.UpdateNodeRequest,
   ): Promise<dto.NodeResponse> {
-    const node = await this.nodes.update(id, dto.toChange(body), toActor(request));
+    const node = await this.nodes.updateNode(id, dto.toChange(body), toActor(request));
     return dto.NodeResponse.from(node);
   }
 
@@ -101,7 +101,7 @@ export class NodesAdminController {
   })
   @ApiNoContentResponse()
   async revokeNode(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    await this.nodes.revoke(id, toActor(request));
+    await this.nodes.revokeNode(id, toActor(request));
   }
 
   @Post(':node_id/rotate')
@@ -121,7 +121,7 @@ export class NodesAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedNodeResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { node, key } = await this.nodes.rotate(id, overlapHours, toActor(request));
+    const { node, key } = await this.nodes.rotateNodeKey(id, overlapHours, toActor(request));
     return dto.IssuedNodeResponse.fromIssued(node, key);
   }
 }

@@ -3,8 +3,7 @@ import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
 import { SCOPES, sortScopes, type Scope } from '../common/scopes.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
-import type { Operator } from '../operators/operator.entity.js';
-import type { OperatorChange } from '../operators/operators.service.js';
+import type { OperatorChange, Operator } from '../operators/operators.service.js';
 import { KeyResponse } from './key.dto.js';
 
 export class AddOperatorRequest {

@@ -16,8 +16,7 @@ import { parseMoment } from '../common/fields.js';
 import { sortScopes } from '../common/scopes.js';
 import { Environment } from '../config/environment.js';
 import { toPageRequest } from '../http/page.js';
-import { OperatorsService } from '../operators/operators.service.js';
-import type { AdminCaller } from '../operators/operator-transactions.js';
+import { OperatorsService, type AdminCaller } from '../operators/operators.service.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { RotateRequest } from './key.dto.js';
@@ -47,7 +46,7 @@ export class OperatorsAdminController {
     @Body() { name, scopes, expires_at = null }: dto.AddOperatorRequest,
   ): Promise<dto.IssuedOperatorResponse> {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
-    const { operator, key } = await this.operators.add(name, rights, toCaller(request));
+    const { operator, key } = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
     response.location(`/api/v0/admin/operators/${operator.id}`);
     return dto.IssuedOperatorResponse.fromIssued(operator, key);
   }
@@ -57,7 +56,7 @@ export class OperatorsAdminController {
   @ApiOperation({ summary: 'List operators', description: 'Includes revoked operators: see revoked_at.' })
   @ApiOkResponse({ type: dto.OperatorPageResponse })
   async listOperators(@Query() query: dto.OperatorsQuery): Promise<dto.OperatorPageResponse> {
-    return dto.OperatorPageResponse.from(await this.operators.list(toPageRequest(query), query.name));
+    return dto.OperatorPageResponse.from(await this.operators.listOperators(toPageRequest(query), query.name));
   }
 
   @Get(':operator_id')
@@ -67,7 +66,7 @@ export class OperatorsAdminController {
   @ApiOperation({ summary: 'Get an operator' })
   @ApiOkResponse({ type: dto.OperatorResponse })
   async getOperator(@Param('operator_id') id: string): Promise<dto.OperatorResponse> {
-    return dto.OperatorResponse.from(await this.operators.find(id));
+    return dto.OperatorResponse.from(await this.operators.findOperator(id));
   }
 
   @Patch(':operator_id')
@@ -84,7 +83,7 @@ export class OperatorsAdminController {
     @Param('operator_id') id: string,
     @Body() body: dto.UpdateOperatorRequest,
   ): Promise<dto.OperatorResponse> {
-    return dto.OperatorResponse.from(await this.operators.update(id, dto.toOperatorChange(body), toCaller(request)));
+    return dto.OperatorResponse.from(await this.operators.updateOperator(id, dto.toOperatorChange(body), toCaller(request)));
   }
 
   @Delete(':operator_id')
@@ -98,7 +97,7 @@ export class OperatorsAdminController {
   })
   @ApiNoContentResponse()
   async revokeOperator(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
-    await this.operators.revoke(id, toCaller(request));
+    await this.operators.revokeOperator(id, toCaller(request));
   }
 
   @Post(':operator_id/rotate')
@@ -118,7 +117,7 @@ export class OperatorsAdminController {
     @Body() body: RotateRequest,
   ): Promise<dto.IssuedOperatorResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { operator, key } = await this.operators.rotate(id, overlapHours, toCaller(request));
+    const { operator, key } = await this.operators.rotateOperatorKey(id, overlapHours, toCaller(request));
     return dto.IssuedOperatorResponse.fromIssued(operator, key);
   }
 }

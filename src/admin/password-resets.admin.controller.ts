@@ -26,6 +26,6 @@ export class PasswordResetsAdminController {
   })
   @ApiCreatedResponse({ type: PasswordResetResponse })
   async issuePasswordReset(@Req() request: Request, @Param('id') id: string): Promise<PasswordResetResponse> {
-    return PasswordResetResponse.from(await this.tokens.issueForOperator(id, toActor(request)));
+    return PasswordResetResponse.from(await this.tokens.issueTokenForOperator(id, toActor(request)));
   }
 }

@@ -17,8 +17,8 @@ import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactorsService } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { RegistrationRequest } from '../users/credentials.dto.js';
-import { UserPageResponse, UserResponse } from '../users/user.dto.js';
+import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/user.dto.js';
+import { Registration } from '../users/registration.js';
 import { UsersService } from '../users/users.service.js';
 import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
 
@@ -26,6 +26,7 @@ import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.j
 @Controller('api/v0/admin/users')
 export class UsersAdminController {
   constructor(
+    private readonly registration: Registration,
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
     private readonly secondFactors: SecondFactorsService,
@@ -42,7 +43,12 @@ export class UsersAdminController {
     @Res({ passthrough: true }) response: Response,
     @Body() { email, password }: RegistrationRequest,
   ): Promise<UserResponse> {
-    const user = await this.users.register(email, password, toActor(request), 'admin.user.created');
+    const user = await this.registration.registerUser({
+      email,
+      password,
+      actor: toActor(request),
+      event: 'admin.user.created',
+    });
     response.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }
@@ -52,7 +58,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.list(toPageRequest(query), query.email));
+    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), query.email));
   }
 
   @Get(':id')
@@ -62,7 +68,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Get a user' })
   @ApiOkResponse({ type: UserResponse })
   async getUserAsAdmin(@Param('id') id: string): Promise<UserResponse> {
-    return UserResponse.from(await this.users.find(id));
+    return UserResponse.from(await this.users.findUser(id));
   }
 
   @Patch(':id')
@@ -78,8 +84,8 @@ export class UsersAdminController {
   ): Promise<UserResponse> {
     // In the transaction that disables the user: no session can start after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
-      this.sessions.endAll(transaction, userId, 'disabled');
-    return UserResponse.from(await this.users.setActive(id, is_active, toActor(request), endSessions));
+      this.sessions.endAllSessions(transaction, userId, 'disabled');
+    return UserResponse.from(await this.users.setUserActive({ id, isActive: is_active, actor: toActor(request), endSessions }));
   }
 
   @Delete(':id')
@@ -90,7 +96,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
   @ApiNoContentResponse()
   async deleteUser(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.users.delete(id, toActor(request));
+    await this.users.deleteUser(id, toActor(request));
   }
 
   @Get(':id/sessions')
@@ -103,8 +109,8 @@ export class UsersAdminController {
   })
   @ApiOkResponse({ type: SessionPageResponse })
   async listUserSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
-    const { id: userId } = await this.users.find(id);
-    return SessionPageResponse.from(await this.sessions.list(userId, toPageRequest(query)));
+    const { id: userId } = await this.users.findUser(id);
+    return SessionPageResponse.from(await this.sessions.listSessions(userId, toPageRequest(query)));
   }
 
   @Delete(':id/sessions')
@@ -117,8 +123,8 @@ export class UsersAdminController {
   async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
     // The 404 of a user who was just deleted waits too.
     await this.propagation.propagateAfter(async () => {
-      const { id: userId } = await this.users.find(id);
-      await this.sessions.revokeAll(userId, toActor(request));
+      const { id: userId } = await this.users.findUser(id);
+      await this.sessions.endSessionsByOperator(userId, toActor(request));
     });
   }
 

@@ -15,8 +15,7 @@ import { Public } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { problems } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttled.js';
-import { CredentialsRequest, RegistrationRequest } from '../users/credentials.dto.js';
-import { UserResponse } from '../users/user.dto.js';
+import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/user.dto.js';
 import { LogoutRequest, RefreshRequest, TokenPairResponse } from './auth.dto.js';
 import { AuthService } from './auth.service.js';
 

@@ -20,9 +20,9 @@ import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { NewSessions } from '../tokens/new-sessions.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
-import type { User } from '../users/user.entity.js';
-import { PasswordVerifier } from '../users/password-verifier.js';
-import { UsersService } from '../users/users.service.js';
+import { Registration } from '../users/registration.js';
+import type { User } from '../users/users.service.js';
+import { PasswordVerifier } from '../passwords/password-verifier.js';
 import { SecondFactorLogin } from './second-factor-login.js';
 
 interface RefusedLogin {
@@ -33,7 +33,7 @@ interface RefusedLogin {
 @Injectable()
 export class AuthService {
   constructor(
-    private readonly users: UsersService,
+    private readonly registration: Registration,
     private readonly passwords: PasswordVerifier,
     private readonly secondFactors: SecondFactorLogin,
     private readonly newSessions: NewSessions,
@@ -54,7 +54,7 @@ export class AuthService {
     const { address } = actor;
     await this.busy.refuseExhausted('user.registration.throttled', address);
     try {
-      return await this.users.register(email, password, actor, 'user.registered');
+      return await this.registration.registerUser({ email, password, actor, event: 'user.registered' });
     } catch (error) {
       this.busy.count(error, address);
       throw error;
@@ -67,15 +67,19 @@ export class AuthService {
    */
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPair> {
     const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
-      this.passwords.verify(email, password, turn),
+      this.passwords.verifyPassword(email, password, turn),
     );
     if (!verdict.valid) return this.refuseLogin(email, verdict, actor);
     const { id: userId } = verdict.user;
     if (this.environment.requireVerifiedEmail && verdict.user.emailVerifiedAt === null)
       return this.refuseLogin(email, { reason: 'email_not_verified', userId }, actor, problems.emailNotVerified);
     if (verdict.user.hasSecondFactor) return this.secondFactors.refuseWithChallenge(verdict.user);
-    const sign = await this.accessTokens.createSigner();
-    const grant = await this.newSessions.start(verdict.user, toUserActor(actor, userId), ['pwd']);
+    const sign = await this.accessTokens.prepareSigning();
+    const grant = await this.newSessions.startSession({
+      owner: verdict.user,
+      actor: toUserActor(actor, userId),
+      amr: ['pwd'],
+    });
     if (grant) return sign(grant);
     await this.secondFactors.refuseIfAdded(verdict.user);
     return this.refuseLogin(email, { reason: 'changed_meanwhile', userId }, actor);
@@ -83,12 +87,12 @@ export class AuthService {
 
   /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
   async refresh(refreshToken: string, actor: Actor): Promise<TokenPair> {
-    const result = await this.rotation.refresh(refreshToken, actor);
+    const result = await this.rotation.rotateRefreshToken(refreshToken, actor);
     if ('grant' in result) {
       const { userId, sessionId } = result.grant;
       const logFields = { user_id: userId, session_id: sessionId, reason: result.outcome };
       this.audit.logOnly('session.refreshed', actor, logFields);
-      return this.accessTokens.signPair(result.grant);
+      return this.accessTokens.signTokenPair(result.grant);
     }
     const event: RefusalEvent =
       result.outcome === 'reused'
@@ -111,9 +115,10 @@ export class AuthService {
     const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
-    if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
-    if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
-    await this.propagation.awaitPropagation();
+    const isRefreshToken =
+      refreshToken !== undefined && (await this.sessions.endSessionByRefreshToken(refreshToken, actor));
+    if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
+    if (isRefreshToken || claims) await this.propagation.awaitPropagation();
   }
 
   private async refuseLogin(

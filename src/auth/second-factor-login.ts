@@ -19,9 +19,8 @@ import { SecondFactorsService, type UserWithFactors } from '../second-factors/se
 import type { PasskeyRequestOptionsResponse } from '../second-factors/webauthn-options.dto.js';
 import { parseAuthentication, readChallenge } from '../second-factors/webauthn-json.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
-import type { Amr } from '../tokens/grant.js';
-import { NewSessions } from '../tokens/new-sessions.js';
-import type { VerifiedUser } from '../users/password-verifier.js';
+import { NewSessions, type Amr } from '../tokens/new-sessions.js';
+import type { VerifiedUser } from '../passwords/password-verifier.js';
 import type { SecondFactorRequest } from './second-factor.dto.js';
 
 /** A login whose proofs are verified, and not consumed yet. */
@@ -186,9 +185,14 @@ export class SecondFactorLogin {
       if (this.environment.requireVerifiedEmail && owner.emailVerifiedAt === null)
         throw new RefusedProofError('email_not_verified');
     };
-    const sign = await this.accessTokens.createSigner();
+    const sign = await this.accessTokens.prepareSigning();
     try {
-      const grant = await this.newSessions.start(owner, toUserActor(actor, owner.id), amr, useProofs);
+      const grant = await this.newSessions.startSession({
+        owner,
+        actor: toUserActor(actor, owner.id),
+        amr,
+        useProofs,
+      });
       return grant ? sign(grant) : await refuse('changed_meanwhile');
     } catch (error) {
       if (error instanceof RefusedProofError) return refuse(error.reason);

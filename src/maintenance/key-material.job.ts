@@ -3,7 +3,7 @@ import { LockNotAcquiredError } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { TotpVault } from '../second-factors/totp-vault.js';
-import { KeyRotation } from '../signing-keys/key-rotation.js';
+import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 
 /**
  * Encrypts TOTP secrets and signing keys with the present SECRET_KEY. Replaces signing keys by age, and erases private keys
@@ -13,15 +13,15 @@ import { KeyRotation } from '../signing-keys/key-rotation.js';
 export class KeyMaterialJob {
   constructor(
     private readonly totpVault: TotpVault,
-    private readonly rotation: KeyRotation,
+    private readonly rotation: SigningKeyRotation,
     private readonly log: Log,
   ) {}
 
   async run(): Promise<void> {
     await this.attempt('totp_secrets_job_failed', () => this.totpVault.reencrypt());
     await this.attempt('signing_keys_job_failed', async () => {
-      await this.rotation.reencrypt();
-      await this.rotation.run();
+      await this.rotation.reencryptKeys();
+      await this.rotation.advanceKeys();
     });
   }
 

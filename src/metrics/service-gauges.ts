@@ -1,29 +1,19 @@
 import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import { PasswordHasher } from '../crypto/password-hasher.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from './metrics-registry.js';
 
-/** The saturation of hashing, database pool and log delivery, read at each scrape. */
+/** The saturation of the database pool and of log delivery, read at each scrape. */
 @Injectable()
 export class ServiceGauges {
   constructor(
     private readonly metrics: MetricsRegistry,
-    hasher: PasswordHasher,
     database: Database,
     log: Log,
   ) {
-    this.addHashing(hasher);
     this.addDatabase(database);
     this.addLogDelivery(log);
-  }
-
-  private addHashing(hasher: PasswordHasher): void {
-    this.metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => hasher.load.queued);
-    this.metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => hasher.load.queueLimit);
-    this.metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => hasher.load.running);
-    this.metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => hasher.load.threadLimit);
   }
 
   private addDatabase(database: Database): void {

@@ -1,27 +1,18 @@
 import { Module } from '@nestjs/common';
+import { TypeOrmModule } from '@nestjs/typeorm';
 import { AccessModule } from '../access/access.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
-import { TypeOrmModule } from '@nestjs/typeorm';
 import { provideKeyStore } from '../keys/provide-key-store.js';
-import { NodeDevice } from './node-device.entity.js';
-import { NodeStrategy } from './node.strategy.js';
-import { NODE_KEYS, NodesService } from './nodes.service.js';
+import { NodeStrategy, ValidateNodeController } from './node-door.js';
+import { NODE_KEY_TABLE, NODE_KEYS, NodeDevice, NodesService } from './nodes.service.js';
 import { RegistrationRetries } from './registration-retries.js';
-import { ValidateNodeController } from './validate-node.controller.js';
 
 @Module({
   imports: [AccessModule, AuditModule, KeysModule, TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [
-    provideKeyStore(NODE_KEYS, NodeDevice, {
-      name: 'nodes',
-      door: 'node',
-      auditPrefix: 'admin.node',
-      identityColumns: ['household_id'],
-      keyPrefix: 'pa_node_',
-      toLogFields: ({ id }) => ({ node_id: id }),
-    }),
+    provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE),
     NodesService,
     RegistrationRetries,
     NodeStrategy,

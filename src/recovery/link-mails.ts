@@ -6,7 +6,7 @@ import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../mail/outbox.js';
 import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
-import { User } from '../users/user.entity.js';
+import { User } from '../users/users.service.js';
 
 /** The page that the link of each mail leads to. */
 type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string>>;
@@ -51,7 +51,7 @@ export class LinkMails implements OnModuleInit {
       const { kind, recipient } = request;
       const addressed = { userId: user.id, to: recipient };
       if (kind === 'email_change_notice') return { ...addressed, values: { email: recipient } };
-      const { token } = await this.tokens.mint(transaction, user.id, kind, recipient);
+      const { token } = await this.tokens.issueToken(transaction, user.id, kind, recipient);
       // Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3).
       const link = `${pages[kind]}#token=${token}`;
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };

@@ -6,7 +6,7 @@ import { Clock } from '../common/clock.js';
 import { Outbox } from '../mail/outbox.js';
 import { MailThrottle } from '../throttling/mail-throttle.js';
 import { OwnAccount } from '../users/own-account.js';
-import { PasswordProof } from '../users/password-proof.js';
+import { PasswordVerifier } from '../passwords/password-verifier.js';
 
 /** Takes requests for links. An anonymous one is the same work for every address: no account is looked up. */
 @Injectable()
@@ -15,7 +15,7 @@ export class LinkRequests {
     private readonly dataSource: DataSource,
     private readonly outbox: Outbox,
     private readonly throttle: MailThrottle,
-    private readonly proof: PasswordProof,
+    private readonly passwords: PasswordVerifier,
     private readonly account: OwnAccount,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
@@ -43,13 +43,13 @@ export class LinkRequests {
     newEmail: string,
     actor: Actor,
   ): Promise<void> {
-    const verified = await this.proof.verify(owner, password, actor);
+    const verified = await this.passwords.reauthenticateUser(owner, password, actor);
     const { id: userId, email } = verified;
     await this.throttle.spend([email, newEmail], actor.address);
     const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A password that was changed meanwhile has stopped the changes that were asked for with the old one.
-      await this.account.lockUnchanged(transaction, verified);
+      await this.account.requireUnchanged(transaction, verified);
       await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
       await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
       await this.audit.record(transaction, {

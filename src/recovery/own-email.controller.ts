@@ -5,7 +5,7 @@ import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { LinkRequests } from './link-requests.js';
 import { ChangeEmailRequest } from './recovery.dto.js';
 
@@ -18,7 +18,7 @@ export class OwnEmailController {
   @Post('email')
   @HttpCode(202)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Change your e-mail address',
     description:

@@ -2,7 +2,7 @@ import { Module, type DynamicModule } from '@nestjs/common';
 import { AccessModule } from '../access/access.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import type { Environment } from '../config/environment.js';
-import { CryptoModule } from '../crypto/crypto.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
@@ -27,7 +27,7 @@ export class RecoveryModule {
       imports: [
         AccessModule,
         AuditModule,
-        CryptoModule,
+        PasswordsModule,
         KeysModule,
         MailModule,
         SecondFactorsModule,

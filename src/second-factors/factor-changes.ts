@@ -11,7 +11,7 @@ import type { Problem } from '../problems/problem.js';
 import { ProblemException } from '../problems/problem.exception.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OwnAccount } from '../users/own-account.js';
-import { PasswordProof } from '../users/password-proof.js';
+import { PasswordVerifier } from '../passwords/password-verifier.js';
 import { ProvenOwner } from './proven-owner.js';
 import { READ_OWNER, TOUCH_USER } from './factor-statements.js';
 
@@ -36,7 +36,7 @@ export interface FactorChange<Result> {
 export class FactorChanges {
   constructor(
     private readonly dataSource: DataSource,
-    private readonly passwords: PasswordProof,
+    private readonly passwords: PasswordVerifier,
     private readonly account: OwnAccount,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
@@ -46,7 +46,7 @@ export class FactorChanges {
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async verifyPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<ProvenOwner> {
-    return ProvenOwner.byPassword(principal, await this.passwords.verify(principal, password, actor));
+    return ProvenOwner.byPassword(principal, await this.passwords.reauthenticateUser(principal, password, actor));
   }
 
   /**
@@ -92,14 +92,14 @@ export class FactorChanges {
     { userId, sessionId }: ProvenOwner,
     event: AuditEvent,
   ): Promise<AuditEvent> {
-    const count = await this.sessions.endAll(transaction, userId, 'second_factor_added', sessionId);
+    const count = await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId);
     const { details, logFields } = event;
     return { ...event, details: { ...details, ended_sessions: count }, logFields: { ...logFields, count } };
   }
 
   private async lock(transaction: EntityManager, owner: ProvenOwner): Promise<OwnerState> {
     const { userId, passwordChangedAt } = owner;
-    const isUnchanged = await this.account.lock(transaction, { id: userId, passwordChangedAt });
+    const isUnchanged = await this.account.lockAccount(transaction, { id: userId, passwordChangedAt });
     // After the lock: a statement of its own sees what its holder before has committed.
     const state = await this.read(transaction, owner);
     if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: userId });

@@ -1,6 +1,6 @@
 import { withAuditEvent } from '../audit/audit-columns.js';
 import type { Statement } from '../database/database.js';
-import { buildHasSecondFactor } from '../users/password-verifier.js';
+import { buildHasSecondFactor } from '../passwords/password-verifier.js';
 
 /** Everything that a login with a second factor, or a change of the factors, needs to know about a user. */
 export const READ_FACTORS: Statement = {

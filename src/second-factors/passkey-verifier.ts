@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Clock } from '../common/clock.js';
 import { Database } from '../database/database.js';
-import type { SessionOwner } from '../tokens/grant.js';
+import type { SessionOwner } from '../tokens/new-sessions.js';
 import { RefusedProofError, type FactorReason, type UseProof } from './factor-refusals.js';
 import { ADVANCE_COUNTER, READ_PASSKEY } from './factor-statements.js';
 import type { Passkey } from './passkeys.service.js';

@@ -14,7 +14,7 @@ import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttled.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import {
   PasskeyResponse,
   PasskeysResponse,
@@ -35,7 +35,7 @@ export class PasskeysController {
   @Post('options')
   @HttpCode(200)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
@@ -96,7 +96,7 @@ export class PasskeysController {
   @Post(':id/remove')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
   @ApiNoContentResponse({ description: 'The passkey is refused from now on' })

@@ -1,7 +1,6 @@
 import type { UserPrincipal } from '../access/principals.js';
 import type { ProblemException } from '../problems/problem.exception.js';
-import { createWrongPassword } from '../users/password-proof.js';
-import type { VerifiedUser } from '../users/password-verifier.js';
+import { createWrongPassword, type VerifiedUser } from '../passwords/password-verifier.js';
 import type { UserWithFactors } from './second-factors.service.js';
 
 /** A user with the proven right to change their factors. Made from a proof only; void once the password has changed. */

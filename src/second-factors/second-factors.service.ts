@@ -111,7 +111,7 @@ export class SecondFactorsService {
       const [user] = users;
       if (!user) throw new ProblemException(problems.notFound);
       const removed = await this.remove(transaction, user.id);
-      const count = await this.sessions.endAll(transaction, user.id, 'admin');
+      const count = await this.sessions.endAllSessions(transaction, user.id, 'admin');
       const event = 'admin.user.factors_removed';
       const logFields = { user_id: user.id, count };
       if (removed.totp + removed.passkeys + count === 0) {

@@ -6,7 +6,7 @@ import { RequireUser } from '../access/require.js';
 import { toActor } from '../access/to-actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import {
   ConfirmTotpRequest,
   EnrolmentResponse,
@@ -40,7 +40,7 @@ export class TotpController {
 
   @Post('totp')
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.totpEnrolled)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.totpEnrolled)
   @ApiOperation({
     summary: 'Enrol an authenticator app (TOTP)',
     description:
@@ -77,7 +77,7 @@ export class TotpController {
   @Post('totp/remove')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
   async removeTotp(@Req() request: Request, @Body() body: ProofWithCodeRequest): Promise<void> {
@@ -87,7 +87,7 @@ export class TotpController {
   @Post('recovery-codes')
   @HttpCode(200)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async replaceRecoveryCodes(

@@ -2,29 +2,25 @@ import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/access.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
-import { MetricsModule } from '../metrics/metrics.module.js';
+import { MetricsRegistryModule } from '../metrics/metrics-registry.module.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { AccessTokens } from './access-tokens.js';
-import { LiveSessionsGauge } from './live-sessions.gauge.js';
 import { NewSessions } from './new-sessions.js';
-import { OwnSessions } from './own-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
 import { Session } from './session.entity.js';
 import { SessionsService } from './sessions.service.js';
-import { TokenKeys } from './token-keys.js';
 import { TokenRotation } from './token-rotation.js';
-import { ValidateUserController } from './validate-user.controller.js';
-import { UserStrategy } from './user.strategy.js';
+import { UserStrategy, ValidateUserController } from './user-door.js';
 
 @Module({
   imports: [
     AccessModule,
     AuditModule,
     KeysModule,
-    MetricsModule,
+    MetricsRegistryModule,
     TypeOrmModule.forFeature([Session]),
     SigningKeysModule,
     JwtModule.registerAsync({
@@ -36,16 +32,13 @@ import { UserStrategy } from './user.strategy.js';
   ],
   controllers: [ValidateUserController],
   providers: [
-    TokenKeys,
     AccessTokens,
     RefreshTokens,
     NewSessions,
     SessionsService,
-    OwnSessions,
     TokenRotation,
     UserStrategy,
-    LiveSessionsGauge,
   ],
-  exports: [AccessTokens, NewSessions, SessionsService, OwnSessions, TokenRotation],
+  exports: [AccessTokens, NewSessions, SessionsService, TokenRotation],
 })
 export class TokensModule {}

@@ -110,8 +110,9 @@ function guardsOf(route: string, door: string): number {
   return (FORWARDED.includes(route) ? 2 : 1) + ofThrottle;
 }
 
+const readSource = (file: string): string => readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
 const CONTROLLERS = readdirSync(new URL('../../src', import.meta.url), { recursive: true, encoding: 'utf8' }).filter(
-  (file) => file.endsWith('.controller.ts'),
+  (file) => file.endsWith('.ts') && readSource(file).includes('@Controller('),
 );
 
 describe('every route', () => {
@@ -149,7 +150,7 @@ describe('every route', () => {
   it('declares its door policy and its scope in one decorator', () => {
     expect(CONTROLLERS.length).toBeGreaterThan(5);
     for (const file of CONTROLLERS) {
-      const text = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
+      const text = readSource(file);
       const routes = text.match(/^ {2}@(Get|Post|Patch|Put|Delete)\(/gm) ?? [];
       const doors =
         text.match(

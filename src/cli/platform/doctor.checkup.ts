@@ -1,4 +1,4 @@
-import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import type { SchemaState } from '../../database/migrate.js';
 import type { EnvFile } from '../../config/env-file.js';
 import { credentialVariables, type MappedService, type PlatformMap } from './platform-map.js';

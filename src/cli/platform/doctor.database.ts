@@ -1,4 +1,4 @@
-import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { addDays, type Clock } from '../../common/clock.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
@@ -25,7 +25,7 @@ export async function readDatabase(
       const before = clock.now().getTime();
       const databaseTime = await databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.pending.length > 0 ? undefined : await credentials.listLive();
+      const live = schema.pending.length > 0 ? undefined : await credentials.listLiveAppCredentials();
       return { schema, live, aheadMs: middle - databaseTime.getTime() };
     });
     return { view, findings: [] };

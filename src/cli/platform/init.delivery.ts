@@ -109,14 +109,14 @@ export function createIssuer(credentials: AppCredentialsService, overlapHours: n
   return {
     mint: async (caller, target) => {
       lockLost.throwIfAborted();
-      const { credential, key } = await credentials.mint(caller, target, null, COMMAND_LINE);
+      const { credential, key } = await credentials.issueAppCredential({ caller, target, expiresAt: null }, COMMAND_LINE);
       return { id: credential.id, key };
     },
     rotate: async (id) => {
       lockLost.throwIfAborted();
-      return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
+      return (await credentials.rotateAppKey(id, overlapHours, COMMAND_LINE)).key;
     },
-    revoke: (id) => credentials.revoke(id, COMMAND_LINE),
+    revoke: (id) => credentials.revokeAppCredential(id, COMMAND_LINE),
   };
 }
 

@@ -75,7 +75,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lockLost: AbortSignal): Promise<InitReport> =>
     withAppKeys(variables, clock, async ({ credentials, environment }) => {
-      const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLive());
+      const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLiveAppCredentials());
       const issuer = createIssuer(credentials, environment.keyOverlapHours, lockLost);
       return applyPlan({ ...request, rules, databaseUrl }, plan, issuer, migrations);
     });
@@ -85,7 +85,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
 /** @returns undefined while migrations are missing: they may add columns that the query names */
 async function readLive(pending: string[], variables: Variables, clock: Clock) {
   if (pending.length > 0) return undefined;
-  return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLive());
+  return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLiveAppCredentials());
 }
 
 /**

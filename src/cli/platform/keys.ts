@@ -3,8 +3,8 @@ import { COMMAND_LINE } from '../../access/actor.js';
 import { AuditModule } from '../../audit/audit.module.js';
 import { readVariables } from '../../config/environment.js';
 import { KeysModule } from '../../keys/keys.module.js';
-import { KeyOperationError, KeyOperations } from '../../signing-keys/key-operations.js';
-import { SigningKey } from '../../signing-keys/signing-key.entity.js';
+import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
+import { SigningKey } from '../../signing-keys/signing-key.js';
 import { withServices } from './command-context.js';
 import { CommandFailedError } from '../terminal.js';
 
@@ -23,28 +23,28 @@ export async function listKeys(): Promise<KeyReport[]> {
 
 /** @returns the keys after the rotation */
 export async function rotateKeys(): Promise<KeyReport[]> {
-  return withKeys((keys) => keys.rotate(COMMAND_LINE));
+  return withKeys((keys) => keys.rotateActiveKey(COMMAND_LINE));
 }
 
 export async function retireKey(kid: string): Promise<KeyReport[]> {
-  return withKeys((keys) => keys.retire(kid, COMMAND_LINE));
+  return withKeys((keys) => keys.retireKey(kid, COMMAND_LINE));
 }
 
 export async function revokeKey(kid: string): Promise<KeyReport[]> {
-  return withKeys((keys) => keys.revoke(kid, COMMAND_LINE));
+  return withKeys((keys) => keys.revokeKey(kid, COMMAND_LINE));
 }
 
 /** @returns all keys, after the act */
-async function withKeys(act: (keys: KeyOperations) => Promise<void>): Promise<KeyReport[]> {
+async function withKeys(act: (keys: SigningKeyOperations) => Promise<void>): Promise<KeyReport[]> {
   const imports = [AuditModule, KeysModule, TypeOrmModule.forFeature([SigningKey])];
   try {
-    return await withServices(readVariables(), { imports, providers: [KeyOperations] }, async (context) => {
-      const keys = context.get(KeyOperations);
+    return await withServices(readVariables(), { imports, providers: [SigningKeyOperations] }, async (context) => {
+      const keys = context.get(SigningKeyOperations);
       await act(keys);
-      return (await keys.list()).map(toReport);
+      return (await keys.listKeys()).map(toReport);
     });
   } catch (error) {
-    throw error instanceof KeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
+    throw error instanceof SigningKeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
   }
 }
 

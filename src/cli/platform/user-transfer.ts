@@ -5,13 +5,7 @@ import { addAbortSignal, type Writable } from 'node:stream';
 import { AuditModule } from '../../audit/audit.module.js';
 import { Clock } from '../../common/clock.js';
 import { readVariables } from '../../config/environment.js';
-import { AccountTransfer, type ImportCounts } from '../../users/account-transfer.js';
-import {
-  formatAccountLine,
-  parseAccountLine,
-  RefusedLineError,
-  type PortableAccount,
-} from '../../users/portable-account.js';
+import { AccountTransfer, formatAccountLine, parseAccountLine, RefusedLineError, type ImportCounts, type PortableAccount } from '../../users/account-transfer.js';
 import { Progress } from '../progress.js';
 import { CommandFailedError } from '../terminal.js';
 import { splitLines, type Line } from './byte-lines.js';
@@ -51,7 +45,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
       if (batch.length === 0) return;
-      const added = await (isDryRun ? transfer.countNew(batch) : transfer.insert(batch));
+      const added = await (isDryRun ? transfer.countNewAccounts(batch) : transfer.insertAccounts(batch));
       report.imported += added;
       report.existing += batch.length - added;
       batch = [];
@@ -72,7 +66,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     await commit();
     progress.clear();
     const { imported, existing, refused } = report;
-    await transfer.finish({ imported, existing, refused });
+    await transfer.finishImport({ imported, existing, refused });
     return report;
   });
 }
@@ -116,7 +110,7 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
   try {
     return await withTransfer(async (transfer) => {
       let count = 0;
-      for await (const page of transfer.read()) {
+      for await (const page of transfer.readAccounts()) {
         if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
         await write(target, page.map((account) => `${formatAccountLine(account)}\n`).join(''));
         count += page.length;
