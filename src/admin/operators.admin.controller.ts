@@ -83,7 +83,9 @@ export class OperatorsAdminController {
     @Param('operator_id') id: string,
     @Body() body: dto.UpdateOperatorRequest,
   ): Promise<dto.OperatorResponse> {
-    return dto.OperatorResponse.from(await this.operators.updateOperator(id, dto.toOperatorChange(body), toCaller(request)));
+    return dto.OperatorResponse.from(
+      await this.operators.updateOperator(id, dto.toOperatorChange(body), toCaller(request)),
+    );
   }
 
   @Delete(':operator_id')

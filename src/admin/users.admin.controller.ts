@@ -85,7 +85,9 @@ export class UsersAdminController {
     // In the transaction that disables the user: no session can start after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
       this.sessions.endAllSessions(transaction, userId, 'disabled');
-    return UserResponse.from(await this.users.setUserActive({ id, isActive: is_active, actor: toActor(request), endSessions }));
+    return UserResponse.from(
+      await this.users.setUserActive({ id, isActive: is_active, actor: toActor(request), endSessions }),
+    );
   }
 
   @Delete(':id')

@@ -187,12 +187,7 @@ export class SecondFactorLogin {
     };
     const sign = await this.accessTokens.prepareSigning();
     try {
-      const grant = await this.newSessions.startSession({
-        owner,
-        actor: toUserActor(actor, owner.id),
-        amr,
-        useProofs,
-      });
+      const grant = await this.newSessions.startSession({ owner, actor: toUserActor(actor, owner.id), amr, useProofs });
       return grant ? sign(grant) : await refuse('changed_meanwhile');
     } catch (error) {
       if (error instanceof RefusedProofError) return refuse(error.reason);

@@ -11,12 +11,7 @@ import { RegistrationRetries } from './registration-retries.js';
 @Module({
   imports: [AccessModule, AuditModule, KeysModule, TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
-  providers: [
-    provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE),
-    NodesService,
-    RegistrationRetries,
-    NodeStrategy,
-  ],
+  providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, RegistrationRetries, NodeStrategy],
   exports: [NodesService, RegistrationRetries],
 })
 export class NodesModule {}

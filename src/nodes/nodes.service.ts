@@ -95,7 +95,9 @@ export class NodesService {
       await this.audit.record(transaction, event);
       return undefined;
     });
-    return earlierId === undefined ? { node, key } : this.rotateNodeKey(earlierId, this.environment.keyOverlapHours, actor);
+    return earlierId === undefined
+      ? { node, key }
+      : this.rotateNodeKey(earlierId, this.environment.keyOverlapHours, actor);
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */

@@ -64,7 +64,11 @@ export class PasswordHasher implements OnApplicationShutdown {
 
   /** @throws {ProblemException} hashing_busy when the queue is full for this network */
   async hashPassword(password: string, turn: Turn): Promise<PasswordHash> {
-    return (await this.runInThread('hash', { password: reduceToLimit(password), cost: this.cost }, turn)) as PasswordHash;
+    return (await this.runInThread(
+      'hash',
+      { password: reduceToLimit(password), cost: this.cost },
+      turn,
+    )) as PasswordHash;
   }
 
   /**

@@ -117,7 +117,8 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
     // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
     const isUnknown = this.recall()?.has(kid) === false;
-    const view = isFresh && !isUnknown ? await this.readKeys() : await this.readUnless((remembered) => remembered.has(kid));
+    const view =
+      isFresh && !isUnknown ? await this.readKeys() : await this.readUnless((remembered) => remembered.has(kid));
     if (view.isUnreadable(kid)) throw new ProblemException(problems.unavailable);
     return view.pairs.get(kid);
   }

@@ -166,7 +166,10 @@ export class SessionsService {
       const count = await this.endAllSessions(transaction, userId, 'admin');
       const event = 'admin.user.sessions_revoked';
       const logFields = { user_id: userId, count };
-      if (count === 0) return this.audit.logOnly(event, actor, logFields);
+      if (count === 0) {
+        this.audit.logOnly(event, actor, logFields);
+        return;
+      }
       const time = this.clock.now();
       await this.audit.record(transaction, { event, actor, time, subject: userId, count, logFields });
     });

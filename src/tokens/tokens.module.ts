@@ -31,14 +31,7 @@ import { UserStrategy, ValidateUserController } from './user-door.js';
     }),
   ],
   controllers: [ValidateUserController],
-  providers: [
-    AccessTokens,
-    RefreshTokens,
-    NewSessions,
-    SessionsService,
-    TokenRotation,
-    UserStrategy,
-  ],
+  providers: [AccessTokens, RefreshTokens, NewSessions, SessionsService, TokenRotation, UserStrategy],
   exports: [AccessTokens, NewSessions, SessionsService, TokenRotation],
 })
 export class TokensModule {}

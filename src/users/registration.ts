@@ -69,7 +69,12 @@ export class Registration {
       if (this.environment.requireVerifiedEmail) {
         // In this transaction: an account without a link could never log in.
         const { requestId } = actor;
-        await this.outbox.addWith(transaction, { kind: 'email_verification', recipient: email, userId: null, requestId });
+        await this.outbox.addWith(transaction, {
+          kind: 'email_verification',
+          recipient: email,
+          userId: null,
+          requestId,
+        });
       }
       await this.audit.record(transaction, {
         event,

@@ -133,7 +133,9 @@ describe('a change of the own e-mail address', () => {
     const [judy, kim] = [await app.user(), await app.user()];
     const tokens = [(await judy.logsIn()).access_token, (await kim.logsIn()).access_token] as const;
     const proof = app.nest.get(PasswordVerifier);
-    afterNext(proof, 'reauthenticateUser', () => app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200));
+    afterNext(proof, 'reauthenticateUser', () =>
+      app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200),
+    );
     expectProblem(await change(tokens[0], newAddress()), problems.invalidAccessToken);
     const sql = 'UPDATE users SET password_changed_at = now() WHERE id = $1';
     afterNext(proof, 'reauthenticateUser', () => app.database.query(sql, [kim.id]));

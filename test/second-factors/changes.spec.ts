@@ -15,7 +15,8 @@ describe('a change of second factors', () => {
   const replica = useReplica(app);
 
   /** Runs an act after a proof has read the password, and before the change that it is for. */
-  const afterProof = (act: () => Promise<unknown>): void => afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', act);
+  const afterProof = (act: () => Promise<unknown>): void =>
+    afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', act);
   const otherPassword = (owner: FactorOwner) => (): Promise<unknown> =>
     app.database.query(`UPDATE users SET password_changed_at = now() + interval '1 second' WHERE id = $1`, [
       owner.user.id,

@@ -109,7 +109,10 @@ export function createIssuer(credentials: AppCredentialsService, overlapHours: n
   return {
     mint: async (caller, target) => {
       lockLost.throwIfAborted();
-      const { credential, key } = await credentials.issueAppCredential({ caller, target, expiresAt: null }, COMMAND_LINE);
+      const { credential, key } = await credentials.issueAppCredential(
+        { caller, target, expiresAt: null },
+        COMMAND_LINE,
+      );
       return { id: credential.id, key };
     },
     rotate: async (id) => {

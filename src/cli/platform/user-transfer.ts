@@ -5,7 +5,14 @@ import { addAbortSignal, type Writable } from 'node:stream';
 import { AuditModule } from '../../audit/audit.module.js';
 import { Clock } from '../../common/clock.js';
 import { readVariables } from '../../config/environment.js';
-import { AccountTransfer, formatAccountLine, parseAccountLine, RefusedLineError, type ImportCounts, type PortableAccount } from '../../users/account-transfer.js';
+import {
+  AccountTransfer,
+  formatAccountLine,
+  parseAccountLine,
+  RefusedLineError,
+  type ImportCounts,
+  type PortableAccount,
+} from '../../users/account-transfer.js';
 import { Progress } from '../progress.js';
 import { CommandFailedError } from '../terminal.js';
 import { splitLines, type Line } from './byte-lines.js';
