@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { AccessModule } from '../access/access.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -7,7 +8,7 @@ import { AccountController } from './account.controller.js';
 import { AccountService } from './account.service.js';
 
 @Module({
-  imports: [AccessModule, KeysModule, UsersModule, TokensModule],
+  imports: [PasswordsModule, AccessModule, KeysModule, UsersModule, TokensModule],
   controllers: [AccountController],
   providers: [AccountService],
 })

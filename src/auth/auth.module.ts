@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
@@ -11,7 +12,7 @@ import { SecondFactorController } from './second-factor.controller.js';
 import { SecondFactorLogin } from './second-factor-login.js';
 
 @Module({
-  imports: [AuditModule, KeysModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
+  imports: [PasswordsModule, AuditModule, KeysModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
   controllers: [AuthController, SecondFactorController],
   providers: [AuthService, SecondFactorLogin],
 })

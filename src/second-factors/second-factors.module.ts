@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { AccessModule } from '../access/access.module.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { KeysModule } from '../keys/keys.module.js';
@@ -31,7 +32,7 @@ const SHARED = [
 ];
 
 @Module({
-  imports: [AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
+  imports: [PasswordsModule, AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [...SHARED, FactorChanges, TotpService, PasskeysService],
   exports: SHARED,
