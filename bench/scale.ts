@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ANY_GIVEN_ID } from '../src/database/rows-by-id.js';
-import { RESERVE } from '../src/throttling/statements.js';
+import { RESERVE } from '../src/throttling/throttle-windows.js';
 import { PURGE_SESSIONS, READ_LIVE } from '../src/tokens/sessions.service.js';
 import { ROTATE } from '../src/tokens/token-rotation.js';
 import { ApiClient } from '../tools/api-client.js';

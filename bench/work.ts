@@ -3,7 +3,7 @@
 import { createHmac, createSecretKey, hash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import pg from 'pg';
-import { RESERVE } from '../src/throttling/statements.js';
+import { RESERVE } from '../src/throttling/throttle-windows.js';
 import { ROTATE } from '../src/tokens/token-rotation.js';
 import { measureCpuSince, repeatConcurrently } from './loops.js';
 import type { Load } from './measure.js';

@@ -1,6 +1,6 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { toProblemType } from '../src/problems/problem-body.js';
-import type { Problem } from '../src/problems/problem.js';
+import { toProblemType } from '../src/problems/problem.filter.js';
+import type { Problem } from '../src/problems/problems.js';
 
 interface Operation {
   readonly summary?: string;

@@ -1,3 +1,10 @@
+import type { Request } from 'express';
+import { getCallerRequestId, getRequestId } from '../common/ids.js';
+import { getClientAddress } from '../common/network.js';
+import type { Principal } from './principals.js';
+
+const MAX_USER_AGENT_LENGTH = 200;
+
 /**
  * Who performs an audited act, and in which request. `open`: a caller without a credential. `cli`: the operator's command
  * line. `service`: this service by itself.
@@ -27,4 +34,40 @@ export function describeAdmin(operator: string | null | undefined): string {
 /** The same request, now that the caller is known to be this user. */
 export function toUserActor(actor: Actor, userId: string): Actor {
   return { ...actor, door: 'user', id: userId };
+}
+
+/** The principal of the route's door, as an actor of the audit log. */
+export function toActor(request: Request): Actor {
+  const principal = request.user as Principal | undefined;
+  return {
+    door: principal?.door ?? 'open',
+    id: principal ? getActorId(principal) : null,
+    operator: principal?.door === 'admin' ? principal.operator?.name : undefined,
+    requestId: getRequestId(request),
+    callerRequestId: getCallerRequestId(request),
+    address: getClientAddress(request) ?? null,
+    userAgent: readUserAgent(request),
+  };
+}
+
+function getActorId(principal: Principal): string | null {
+  switch (principal.door) {
+    case 'user':
+      return principal.userId;
+    case 'app':
+      return principal.appId;
+    case 'node':
+      return principal.nodeId;
+    case 'admin':
+      return principal.operator?.id ?? null;
+  }
+}
+
+/** @returns printable ASCII, cut to a length at which a person still recognises a device; undefined when nothing is left */
+function readUserAgent({ headers }: Request): string | undefined {
+  const text = headers['user-agent']
+    ?.slice(0, MAX_USER_AGENT_LENGTH)
+    .replace(/[^\x20-\x7e]/g, '')
+    .trim();
+  return text === '' ? undefined : text;
 }

@@ -1,14 +1,11 @@
 import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { NOT_VALID } from '../problems/unauthorized.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
-import { refuseUnknownFields } from '../problems/unknown-fields.js';
+import { ProblemException, problems, NOT_VALID } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
+import { refuseField, refuseUnknownFields } from '../problems/refused-fields.js';
 import { Environment } from '../config/environment.js';
-import type { Scope } from '../common/scopes.js';
+import { isServiceName, SERVICE_NAME_DETAIL, type Scope } from '../common/names.js';
 import { Doors } from './doors.js';
-import { readPresentedTarget } from './presented-target.js';
 import type { Door } from './principals.js';
 
 /**
@@ -116,4 +113,24 @@ export class NodeForwardingAppGuard extends ForwardingAppGuard {
   protected override get isRequired(): boolean {
     return this.environment.validateNodeRequiresApp;
   }
+}
+
+export const TARGET_HEADER = 'x-platform-target';
+
+/**
+ * Reads the name of the service that forwards an app key for validation: from the body's `target`, or from
+ * `X-Platform-Target`.
+ * @returns null when the service does not name itself
+ * @throws {ProblemException} validation_failed when one is not a service's name, when both were sent and differ, and
+ *   for any other field: a misspelt target must not count as absent
+ */
+export function readPresentedTarget({ headers, body }: Request): string | null {
+  refuseUnknownFields(body, 'target');
+  const inHeader = headers[TARGET_HEADER];
+  const inBody = (body as { target?: unknown } | undefined)?.target;
+  if (inHeader !== undefined && !isServiceName(inHeader)) refuseField('', `X-Platform-Target ${SERVICE_NAME_DETAIL}`);
+  if (inBody === undefined) return inHeader ?? null;
+  if (!isServiceName(inBody)) refuseField('/target', SERVICE_NAME_DETAIL);
+  if (inHeader !== undefined && inHeader !== inBody) refuseField('/target', 'must agree with X-Platform-Target');
+  return inBody;
 }

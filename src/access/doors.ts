@@ -1,10 +1,13 @@
-import { Injectable } from '@nestjs/common';
+// The four doors: each authenticates a request by one kind of credential, and a route declares its doors with a
+// decorator of require.ts. Terms: door, principal, credential, verdict (docs/glossary.md). Invariants: every route
+// declares its doors exactly once; all refusals at a door look the same to the caller, and only the log has the reason.
+
+import { Injectable, Module } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Strategy } from 'passport';
-import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
-import type { Problem } from '../problems/problem.js';
-import { problems } from '../problems/problems.js';
-import type { RefusalEventName, RefusalReason } from '../common/refusal-reasons.js';
+import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
+import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
+import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
 import type { Door, Principal } from './principals.js';
 
 interface DoorDescription {
@@ -105,3 +108,28 @@ function createMissingTokenProblem(): ProblemException {
   const refusal: RefusalEvent = { event: REFUSAL_EVENTS.user, reason: 'no_credential', fields: { door: 'user' } };
   return new ProblemException(problems.missingAccessToken, { refusal });
 }
+
+/**
+ * What follows the scheme (RFC 6750 §2.1). Blanks are spaces and tabs (RFC 9110 §5.6.3): `\s` takes a no-break space for one.
+ * @returns undefined without a token, and for any other scheme
+ */
+export function readBearer({ headers }: Pick<Request, 'headers'>): string | undefined {
+  return /^bearer [ \t]*([^ \t].*)$/i.exec(headers.authorization ?? '')?.[1];
+}
+
+type Done = (error: Error | null, principal?: object, info?: object) => void;
+
+/**
+ * passport-headerapikey passes the request after the callback; Nest expects the callback last. This class swaps them,
+ * and is the base of every door with a key in a header.
+ */
+export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
+  constructor(header: string, verify: (request: Request, key: string, done: Done) => void) {
+    super({ header, prefix: '' }, true, (key: string, done: Done, request?: Request) => {
+      verify(request as Request, key, done);
+    });
+  }
+}
+
+@Module({ providers: [Doors], exports: [Doors] })
+export class AccessModule {}

@@ -1,5 +1,5 @@
 import type { Request } from 'express';
-import type { Scope } from '../common/scopes.js';
+import type { Scope } from '../common/names.js';
 import type { SecretDigest } from '../crypto/secret.js';
 
 /** Set when a verifier may remember the verdict about a key. */

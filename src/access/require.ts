@@ -1,9 +1,7 @@
 import { applyDecorators, SetMetadata, UseGuards, type CanActivate, type Type } from '@nestjs/common';
 import { ApiExtension, ApiHeader, ApiSecurity } from '@nestjs/swagger';
-import { SCOPES, type Scope } from '../common/scopes.js';
-import type { Problem } from '../problems/problem.js';
-import { problems } from '../problems/problems.js';
-import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
+import { SCOPES, type Scope, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
+import { type Problem, problems } from '../problems/problems.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import {
   AppGuard,

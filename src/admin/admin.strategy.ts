@@ -1,22 +1,19 @@
 import { Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
-import { Doors, type DoorReason } from '../access/doors.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
+import { Doors, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
 import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { getClientAddress } from '../common/client-address.js';
-import { toNetwork } from '../common/network.js';
-import { listAcceptedScopes } from '../common/scopes.js';
+import { getClientAddress, toNetwork } from '../common/network.js';
+import { listAcceptedScopes } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
 import { OperatorKeys } from '../operators/operator-keys.js';
 import { describeMissingScope } from '../operators/operator-rights.js';
-import type { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
-import { AddressThrottle } from '../throttling/address-throttle.js';
+import { problems, type ProblemException } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
+import { Throttle } from '../throttling/throttle.js';
 
 const ROOT: AdminPrincipal = { door: 'admin', operator: null };
 
@@ -31,7 +28,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     doors: Doors,
     private readonly environment: Environment,
     private readonly operators: OperatorKeys,
-    private readonly throttle: AddressThrottle,
+    private readonly throttle: Throttle,
     private readonly refusals: CountedRefusals,
   ) {
     super('X-Admin-Key');
@@ -59,7 +56,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     operator?: OperatorIdentity,
   ): Promise<ProblemException> {
     const network = toNetwork(getClientAddress(request));
-    await this.throttle.spend('admin-key', getClientAddress(request));
+    await this.throttle.countCall('admin-key', getClientAddress(request));
     const fields = { door: 'admin', ...(operator && { operator_id: operator.id, operator: operator.name }) };
     const refusal = { event: 'admin.key.refused', reason, fields } as const;
     const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };

@@ -11,7 +11,7 @@ import {
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { toPageRequest } from '../http/page.js';
 import { parseMoment } from '../common/fields.js';

@@ -4,7 +4,7 @@ import { describeAdmin } from '../access/actor.js';
 import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-event.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, MomentField } from '../common/fields.js';
-import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/operator-name.js';
+import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 
 const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';

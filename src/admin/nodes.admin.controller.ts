@@ -12,8 +12,12 @@ import {
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
-import { IDEMPOTENCY_KEY_PATTERN, MAX_IDEMPOTENCY_KEY_LENGTH, readIdempotencyKey } from '../http/idempotency-key.js';
+import { toActor } from '../access/actor.js';
+import {
+  IDEMPOTENCY_KEY_PATTERN,
+  MAX_IDEMPOTENCY_KEY_LENGTH,
+  readIdempotencyKey,
+} from '../nodes/registration-retries.js';
 import { toPageRequest } from '../http/page.js';
 import { problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';

@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
-import { SCOPES, sortScopes, type Scope } from '../common/scopes.js';
+import { SCOPES, sortScopes, type Scope } from '../common/names.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 import type { OperatorChange, Operator } from '../operators/operators.service.js';
 import { KeyResponse } from './key.dto.js';

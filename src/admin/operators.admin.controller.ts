@@ -11,9 +11,9 @@ import {
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { parseMoment } from '../common/fields.js';
-import { sortScopes } from '../common/scopes.js';
+import { sortScopes } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { toPageRequest } from '../http/page.js';
 import { OperatorsService, type AdminCaller } from '../operators/operators.service.js';

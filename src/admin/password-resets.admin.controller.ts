@@ -2,7 +2,7 @@ import { Controller, Param, Post, Req } from '@nestjs/common';
 import { ApiCreatedResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { OneTimeTokens } from '../users/one-time-tokens.js';

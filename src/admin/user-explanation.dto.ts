@@ -2,7 +2,7 @@ import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsIP, MaxLength } from 'class-validator';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { LOGIN_REASON_CODES, type LoginExplanation, type LoginReason } from '../second-factors/login-explanations.js';
 
 /** An IPv6 address with a dotted end. */

@@ -1,8 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
-import { EmailField } from '../common/email.js';
+import { EmailField, IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
-import { IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
 import { PageQuery, createPageResponse } from '../http/page.js';
 import { SESSION_END_REASONS, type Session } from '../tokens/session.entity.js';
 

@@ -11,7 +11,7 @@ import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
 import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import { problems } from '../problems/problems.js';

@@ -6,16 +6,15 @@ import { Controller, HttpCode, Inject, Injectable, Post, Req } from '@nestjs/com
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { createRefusal, Doors, type DoorReason } from '../access/doors.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
+import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Freshness, wantsFreshVerdict } from '../keys/freshness.js';
-import type { ProblemException } from '../problems/problem.exception.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
+import type { ProblemException } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
 
 @Injectable()

@@ -1,4 +1,4 @@
-import type { SecurityEvent } from '../common/security-event.js';
+import type { SecurityEvent } from '../common/security-events.js';
 import type { LogFields } from '../logging/log-line.js';
 import type { Actor } from '../access/actor.js';
 

@@ -13,7 +13,7 @@ import {
   type TransactionCommitEvent,
 } from 'typeorm';
 import type { Page } from '../http/page.js';
-import { isWarning, type SecurityEvent } from '../common/security-event.js';
+import { isWarning, type SecurityEvent } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
 import type { LogFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';

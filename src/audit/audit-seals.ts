@@ -4,8 +4,17 @@ import { NIL } from 'uuid';
 import { Environment } from '../config/environment.js';
 import { LOCKS, tryLock } from '../database/locks.js';
 import { Log } from '../logging/log.js';
-import { BEFORE_FIRST_SEAL, digestEntries, encodeEntries, SealKey } from './seal.js';
-import type { EpochSnapshot, Position, SealContent, SealEntry, StoredSeal } from './seal.js';
+import {
+  BEFORE_FIRST_SEAL,
+  digestEntries,
+  encodeEntries,
+  SealKey,
+  type EpochSnapshot,
+  type Position,
+  type SealContent,
+  type SealEntry,
+  type StoredSeal,
+} from './seal.js';
 import * as sql from './seal-statements.js';
 
 const ROWS_PER_SEAL = 1_000;

@@ -5,8 +5,7 @@ import { Environment } from '../config/environment.js';
 import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from '../access/actor.js';
-import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
-import type { Problem } from '../problems/problem.js';
+import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';
 import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
 
 const WINDOW_MS = 15 * 60_000;

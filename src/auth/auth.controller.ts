@@ -10,11 +10,11 @@ import {
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
-import { readBearer } from '../access/bearer.js';
+import { readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { problems } from '../problems/problems.js';
-import { Throttled } from '../throttling/throttled.js';
+import { Throttled } from '../throttling/throttle.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/user.dto.js';
 import { LogoutRequest, RefreshRequest, TokenPairResponse } from './auth.dto.js';
 import { AuthService } from './auth.service.js';

@@ -8,14 +8,12 @@ import { createRefusal } from '../access/doors.js';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { Propagation } from '../keys/cache/propagation.js';
-import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
-import type { Problem } from '../problems/problem.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
-import { BusyThrottle } from '../throttling/busy-throttle.js';
-import { LoginThrottle } from '../throttling/login-throttle.js';
+import { Throttle } from '../throttling/throttle.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { NewSessions } from '../tokens/new-sessions.js';
 import { SessionsService } from '../tokens/sessions.service.js';
@@ -42,8 +40,8 @@ export class AuthService {
     private readonly accessTokens: AccessTokens,
     private readonly audit: AuditLog,
     private readonly refusals: CountedRefusals,
-    private readonly throttle: LoginThrottle,
-    private readonly busy: BusyThrottle,
+    private readonly loginThrottle: LoginThrottle,
+    private readonly throttle: Throttle,
     private readonly propagation: Propagation,
     private readonly environment: Environment,
   ) {}
@@ -52,11 +50,11 @@ export class AuthService {
   async register(email: string, password: string, actor: Actor): Promise<User> {
     if (this.environment.registration === 'closed') throw new ProblemException(problems.registrationClosed);
     const { address } = actor;
-    await this.busy.refuseExhausted('user.registration.throttled', address);
+    await this.throttle.refuseBusyNetwork('user.registration.throttled', address);
     try {
       return await this.registration.registerUser({ email, password, actor, event: 'user.registered' });
     } catch (error) {
-      this.busy.count(error, address);
+      this.throttle.countBusyRefusal(error, address);
       throw error;
     }
   }
@@ -66,7 +64,7 @@ export class AuthService {
    * second_factor_required after the right password; too_many_requests; hashing_busy
    */
   async logIn(email: string, password: string, actor: Actor): Promise<TokenPair> {
-    const verdict = await this.throttle.attempt(email, actor.address, (turn) =>
+    const verdict = await this.loginThrottle.countPasswordGuess(email, actor.address, (turn) =>
       this.passwords.verifyPassword(email, password, turn),
     );
     if (!verdict.valid) return this.refuseLogin(email, verdict, actor);

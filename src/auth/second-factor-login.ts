@@ -2,9 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { Environment } from '../config/environment.js';
 import { DatabaseClock } from '../database/database-clock.js';
-import type { Problem } from '../problems/problem.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { type Problem, ProblemException, problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/code-verifier.js';
 import {

@@ -1,7 +1,7 @@
 import { ApiProperty } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import { CharactersBetween } from '../common/fields.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { CodeField, PasskeyField } from '../second-factors/factors.dto.js';
 
 const MAX_CHALLENGE_LENGTH = 200;

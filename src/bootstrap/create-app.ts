@@ -6,7 +6,7 @@ import { StartWatch } from '../common/start-watch.js';
 import type { Environment } from '../config/environment.js';
 import { configureApp } from './configure-app.js';
 import { LinkedExpressAdapter } from '../http/linked-express.adapter.js';
-import { NestLogger } from '../logging/nest-logger.js';
+import { NestLogger } from '../logging/console.js';
 
 /** Creates the application: configured, connected to the database, not yet listening. */
 export async function createApp(environment: Environment, watch = new StartWatch()): Promise<NestExpressApplication> {

@@ -1,17 +1,30 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, type ApiPropertyOptions } from '@nestjs/swagger';
 import { Transform } from 'class-transformer';
-import { IsISO8601, IsOptional, IsUUID, Matches, registerDecorator, ValidateIf } from 'class-validator';
+import {
+  isEmail,
+  IsEmail,
+  IsISO8601,
+  IsOptional,
+  IsUUID,
+  Matches,
+  registerDecorator,
+  ValidateIf,
+} from 'class-validator';
 import { EXAMPLES } from './examples.js';
 import {
   isOperatorName,
+  isScopeList,
+  isServiceName,
   MAX_OPERATOR_NAME_LENGTH,
+  MAX_SERVICE_NAME_LENGTH,
   OPERATOR_NAME_DETAIL,
   OPERATOR_NAME_PATTERN,
+  SCOPES,
+  SERVICE_NAME_DETAIL,
+  SERVICE_NAME_PATTERN,
   toCanonicalOperatorName,
-} from './operator-name.js';
-import { isScopeList, SCOPES } from './scopes.js';
-import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_DETAIL, SERVICE_NAME_PATTERN } from './service-name.js';
+} from './names.js';
 
 /** Enough for nanoseconds and an offset. */
 const MAX_MOMENT_LENGTH = 40;
@@ -170,4 +183,42 @@ function IsMoment(): PropertyDecorator {
 /** Parses an ISO 8601 moment that was validated; keeps null and undefined. */
 export function parseMoment<T extends null | undefined>(text: string | T): Date | T {
   return typeof text === 'string' ? new Date(text) : text;
+}
+
+/** @returns the form in which an address is stored and looked up */
+function toCanonicalEmail(email: string): string {
+  return email.toLowerCase();
+}
+
+const PRINTABLE_ASCII = /^[\x21-\x7e]{3,254}$/;
+const EMAIL_OPTIONS = { allow_utf8_local_part: false };
+
+/** `"alice"@x.org` is the mailbox of `alice@x.org` (RFC 5321 §4.1.2), and would be a second account of it. */
+const WITHOUT_QUOTES = /^[^"]*$/;
+
+/** Applies the rules of {@link NewEmailField} to an address of an import. @returns undefined for an address that they refuse */
+export function parseNewEmail(text: string): string | undefined {
+  const isAccepted = PRINTABLE_ASCII.test(text) && WITHOUT_QUOTES.test(text) && isEmail(text, EMAIL_OPTIONS);
+  return isAccepted ? toCanonicalEmail(text) : undefined;
+}
+
+/**
+ * An e-mail field. It accepts printable ASCII only, which excludes addresses that look like another one (full-width
+ * letters, zero-width and bidi characters, the KELVIN SIGN).
+ */
+export function EmailField(): PropertyDecorator {
+  return applyDecorators(
+    ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),
+    // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
+    Transform(({ value }: { value: unknown }) =>
+      typeof value === 'string' && PRINTABLE_ASCII.test(value) ? toCanonicalEmail(value) : value,
+    ),
+    Matches(PRINTABLE_ASCII, { message: 'must be 3 to 254 printable ASCII characters' }),
+    IsEmail(EMAIL_OPTIONS, { message: 'must be an e-mail address' }),
+  );
+}
+
+/** An e-mail field for the address that an account is to get. Existing accounts may have a quoted one, and can log in. */
+export function NewEmailField(): PropertyDecorator {
+  return applyDecorators(EmailField(), Matches(WITHOUT_QUOTES, { message: 'must not contain a quotation mark' }));
 }

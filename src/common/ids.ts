@@ -1,3 +1,4 @@
+import type { Request } from 'express';
 import { v4, v7, validate } from 'uuid';
 
 /** Creates a UUIDv7 (RFC 9562): sorted by creation time, and unique without the database. */
@@ -18,4 +19,20 @@ export function isId(text: string): boolean {
 export function toUuid(bytes: Buffer): string | undefined {
   const text = bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
   return validate(text) ? text : undefined;
+}
+
+const SAFE = /^[A-Za-z0-9._-]{1,128}$/;
+/** Our own prefixes, and text as long as keys and tokens: the caller may have put a secret into the wrong header. */
+const LOOKS_SECRET = /pa_[a-z]+_|[A-Za-z0-9_]{40}/;
+const REQUEST_ID = Symbol('request id');
+
+/** @returns the id of a request, always generated here: a caller cannot choose what the audit log contains */
+export function getRequestId(request: Request & { [REQUEST_ID]?: string | undefined }): string {
+  return (request[REQUEST_ID] ??= createRandomId());
+}
+
+/** @returns the id that the caller sent in `X-Request-Id`, when it is safe to log */
+export function getCallerRequestId({ headers }: Pick<Request, 'headers'>): string | undefined {
+  const sent = headers['x-request-id'];
+  return typeof sent === 'string' && SAFE.test(sent) && !LOOKS_SECRET.test(sent) ? sent : undefined;
 }

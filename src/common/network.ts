@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import type { Request } from 'express';
 
 /** The networks of one address, the narrowest first. */
 export type Networks = readonly [string, ...string[]];
@@ -35,4 +36,19 @@ function parseGroups(address: string): string[] {
   const [left, right] = [head, tail ?? ''].map((part) => (part === '' ? [] : part.split(':')));
   if (!left || !right || tail === undefined) return left ?? [];
   return [...left, ...Array.from({ length: 8 - left.length - right.length }, () => '0'), ...right];
+}
+
+const ADDRESS = Symbol('address');
+
+/**
+ * @returns the IP address of the client. A proxy may write a port or any text into X-Forwarded-For: text that is not an
+ * address is ignored, and the address of the peer is used
+ */
+export function getClientAddress(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
+  return (request[ADDRESS] ??= stripPort(request.ip ?? '') ?? request.socket.remoteAddress);
+}
+
+function stripPort(ip: string): string | undefined {
+  const bare = /^\[(.+)\](?::\d+)?$/.exec(ip)?.[1] ?? /^([\d.]+):\d+$/.exec(ip)?.[1] ?? ip;
+  return isIP(bare) === 0 ? undefined : bare;
 }

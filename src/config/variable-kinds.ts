@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
-import { isServiceName, SERVICE_NAME_DETAIL } from '../common/service-name.js';
+import { isServiceName, SERVICE_NAME_DETAIL } from '../common/names.js';
 import { MAX_LEASE_MS } from './lease.js';
 import type { Limit } from './limits.js';
 

@@ -1,9 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { raw, type NextFunction, type Request, type Response } from 'express';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-field.js';
-import { toPointerToken } from '../problems/unknown-fields.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { refuseField, toPointerToken } from '../problems/refused-fields.js';
 import { isForGateway } from './request-target.js';
 
 /** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */

@@ -1,10 +1,23 @@
-import { createServer, IncomingMessage, ServerResponse, type Server, type ServerOptions } from 'node:http';
+// The HTTP server of the application: Express with linked prototypes, an exact router, bounds of connections, and
+// problem responses where no route answers. Tests that fail without it: test/http/paths.spec.ts (paths match exactly,
+// 405 with Allow), test/http/hygiene.spec.ts (unreadable requests), test/http/connection-bounds.spec.ts.
+
+import {
+  createServer,
+  IncomingMessage,
+  ServerResponse,
+  STATUS_CODES,
+  type Server,
+  type ServerOptions,
+} from 'node:http';
+import type { Duplex } from 'node:stream';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import express, { type Express, type Response } from 'express';
+import express, { type Express, type RequestHandler, type Response } from 'express';
+import { createRandomId } from '../common/ids.js';
+import { toProblemBody } from '../problems/problem.filter.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
-import { markInternal } from './internal-port.js';
-import { refuseOtherMethods } from './known-paths.js';
-import { answerUnreadable } from './unreadable-request.js';
+import { markInternal } from './request-target.js';
 
 /**
  * Longer than the idle timeout of common load balancers (60 s), so that they never reuse a connection we just closed.
@@ -89,4 +102,67 @@ export class LinkedExpressAdapter extends ExpressAdapter {
 
 function isPlainObject(body: unknown): body is object {
   return typeof body === 'object' && body !== null && body.constructor === Object;
+}
+
+/** An element of `listRoutes()` of Express 5.3, which its types do not declare yet. */
+interface ListedRoute {
+  readonly path: string;
+  readonly methods?: readonly string[];
+}
+
+interface KnownPath {
+  readonly pattern: RegExp;
+  readonly methods: readonly string[];
+}
+
+/**
+ * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; and OPTIONS (§9.3.7).
+ * Install it after all routes: the table is built once. Only unmatched requests search it.
+ */
+export function refuseOtherMethods(app: Express): RequestHandler {
+  const known = listKnownPaths((app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes());
+  return ({ method, path }, response, next) => {
+    const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
+    const Allow = formatAllow([...methods, 'OPTIONS']);
+    if (methods.length === 0) next();
+    else if (method === 'OPTIONS') response.status(204).set({ Allow }).end();
+    else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow } });
+  };
+}
+
+function listKnownPaths(routes: readonly ListedRoute[]): KnownPath[] {
+  return routes.flatMap(({ path, methods = [] }) =>
+    methods.length > 0 ? [{ pattern: toPattern(path), methods }] : [],
+  );
+}
+
+/** Parameters (`:id`) stand for one segment, wildcards (`*rest`) for any number. */
+function toPattern(path: string): RegExp {
+  const literal = path.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\*\w+/g, '.+')}$`);
+}
+
+function formatAllow(methods: readonly string[]): string {
+  return [...new Set(methods)].sort().join(', ');
+}
+
+/**
+ * Answers a request that is not valid HTTP, or whose headers are too large, with a problem; then closes the connection.
+ */
+export function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const problem = error.code === 'HPE_HEADER_OVERFLOW' ? problems.headersTooLarge : problems.malformedRequest;
+  const { status } = problem;
+  const body = JSON.stringify(toProblemBody(problem, createRandomId()));
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/problem+json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Cache-Control: no-store',
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }

@@ -3,19 +3,25 @@
 // and input that is cheap to send and costly to process. Invariants: every error is a problem of the catalogue; no
 // path, body or error message of a caller is logged or sent back.
 
+import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import { createRefusal, DOORS } from '../access/doors.js';
-import { TARGET_HEADER } from '../access/presented-target.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { refuseField } from '../problems/refused-field.js';
-import { formExpected, problems } from '../problems/problems.js';
-import { getRequestId } from '../common/request-id.js';
+import { TARGET_HEADER } from '../access/door.guard.js';
+import { ProblemException, formExpected, problems } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-fields.js';
+import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
-import { createCorsPolicy } from './cors.js';
-import { isInternalOnly, isOnInternalPort } from './internal-port.js';
+import {
+  isInternalOnly,
+  isOnInternalPort,
+  addPrefix,
+  isForGateway,
+  isInternal,
+  refuseAmbiguousPath,
+  rewriteGatewayRequest,
+} from './request-target.js';
 import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './json-body.js';
-import { addPrefix, isForGateway, isInternal, refuseAmbiguousPath, rewriteGatewayRequest } from './request-target.js';
 
 /** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
@@ -145,4 +151,44 @@ function isReadable(request: Request): boolean {
   const [, charset = 'utf-8'] = /charset="?([^\s";]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
   const mediaType = request.url === FORM_ROUTE ? 'application/x-www-form-urlencoded' : 'application/json';
   return request.is(mediaType) !== false && /^utf-?8$/i.test(charset);
+}
+
+const API_PREFIX = '/api/v0/';
+const CORS_METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'];
+const CORS_REQUEST_HEADERS = ['Authorization', 'Content-Type', 'Idempotency-Key', 'X-Admin-Key', 'X-Request-Id'];
+const CORS_RESPONSE_HEADERS = [
+  'X-Request-Id',
+  'Retry-After',
+  'RateLimit',
+  'RateLimit-Policy',
+  'Location',
+  'WWW-Authenticate',
+];
+const CORS_MAX_AGE_SECONDS = 600;
+
+/** @returns whether it has answered the request, which was a preflight */
+type CorsPolicy = (request: Request, response: Response) => boolean;
+
+/**
+ * Lets browser pages of listed origins call `/api/v0` (Fetch Standard, CORS protocol). Without credentials mode: this
+ * service uses no cookies. An origin that is not listed gets the same response without `Access-Control-Allow-Origin`.
+ * @param origins compared exactly; without any, no CORS header is sent
+ */
+function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
+  if (origins.length === 0) return undefined;
+  const apply = cors({
+    origin: [...origins],
+    methods: CORS_METHODS,
+    allowedHeaders: CORS_REQUEST_HEADERS,
+    exposedHeaders: CORS_RESPONSE_HEADERS,
+    maxAge: CORS_MAX_AGE_SECONDS,
+  });
+  return (request, response) => {
+    const { method, headers, url } = request;
+    if (!url.startsWith(API_PREFIX)) return false;
+    if (method === 'OPTIONS' && headers['access-control-request-method'] === undefined) return false;
+    let isAnswered = true;
+    apply(request, response, () => (isAnswered = false));
+    return isAnswered;
+  };
 }

@@ -1,8 +1,8 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 import type { Principal } from '../access/principals.js';
-import { getClientAddress } from '../common/client-address.js';
-import { getCallerRequestId, getRequestId } from '../common/request-id.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
+import { getClientAddress } from '../common/network.js';
+import { getCallerRequestId, getRequestId } from '../common/ids.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { Log } from '../logging/log.js';
 
 const VALIDATION = /^\/internal\/(validate-|authorize\/)/;

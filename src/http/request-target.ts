@@ -1,7 +1,8 @@
+import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Request } from 'express';
 import type { Door } from '../access/principals.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 
 // The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
 // path than the router does is refused here, and the router compares paths exactly.
@@ -54,4 +55,24 @@ export function refuseAmbiguousPath({ url }: Request): void {
 /** Makes the paths of the specification's flow descriptions (`/auth/login`) aliases of the listed ones. */
 export function addPrefix(request: Request): void {
   if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
+}
+
+// With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
+// to hide them from the public. That port serves every route; PORT serves all others.
+
+const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
+const internalSockets = new WeakSet<Socket>();
+
+/** Marks each connection of the server as one to the internal port. */
+export function markInternal(server: Server): Server {
+  return server.on('connection', (socket: Socket) => internalSockets.add(socket));
+}
+
+export function isOnInternalPort({ socket }: Request): boolean {
+  return internalSockets.has(socket);
+}
+
+/** Whether the public port hides the route. Call it after `addPrefix`. */
+export function isInternalOnly({ url }: Request): boolean {
+  return INTERNAL_ONLY_PATH.test(url);
 }

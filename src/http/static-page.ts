@@ -2,8 +2,7 @@ import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { Request, Response } from 'express';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 
 /** Pages are written in slices of this size, so that a slow client can be told from one that does not read. */
 const SLICE_BYTES = 64 * 1024;

@@ -1,8 +1,6 @@
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
-import { ProblemException } from '../problems/problem.exception.js';
-import type { FieldError } from '../problems/problem.js';
-import { problems } from '../problems/problems.js';
-import { toPointerToken, UNKNOWN_FIELD } from '../problems/unknown-fields.js';
+import { ProblemException, type FieldError, problems } from '../problems/problems.js';
+import { toPointerToken, UNKNOWN_FIELD } from '../problems/refused-fields.js';
 
 /**
  * An absent body validates to the same value each time, so each class validates it once: CPU of validate-app 71 to 50

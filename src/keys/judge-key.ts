@@ -1,4 +1,4 @@
-import type { KeyRefusalReason } from '../common/refusal-reasons.js';
+import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 
 /** The columns that decide whether a key is valid. */

@@ -1,5 +1,5 @@
 import type { Rememberable } from '../access/principals.js';
-import type { KeyRefusalReason } from '../common/refusal-reasons.js';
+import type { KeyRefusalReason } from '../common/security-events.js';
 
 export type Verdict<Identity> =
   | {

@@ -1,4 +1,7 @@
-import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
+// Structured logs: lines of fixed names and fields, shipped to the logging service, with the console as the fallback.
+// Invariants: a line contains no secret and no text of a caller, memory is bounded, and logging never delays a request.
+
+import { Global, Injectable, Module, type OnApplicationShutdown } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Logger } from 'pino';
 import { Environment } from '../config/environment.js';
@@ -119,3 +122,7 @@ export class Log implements OnApplicationShutdown {
 function createLine(level: LogLevel, message: string, context: LogFields = {}): LogLine {
   return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context };
 }
+
+@Global()
+@Module({ providers: [Log], exports: [Log] })
+export class LoggingModule {}

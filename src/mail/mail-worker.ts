@@ -6,16 +6,17 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
+import { Counter } from 'prom-client';
 import type { AuditEventName } from '../audit/audit-event.js';
 import { Clock } from '../common/clock.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { MailMetrics } from './mail-metrics.js';
+import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
+import { createSlowGauge } from '../metrics/slow-gauge.js';
 import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
 import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
-import type { TemplateValues } from './template.js';
-import { Templates } from './templates.js';
+import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';
 
 const POLL_INTERVAL_MS = 5_000;
 /** A new request is taken at a random moment, so that the work on its mail does not show in the timing of the next response. */
@@ -25,7 +26,7 @@ const BATCH_SIZE = 3;
 const MAX_ATTEMPTS = 100;
 const MIN_BACKOFF_MS = 15_000;
 const MAX_BACKOFF_MS = 15 * 60_000;
-/** What a stop leaves to the mails that are being sent. */
+/** How long a stop waits for the mails that are being sent. */
 const STOP_GRACE_MS = 2_000;
 
 export interface ComposedMail {
@@ -34,13 +35,21 @@ export interface ComposedMail {
   readonly values: TemplateValues;
 }
 
-/** @returns undefined when no account may get the mail */
-export type ComposeMail = (request: MailRequest) => Promise<ComposedMail | undefined>;
+/** Decides which account gets a mail, and what it says. Both functions return undefined when no account may get it. */
+export interface MailComposer {
+  /** The user whom the request is about. Makes no token. */
+  findUserId(request: MailRequest): Promise<string | undefined>;
+  composeMail(request: MailRequest): Promise<ComposedMail | undefined>;
+}
+
+/** `delayed`: it will be tried again. `failed`: it was given up. `dropped`: no account may get it. */
+const OUTCOMES = ['sent', 'delayed', 'failed', 'dropped'] as const;
 
 @Injectable()
 export class MailWorker implements OnModuleDestroy {
   private readonly stopping = new AbortController();
-  private compose: ComposeMail | undefined;
+  private readonly mails;
+  private composer: MailComposer | undefined;
   private poll: NodeJS.Timeout | undefined;
   private wakeUp: NodeJS.Timeout | undefined;
   private running: Promise<void> | undefined;
@@ -50,16 +59,27 @@ export class MailWorker implements OnModuleDestroy {
     private readonly outbox: Outbox,
     private readonly transport: MailTransport,
     private readonly templates: Templates,
-    private readonly metrics: MailMetrics,
+    metrics: MetricsRegistry,
     private readonly clock: Clock,
     private readonly log: Log,
-  ) {}
+  ) {
+    this.mails = new Counter({
+      name: `${PREFIX}mails_total`,
+      help: 'Attempts to send a mail, by their outcome.',
+      labelNames: ['kind', 'outcome'],
+      registers: [metrics.registry],
+    });
+    // A series that begins at 1 has no increase: alerts would miss the first failure.
+    for (const kind of MAIL_KINDS) for (const outcome of OUTCOMES) this.mails.inc({ kind, outcome }, 0);
+    const waiting = createSlowGauge(() => outbox.countWaiting());
+    metrics.addGauge('mails_waiting', 'Mails in the outbox, of all replicas.', waiting, 'max');
+  }
 
-  start(compose: ComposeMail): void {
-    this.compose = compose;
-    this.poll = setInterval(() => void this.run(), POLL_INTERVAL_MS).unref();
+  start(composer: MailComposer): void {
+    this.composer = composer;
+    this.poll = setInterval(() => void this.sendDueMails(), POLL_INTERVAL_MS).unref();
     this.outbox.onAdded(() => {
-      this.wakeUp ??= setTimeout(() => void this.run(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
+      this.wakeUp ??= setTimeout(() => void this.sendDueMails(), generateFraction() * MAX_WAKE_DELAY_MS).unref();
     });
   }
 
@@ -73,50 +93,59 @@ export class MailWorker implements OnModuleDestroy {
     await this.running;
   }
 
-  /** Sends what is due. Single flight, and never rejects: what failed is due again later. */
-  run(): Promise<void> {
+  /** Single flight, and never rejects: what failed is due again later. */
+  sendDueMails(): Promise<void> {
     clearTimeout(this.wakeUp);
     this.wakeUp = undefined;
-    this.running ??= this.work().finally(() => (this.running = undefined));
+    this.running ??= this.workOffOutbox().finally(() => (this.running = undefined));
     return this.running;
   }
 
-  private async work(): Promise<void> {
+  private async workOffOutbox(): Promise<void> {
     try {
       for (let taken = BATCH_SIZE; taken === BATCH_SIZE && !this.stopping.signal.aborted;) {
-        const requests = await this.outbox.take(BATCH_SIZE);
+        const requests = await this.outbox.claimDue(BATCH_SIZE);
         taken = requests.length;
-        const results = await Promise.allSettled(requests.map((request) => this.process(request)));
+        const results = await Promise.allSettled(requests.map((request) => this.sendMail(request)));
         for (const result of results) if (result.status === 'rejected') throw result.reason;
       }
       this.hasFailed = false;
     } catch (error) {
-      // The rows that were taken are due again when their claim is over.
+      // The claimed rows are due again when their claim expires.
       if (!this.hasFailed) this.log.warn('outbox_not_worked_off', { error: toErrorFields(error) });
       this.hasFailed = true;
     }
   }
 
-  private async process(request: ClaimedRequest): Promise<void> {
-    const mail = request.isExpired ? undefined : await this.compose?.(request);
+  private async sendMail(request: ClaimedRequest): Promise<void> {
+    if (request.isExpired) return this.giveUpExpired(request);
+    const mail = await this.composer?.composeMail(request);
     if (!mail) {
       await this.outbox.remove(request);
-      this.metrics.count(request.kind, request.isExpired ? 'failed' : 'dropped');
-      if (request.isExpired) this.log.warn('mail_expired', { reason: request.kind });
+      this.mails.inc({ kind: request.kind, outcome: 'dropped' });
       return;
     }
     try {
       const content = this.templates.render(request.kind, mail.values);
       await this.transport.send({ to: mail.to, ...content }, this.stopping.signal);
     } catch (error) {
-      await this.settleFailure(request, mail, error);
+      await this.settleFailure(request, mail.userId, error);
       return;
     }
-    await this.removeWithEvent('user.mail.sent', request, mail);
-    this.metrics.count(request.kind, 'sent');
+    await this.removeWithEvent('user.mail.sent', request, mail.userId);
+    this.mails.inc({ kind: request.kind, outcome: 'sent' });
   }
 
-  private async settleFailure(request: ClaimedRequest, mail: ComposedMail, error: unknown): Promise<void> {
+  /** Without an account there is nobody to record the outcome for. */
+  private async giveUpExpired(request: ClaimedRequest): Promise<void> {
+    this.log.warn('mail_expired', { reason: request.kind });
+    const userId = request.userId ?? (await this.composer?.findUserId(request));
+    if (userId === undefined) await this.outbox.remove(request);
+    else await this.removeWithEvent('user.mail.failed', request, userId);
+    this.mails.inc({ kind: request.kind, outcome: 'failed' });
+  }
+
+  private async settleFailure(request: ClaimedRequest, userId: string, error: unknown): Promise<void> {
     const refusal = error instanceof MailNotAcceptedError ? error : undefined;
     if (this.stopping.signal.aborted) {
       await this.outbox.postpone(request, 0);
@@ -125,26 +154,26 @@ export class MailWorker implements OnModuleDestroy {
     const isFinal = refusal?.isFinal === true || request.attempts >= MAX_ATTEMPTS;
     this.log.warn(isFinal ? 'mail_given_up' : 'mail_delayed', {
       reason: request.kind,
-      user_id: mail.userId,
+      user_id: userId,
       count: request.attempts,
       status: refusal?.status,
       error: toErrorFields(refusal?.cause ?? error),
     });
-    if (isFinal) await this.removeWithEvent('user.mail.failed', request, mail);
+    if (isFinal) await this.removeWithEvent('user.mail.failed', request, userId);
     else await this.outbox.postpone(request, computeBackoffMs(request.attempts));
-    this.metrics.count(request.kind, isFinal ? 'failed' : 'delayed');
+    this.mails.inc({ kind: request.kind, outcome: isFinal ? 'failed' : 'delayed' });
   }
 
   /** The event names the request that asked for the mail. */
-  private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, mail: ComposedMail): Promise<void> {
+  private async removeWithEvent(event: AuditEventName, request: ClaimedRequest, userId: string): Promise<void> {
     const { kind, requestId, attempts } = request;
     await this.outbox.remove(request, {
       event,
       actor: { door: 'service', id: null, requestId, address: null },
       time: this.clock.now(),
-      subject: mail.userId,
+      subject: userId,
       details: { kind, attempts },
-      logFields: { user_id: mail.userId, reason: kind, count: attempts },
+      logFields: { user_id: userId, reason: kind, count: attempts },
     });
   }
 }

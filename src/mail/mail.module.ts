@@ -2,7 +2,6 @@ import { Module } from '@nestjs/common';
 import { AuditModule } from '../audit/audit.module.js';
 import { Environment } from '../config/environment.js';
 import { MetricsModule } from '../metrics/metrics.module.js';
-import { MailMetrics } from './mail-metrics.js';
 import { createMailTransport, MailTransport } from './mail-transport.js';
 import { MailWorker } from './mail-worker.js';
 import { Outbox } from './outbox.js';
@@ -12,7 +11,6 @@ import { Templates } from './templates.js';
   imports: [AuditModule, MetricsModule],
   providers: [
     Outbox,
-    MailMetrics,
     MailWorker,
     { provide: MailTransport, inject: [Environment], useFactory: createMailTransport },
     {

@@ -5,7 +5,7 @@ import { withAuditEvent } from '../audit/audit-columns.js';
 import type { AuditEvent } from '../audit/audit-event.js';
 import { createId } from '../common/ids.js';
 import { Database } from '../database/database.js';
-import type { MailKind } from './mail-kinds.js';
+import type { MailKind } from './templates.js';
 
 /** A mail that is to be sent. The outbox holds no token: it is made when the mail is. */
 export interface MailRequest {
@@ -105,8 +105,8 @@ export class Outbox {
     this.wake();
   }
 
-  /** Takes requests that are due, for this worker alone. */
-  async take(count: number): Promise<ClaimedRequest[]> {
+  /** Claims requests that are due for this worker alone. */
+  async claimDue(count: number): Promise<ClaimedRequest[]> {
     return this.database.rows<ClaimedRequest>(TAKE, [count]);
   }
 
@@ -130,7 +130,7 @@ export class Outbox {
   }
 
   /** See {@link Database.purge}. */
-  async purge(): Promise<number> {
+  async purgeRequests(): Promise<number> {
     return this.database.purge(PURGE, PURGE_AGE);
   }
 }

@@ -1,9 +1,27 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../config/environment.js';
-import { DEFAULT_TEMPLATES } from './default-templates.js';
-import { MAIL_KINDS, type MailKind } from './mail-kinds.js';
-import { PLACEHOLDERS, type Template, type TemplateValues } from './template.js';
+
+/** What the outbox can send. The files of its text have the same name, with dashes. */
+export const MAIL_KINDS = ['password_reset', 'email_verification', 'email_change', 'email_change_notice'] as const;
+export type MailKind = (typeof MAIL_KINDS)[number];
+
+interface Template {
+  readonly subject: string;
+  readonly text: string;
+  readonly html: string;
+}
+
+const LINK_PLACEHOLDERS = ['link', 'email', 'minutes'] as const;
+/** The placeholders that each text may have. `link` is one that it must have. */
+const PLACEHOLDERS = {
+  password_reset: LINK_PLACEHOLDERS,
+  email_verification: LINK_PLACEHOLDERS,
+  email_change: LINK_PLACEHOLDERS,
+  email_change_notice: ['email'],
+} as const satisfies Record<MailKind, readonly string[]>;
+
+export type TemplateValues = Readonly<Partial<Record<(typeof LINK_PLACEHOLDERS)[number], string>>>;
 
 const PLACEHOLDER = /\{\{(.*?)\}\}/g;
 const SUBJECT = /^Subject:[ \t]*(\S[^\r\n]*)\r?\n(?:[ \t]*\r?\n)?/;
@@ -76,3 +94,60 @@ function fill(content: string, values: Readonly<Record<string, string>>): string
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }
+
+/** The built-in texts. docs/operations/mail.md tells how to replace them. */
+export const DEFAULT_TEMPLATES: Readonly<Record<MailKind, Template>> = {
+  password_reset: {
+    subject: 'Reset your password',
+    text: `A new password was requested for the account {{email}}.
+
+To choose one, open this link within {{minutes}} minutes:
+
+{{link}}
+
+The link works once. If you did not ask for it, ignore this mail: your password stays as it is.
+`,
+    html: `<p>A new password was requested for the account {{email}}.</p>
+<p><a href="{{link}}">Choose a new password</a> within {{minutes}} minutes.</p>
+<p>The link works once. If you did not ask for it, ignore this mail: your password stays as it is.</p>
+`,
+  },
+  email_verification: {
+    subject: 'Confirm your e-mail address',
+    text: `Please confirm that {{email}} is your e-mail address. Open this link within {{minutes}} minutes:
+
+{{link}}
+
+The link works once. If you have no account with us, ignore this mail.
+`,
+    html: `<p>Please confirm that {{email}} is your e-mail address.</p>
+<p><a href="{{link}}">Confirm the address</a> within {{minutes}} minutes.</p>
+<p>The link works once. If you have no account with us, ignore this mail.</p>
+`,
+  },
+  email_change: {
+    subject: 'Confirm your new e-mail address',
+    text: `{{email}} was given as the new e-mail address of an account. To confirm it, open this link within {{minutes}} minutes:
+
+{{link}}
+
+The link works once. If you did not ask for it, ignore this mail: the account keeps its address.
+`,
+    html: `<p>{{email}} was given as the new e-mail address of an account.</p>
+<p><a href="{{link}}">Confirm the new address</a> within {{minutes}} minutes.</p>
+<p>The link works once. If you did not ask for it, ignore this mail: the account keeps its address.</p>
+`,
+  },
+  email_change_notice: {
+    subject: 'Your e-mail address is about to change',
+    text: `Another e-mail address was given for the account {{email}}, by a person who knows its password. The change takes
+effect when the new address is confirmed.
+
+If that was not you, change your password now: that stops the change.
+`,
+    html: `<p>Another e-mail address was given for the account {{email}}, by a person who knows its password. The change
+takes effect when the new address is confirmed.</p>
+<p>If that was not you, change your password now: that stops the change.</p>
+`,
+  },
+};

@@ -52,10 +52,10 @@ export class PurgeJob {
       await this.registrationRetries.purge(now);
       count += await this.appCredentials.purge(keysBefore);
       await this.revocations.purge();
-      await this.throttleWindows.purge();
+      await this.throttleWindows.purgeWindows();
       await this.challenges.purge();
       await this.oneTimeTokens.purge(now);
-      await this.outbox.purge();
+      await this.outbox.purgeRequests();
     } catch (error) {
       // Stop when another replica holds the lock: if both went on with the next step, each could skip what the other locks.
       if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });

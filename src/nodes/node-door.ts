@@ -6,8 +6,7 @@ import { Controller, HttpCode, Inject, Injectable, Post, Req } from '@nestjs/com
 import { PassportStrategy } from '@nestjs/passport';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { createRefusal, Doors } from '../access/doors.js';
-import { HeaderKeyStrategy } from '../access/header-key.strategy.js';
+import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';

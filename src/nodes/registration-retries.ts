@@ -1,12 +1,13 @@
 import { Injectable } from '@nestjs/common';
+import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database-clock.js';
 import { Database } from '../database/database.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-fields.js';
 
 const VALID_DAYS = 1;
 
@@ -73,4 +74,21 @@ export class RegistrationRetries {
   async purge(now: Date): Promise<number> {
     return this.database.purge(PURGE, addDays(now, -VALID_DAYS));
   }
+}
+
+export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
+/** Without blanks: Node.js joins a repeated header with a comma and a blank. */
+export const IDEMPOTENCY_KEY_PATTERN = '^[!-~]{1,255}$';
+const IDEMPOTENCY_KEY = new RegExp(IDEMPOTENCY_KEY_PATTERN);
+
+/**
+ * Reads `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header), with or without its quotes.
+ * @returns undefined when it was not sent
+ * @throws {ProblemException} validation_failed
+ */
+export function readIdempotencyKey({ headers }: Request): string | undefined {
+  const sent = headers['idempotency-key'];
+  if (sent === undefined) return undefined;
+  if (typeof sent === 'string' && IDEMPOTENCY_KEY.test(sent)) return sent;
+  return refuseField('', 'Idempotency-Key must be 1 to 255 printable ASCII characters without blanks');
 }

@@ -1,7 +1,7 @@
 import type { OperatorIdentity } from '../access/principals.js';
 import type { CountedRefusal } from '../audit/counted-refusals.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
-import type { Scope } from '../common/scopes.js';
+import type { RefusalReason } from '../common/security-events.js';
+import type { Scope } from '../common/names.js';
 import { problems } from '../problems/problems.js';
 
 export interface Rights {

@@ -16,15 +16,14 @@ import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
-import type { Scope } from '../common/scopes.js';
+import type { Scope } from '../common/names.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { issueKey } from '../keys/issued-key.js';
 import { isRefusal, judgeKey, type KeyRow } from '../keys/judge-key.js';
 import { KeyColumns } from '../keys/key-columns.js';
 import { buildRotation } from '../keys/key-statements.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import {
   describeExceededRights,
   describeMissingScope,

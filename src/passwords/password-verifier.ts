@@ -8,11 +8,10 @@ import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { Turn } from '../common/keyed-queue.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { Database } from '../database/database.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { LoginThrottle } from '../throttling/login-throttle.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 /**
@@ -95,7 +94,7 @@ export class PasswordVerifier {
     password: string,
     actor: Actor,
   ): Promise<VerifiedUser> {
-    const verdict = await this.throttle.attempt(email, actor.address, async (turn) =>
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (turn) =>
       this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, turn),
     );
     if (verdict.valid) return verdict.user;

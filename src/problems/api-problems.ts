@@ -1,11 +1,9 @@
 import { applyDecorators } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiResponse, ApiSchema, getSchemaPath } from '@nestjs/swagger';
 import { EXAMPLES } from '../common/examples.js';
-import { SCOPES } from '../common/scopes.js';
-import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/second-factor-methods.js';
-import { toProblemBody } from './problem-body.js';
-import { MAX_ERRORS, type Problem } from './problem.js';
-import { problems } from './problems.js';
+import { SCOPES, SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { MAX_ERRORS, toProblemBody } from './problem.filter.js';
+import { problems, type Problem } from './problems.js';
 
 const PROBLEMS_OF_ROUTE = 'problems';
 

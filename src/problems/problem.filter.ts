@@ -1,16 +1,23 @@
 import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import { getClientAddress } from '../common/client-address.js';
-import { ProblemException, type Occurrence, type RefusalEvent } from './problem.exception.js';
-import { toProblemBody } from './problem-body.js';
-import type { Problem } from './problem.js';
-import { problems } from './problems.js';
-import { getCallerRequestId, getRequestId } from '../common/request-id.js';
-import type { ResponseLocals } from './response-locals.js';
-import { isWarning } from '../common/security-event.js';
+import { getCallerRequestId, getRequestId } from '../common/ids.js';
+import type { Scope } from '../common/names.js';
+import { getClientAddress } from '../common/network.js';
+import { isWarning } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
+import {
+  ProblemException,
+  problems,
+  type FieldError,
+  type Occurrence,
+  type Problem,
+  type RefusalEvent,
+} from './problems.js';
+
+/** Rejected fields that a response names at most. */
+export const MAX_ERRORS = 20;
 
 /** Errors of Express and its body parser have a status. Their messages quote the request, and are dropped. */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
@@ -19,6 +26,44 @@ const BY_STATUS: Readonly<Record<number, Problem>> = {
   413: problems.payloadTooLarge,
   415: problems.unsupportedMediaType,
 };
+
+/** What is noted about a request in `response.locals`. */
+export interface ResponseLocals {
+  /** Set when the request was refused. */
+  refusal?: RefusalEvent | undefined;
+  /** One refusal of a flood: it is not logged. */
+  isUnlogged?: boolean;
+  /**
+   * The service that an app key was presented to: this one when unset; null when the forwarding service did not name
+   * itself.
+   */
+  presentedTo?: string | null;
+  /** The scope that the route declares, where it accepts the admin door. */
+  scope?: Scope | undefined;
+}
+
+/**
+ * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may
+ * contain anything.
+ */
+export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
+  return {
+    type: toProblemType(problem),
+    title: problem.title,
+    status: problem.status,
+    detail: problem.detail,
+    instance: `urn:request:${requestId}`,
+    code: problem.code,
+    request_id: requestId,
+    ...problem.extension,
+    ...(problem.status === 400 && { errors: errors.slice(0, MAX_ERRORS) }),
+  };
+}
+
+/** @returns the URI reference of a problem type, as docs/api.md lists it */
+export function toProblemType(problem: Problem): string {
+  return `/problems/${problem.code.replaceAll('_', '-')}`;
+}
 
 /** Turns every error into a problem response. */
 @Catch()
@@ -30,7 +75,8 @@ export class ProblemFilter implements ExceptionFilter {
     const response = host.switchToHttp().getResponse<Response>();
     const problem = toProblem(error);
     const occurrence = error instanceof ProblemException ? error.occurrence : {};
-    this.record(error, problem, occurrence, request, response);
+    this.noteRefusal(occurrence, request, response);
+    if (problem.status >= 500 && occurrence.isLogged !== false) this.logFailure(error, problem, occurrence, request);
     if (response.headersSent) {
       response.destroy();
       return;
@@ -42,29 +88,14 @@ export class ProblemFilter implements ExceptionFilter {
     response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
   }
 
-  private record(
-    error: unknown,
-    problem: Problem,
-    { refusal, fault, isLogged = true }: Occurrence,
-    request: Request,
-    response: Response,
-  ): void {
-    if (refusal) {
-      (response.locals as ResponseLocals).refusal = refusal;
-      if (isLogged) this.recordRefusal(refusal, request);
-      else (response.locals as ResponseLocals).isUnlogged = true;
-    }
-    if (problem.status < 500 || !isLogged) return;
-    const fields = {
-      request_id: getRequestId(request),
-      caller_request_id: getCallerRequestId(request),
-      error: toErrorFields(getCause(error)),
-      ...fault,
-    };
-    this.log.writeAbout(request, problem.status === 503 && !fault ? 'warn' : 'error', problem.code, fields);
-  }
-
-  private recordRefusal({ event, reason, count, fields }: RefusalEvent, request: Request): void {
+  /** For the metrics and the request log; most are logged as a security event too. */
+  private noteRefusal({ refusal, isLogged = true }: Occurrence, request: Request, response: Response): void {
+    if (!refusal) return;
+    const locals = response.locals as ResponseLocals;
+    locals.refusal = refusal;
+    locals.isUnlogged = !isLogged;
+    if (!isLogged) return;
+    const { event, reason, count, fields } = refusal;
     this.log.writeAbout(request, isWarning(event) ? 'warn' : 'info', event, {
       event,
       request_id: getRequestId(request),
@@ -73,6 +104,16 @@ export class ProblemFilter implements ExceptionFilter {
       reason,
       count,
       ...fields,
+    });
+  }
+
+  private logFailure(error: unknown, problem: Problem, { fault, cause }: Occurrence, request: Request): void {
+    this.log.writeAbout(request, problem.status === 503 && !fault ? 'warn' : 'error', problem.code, {
+      request_id: getRequestId(request),
+      caller_request_id: getCallerRequestId(request),
+      // The cause tells the operator more than the problem does.
+      error: toErrorFields(cause ?? error),
+      ...fault,
     });
   }
 }
@@ -88,9 +129,4 @@ function toProblem(error: unknown): Problem {
 
 function getStatus(error: unknown): number {
   return error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 500;
-}
-
-/** The cause tells the operator more than the problem does. */
-function getCause(error: unknown): unknown {
-  return error instanceof ProblemException ? (error.cause ?? error) : error;
 }

@@ -1,8 +1,35 @@
-// The problems that every door, route and guard answers with; src/problems/problem.filter.ts turns errors into responses.
+// Errors: the catalogue of every error response, and the exception that ends a request with one of them. Terms: a
+// problem is an entry of the catalogue; an occurrence is one response with it (RFC 9457). Invariants: a problem's text is
+// a constant, the same for every caller, so it never quotes input; the reason of a refusal is logged and never sent.
+// problem.filter.ts turns every error into its response.
 
-import type { Problem } from './problem.js';
-import { factorProblems } from './factor-problems.js';
-import { unauthorized } from './unauthorized.js';
+import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
+import type { LogFields } from '../logging/log-line.js';
+
+/** One kind of error response. */
+export interface Problem {
+  readonly status: number;
+  /** Stable snake_case word that callers may branch on. */
+  readonly code: string;
+  readonly title: string;
+  readonly detail: string;
+  /** Seconds, sent as `Retry-After`. */
+  readonly retryAfterSeconds?: number;
+  /** Sent as `WWW-Authenticate` (RFC 9110 §11.6.1). */
+  readonly challenge?: string;
+  /** Members of the body in addition to the standard ones. */
+  readonly extension?: Readonly<Record<string, unknown>>;
+}
+
+/** One rejected field: a JSON Pointer (RFC 6901) into the body or the query, and what would be accepted. */
+export interface FieldError {
+  readonly pointer: string;
+  readonly detail: string;
+}
+
+export const REALM = 'realm="platform-auth"';
+/** A member of the body of each refused validation. */
+export const NOT_VALID = { valid: false } as const;
 
 /** The catalogue: every error response of this service is one of these. */
 export const problems = {
@@ -42,8 +69,121 @@ export const problems = {
     title: 'The link is not valid',
     detail: 'The token of the link is unknown, used, replaced by a newer one, or expired. Ask for a new link.',
   },
-  ...unauthorized,
-  ...factorProblems,
+  invalidCredentials: {
+    status: 401,
+    code: 'invalid_credentials',
+    title: 'The credentials are not valid',
+    detail: 'The e-mail address and the password do not belong to an active account.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidSecondFactor: {
+    status: 401,
+    code: 'invalid_second_factor',
+    title: 'The second factor is not valid',
+    detail:
+      'The code or the passkey is wrong or was used before, or the challenge is void: it lives 5 minutes, and a change ' +
+      'of the password ends it.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidPasskey: {
+    status: 401,
+    code: 'invalid_passkey',
+    title: 'The passkey is not valid',
+    detail: 'The passkey does not belong to an active account, or the challenge has expired or was used before.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidRefreshToken: {
+    status: 401,
+    code: 'invalid_refresh_token',
+    title: 'The refresh token is not valid',
+    detail: 'The refresh token is unknown, expired, revoked or was used before. Log in again.',
+    challenge: `Bearer ${REALM}`,
+  },
+  unauthenticated: {
+    status: 401,
+    code: 'unauthenticated',
+    title: 'A credential is needed',
+    detail: 'Send one of the credentials that this route accepts.',
+    challenge: `Bearer ${REALM}`,
+  },
+  missingAccessToken: {
+    status: 401,
+    code: 'missing_access_token',
+    title: 'An access token is needed',
+    detail: 'Send an access token: Authorization: Bearer <access token>.',
+    challenge: `Bearer ${REALM}`,
+  },
+  invalidAccessToken: {
+    status: 401,
+    code: 'invalid_access_token',
+    title: 'The access token is not valid',
+    detail: 'The access token is malformed, expired or its session has ended.',
+    challenge: `Bearer ${REALM}, error="invalid_token", error_description="The access token is not valid"`,
+  },
+  invalidAppCredentials: {
+    status: 401,
+    code: 'invalid_app_credentials',
+    title: 'The app credentials are not valid',
+    detail: 'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
+    challenge: `PlatformApp ${REALM}`,
+    extension: NOT_VALID,
+  },
+  invalidNodeCredentials: {
+    status: 401,
+    code: 'invalid_node_credentials',
+    title: 'The node credentials are not valid',
+    detail: 'X-API-Key is missing or does not name a live node: X-API-Key: <node_id>:<api_key>.',
+    challenge: `NodeKey ${REALM}`,
+    extension: NOT_VALID,
+  },
+  invalidAdminKey: {
+    status: 401,
+    code: 'invalid_admin_key',
+    title: 'The admin key is not valid',
+    detail: 'X-Admin-Key is missing, or is neither the admin key of this service nor the key of a live operator.',
+    challenge: `AdminKey ${REALM}`,
+  },
+  secondFactorRequired: {
+    status: 403,
+    code: 'second_factor_required',
+    title: 'A second factor is required',
+    detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
+  },
+  wrongSecondFactor: {
+    status: 403,
+    code: 'wrong_second_factor',
+    title: 'The code is wrong',
+    detail:
+      'The code is wrong or was used before, or the enrolment is missing or void: a change of the password ends one ' +
+      'that was not confirmed. Nothing was changed, and the access token stays valid.',
+  },
+  totpEnrolled: {
+    status: 409,
+    code: 'totp_enrolled',
+    title: 'The authenticator app is enrolled',
+    detail: 'The account has a confirmed authenticator app (TOTP). Remove it first.',
+  },
+  totpSecretUnreadable: {
+    status: 503,
+    code: 'totp_secret_unreadable',
+    title: 'Codes of the app cannot be checked',
+    detail:
+      'The secret of the authenticator app cannot be decrypted. This is not a verdict on the code: use a recovery code or ' +
+      'a passkey. An operator must set SECRET_KEY_PREVIOUS to the former SECRET_KEY, or remove the second factors of the user.',
+    retryAfterSeconds: 300,
+  },
+  passkeyExists: {
+    status: 409,
+    code: 'passkey_exists',
+    title: 'The passkey is registered',
+    detail: 'The passkey is registered already.',
+  },
+  tooManyPasskeys: {
+    status: 409,
+    code: 'too_many_passkeys',
+    title: 'The account has too many passkeys',
+    detail: 'An account has 20 passkeys at most. Remove one first.',
+  },
   registrationClosed: {
     status: 403,
     code: 'registration_closed',
@@ -193,3 +333,45 @@ export const formExpected: Problem = {
   title: 'The body is not a form',
   detail: 'Send the body as application/x-www-form-urlencoded in UTF-8: token=<access token>.',
 };
+
+interface RefusalOf<Event extends RefusalEventName> {
+  readonly event: Event;
+  readonly reason: RefusalReason<Event>;
+  readonly fields?: Readonly<Record<string, string | undefined>>;
+  /** Number of refusals that this event stands for, when not every one is logged. */
+  readonly count?: number;
+}
+
+/** Why a request was refused: logged as a security event (ASVS 16.3), never sent to the caller. */
+export type RefusalEvent = { [Event in RefusalEventName]: RefusalOf<Event> }[RefusalEventName];
+
+/** What an occurrence of a problem adds to the entry of the catalogue. */
+export interface Occurrence {
+  readonly errors?: readonly FieldError[];
+  readonly refusal?: RefusalEvent;
+  /** False for most refusals of a flood, and for a mistake that is logged once. The metrics count every one. */
+  readonly isLogged?: boolean;
+  /** Further headers of the response. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Further members of the body, of this occurrence (RFC 9457 §3.2). */
+  readonly members?: object;
+  /** Of a 503 that lasts until an operator acts: further fields of its log line, which is an error. */
+  readonly fault?: LogFields;
+  readonly cause?: unknown;
+}
+
+/** Ends a request with a problem of the catalogue. The name follows Nest's exceptions. */
+export class ProblemException extends Error {
+  constructor(
+    readonly problem: Problem,
+    readonly occurrence: Occurrence = {},
+  ) {
+    super(problem.code, { cause: occurrence.cause });
+  }
+
+  /** @returns the same with further headers of the response */
+  withHeaders(headers: Readonly<Record<string, string>>): ProblemException {
+    const { problem, occurrence } = this;
+    return new ProblemException(problem, { ...occurrence, headers: { ...occurrence.headers, ...headers } });
+  }
+}

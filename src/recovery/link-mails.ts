@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../config/environment.js';
-import type { MailKind } from '../mail/mail-kinds.js';
+import type { MailKind } from '../mail/templates.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../mail/outbox.js';
@@ -39,11 +39,14 @@ export class LinkMails implements OnModuleInit {
   onModuleInit(): void {
     if (!isMailEnabled(this.environment)) return;
     const pages = readLinkPages(this.environment);
-    this.worker.start((request) => this.compose(request, pages));
+    this.worker.start({
+      composeMail: (request) => this.composeMail(request, pages),
+      findUserId: (request) => this.findUserId(request),
+    });
   }
 
   /** @returns undefined when no account may get the mail; that costs the HTTP request nothing */
-  private async compose(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
+  private async composeMail(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       const user = await this.findRecipient(transaction, request);
       // The row of the user is locked first (one-time-tokens.ts).
@@ -56,6 +59,10 @@ export class LinkMails implements OnModuleInit {
       const link = `${pages[kind]}#token=${token}`;
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };
     });
+  }
+
+  private async findUserId(request: MailRequest): Promise<string | undefined> {
+    return this.dataSource.transaction(async (transaction) => (await this.findRecipient(transaction, request))?.id);
   }
 
   private async findRecipient(transaction: EntityManager, request: MailRequest): Promise<User | undefined> {

@@ -4,7 +4,7 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { Outbox } from '../mail/outbox.js';
-import { MailThrottle } from '../throttling/mail-throttle.js';
+import { Throttle } from '../throttling/throttle.js';
 import { OwnAccount } from '../users/own-account.js';
 import { PasswordVerifier } from '../passwords/password-verifier.js';
 
@@ -14,7 +14,7 @@ export class LinkRequests {
   constructor(
     private readonly dataSource: DataSource,
     private readonly outbox: Outbox,
-    private readonly throttle: MailThrottle,
+    private readonly throttle: Throttle,
     private readonly passwords: PasswordVerifier,
     private readonly account: OwnAccount,
     private readonly audit: AuditLog,
@@ -26,7 +26,7 @@ export class LinkRequests {
    * @throws {ProblemException} too_many_requests, alike for addresses without an account
    */
   async add(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
-    await this.throttle.spend([email], actor.address);
+    await this.throttle.countMails([email], actor.address);
     await this.outbox.add(kind, email, actor.requestId);
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
@@ -45,7 +45,7 @@ export class LinkRequests {
   ): Promise<void> {
     const verified = await this.passwords.reauthenticateUser(owner, password, actor);
     const { id: userId, email } = verified;
-    await this.throttle.spend([email, newEmail], actor.address);
+    await this.throttle.countMails([email, newEmail], actor.address);
     const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A password that was changed meanwhile has stopped the changes that were asked for with the old one.

@@ -3,7 +3,7 @@ import { ApiAcceptedResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { LinkRequests } from './link-requests.js';

@@ -2,10 +2,10 @@ import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
 import { ApiNoContentResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { Public } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { Throttled } from '../throttling/throttled.js';
+import { Throttled } from '../throttling/throttle.js';
 import { LinkConfirmations } from './link-confirmations.js';
 import { ConfirmPasswordResetRequest } from './recovery.dto.js';
 

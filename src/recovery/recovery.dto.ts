@@ -1,7 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { EmailField, NewEmailField } from '../common/email.js';
+import { EmailField, NewEmailField, CharactersBetween, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 
 const MAX_TOKEN_LENGTH = 128;
 

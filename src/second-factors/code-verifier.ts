@@ -1,15 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
-import { toUserActor } from '../access/actor.js';
+import { type Actor, toUserActor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database-clock.js';
-import type { Problem } from '../problems/problem.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { SecondFactorThrottle, type CodeAttempt } from '../throttling/second-factor-throttle.js';
+import { type Problem, ProblemException, problems } from '../problems/problems.js';
+import { SecondFactorThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
 import { FactorRefusals, type FactorReason, type UseProof } from './factor-refusals.js';
 import { USE_RECOVERY_CODE, USE_TIME_STEP } from './factor-statements.js';
 import { toRecoveryDigest } from './recovery-codes.js';
@@ -130,19 +127,22 @@ export class CodeVerifier {
   }
 
   private async attempt<Result>(
-    method: CodeAttempt['method'],
+    method: CodeGuess['method'],
     presented: PresentedCode,
     verify: () => Promise<Result>,
   ): Promise<Result> {
     const { user, actor } = presented;
-    const verdict = await this.throttle.attempt({ userId: user.id, method, address: actor.address }, async () => {
-      try {
-        return { valid: true, result: await verify() } as const;
-      } catch (error) {
-        if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
-        throw error;
-      }
-    });
+    const verdict = await this.throttle.countCodeGuess(
+      { userId: user.id, method, address: actor.address },
+      async () => {
+        try {
+          return { valid: true, result: await verify() } as const;
+        } catch (error) {
+          if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+          throw error;
+        }
+      },
+    );
     return verdict.valid ? verdict.result : this.refuse(presented, verdict.reason);
   }
 

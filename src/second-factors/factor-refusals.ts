@@ -3,10 +3,8 @@ import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { toNetwork } from '../common/network.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
-import type { Problem } from '../problems/problem.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import type { RefusalReason } from '../common/security-events.js';
+import { type Problem, ProblemException, problems } from '../problems/problems.js';
 
 const EVENT = 'user.second_factor.failed';
 export type FactorReason = RefusalReason<typeof EVENT>;

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { isId } from '../common/ids.js';
-import type { SecondFactorMethod } from '../common/second-factor-methods.js';
+import type { SecondFactorMethod } from '../common/names.js';
 import { Environment } from '../config/environment.js';
-import { LoginThrottle } from '../throttling/login-throttle.js';
-import { SecondFactorThrottle } from '../throttling/second-factor-throttle.js';
+import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
 import { listFactors, SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 
 export const LOGIN_REASON_CODES = [
@@ -90,7 +89,7 @@ export class LoginExplanations {
   }
 
   private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
-    const exhausted = await this.logins.listExhausted(email, address);
+    const exhausted = await this.logins.listExhaustedLoginLimits(email, address);
     return exhausted.map(({ name, until }) => {
       const detail = `Too many wrong passwords ${LIMITED_BY[name] ?? ''}: until then the right one is answered with 429, too.`;
       return { code: 'throttled', detail, until };
@@ -102,7 +101,7 @@ export class LoginExplanations {
     const reasons: LoginReason[] = [];
     for (const method of methods) {
       if (method === 'passkey') continue;
-      const ends = (await this.codes.listExhausted(userId, method)).map(({ until }) => until.getTime());
+      const ends = (await this.codes.listExhaustedCodeLimits(userId, method)).map(({ until }) => until.getTime());
       if (ends.length === 0) continue;
       const detail = `Too many wrong codes: until then ${method} is answered with 429, also with a right code.`;
       reasons.push({ code: 'second_factor_throttled', detail, until: new Date(Math.max(...ends)) });

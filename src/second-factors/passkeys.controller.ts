@@ -10,10 +10,10 @@ import {
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { Throttled } from '../throttling/throttled.js';
+import { Throttled } from '../throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import {
   PasskeyResponse,

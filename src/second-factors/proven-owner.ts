@@ -1,5 +1,5 @@
 import type { UserPrincipal } from '../access/principals.js';
-import type { ProblemException } from '../problems/problem.exception.js';
+import type { ProblemException } from '../problems/problems.js';
 import { createWrongPassword, type VerifiedUser } from '../passwords/password-verifier.js';
 import type { UserWithFactors } from './second-factors.service.js';
 

@@ -8,8 +8,7 @@ import {
 import { cose, decodeAttestationObject, decodeCredentialPublicKey } from '@simplewebauthn/server/helpers';
 import { parse } from 'uuid';
 import { Environment } from '../config/environment.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import type { UserWithFactors } from './second-factors.service.js';
 import type { PasskeyCreationOptionsResponse, PasskeyRequestOptionsResponse } from './webauthn-options.dto.js';

@@ -10,12 +10,11 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import type { SecondFactorMethod } from '../common/second-factor-methods.js';
+import type { SecondFactorMethod } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { Propagation } from '../keys/cache/propagation.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import {
   FIND_MOMENT_AFTER_ALL,

@@ -3,7 +3,7 @@ import { ApiCreatedResponse, ApiNoContentResponse, ApiOkResponse, ApiOperation, 
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { toActor } from '../access/to-actor.js';
+import { toActor } from '../access/actor.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';

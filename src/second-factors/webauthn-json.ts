@@ -1,6 +1,6 @@
 import { decodeClientDataJSON } from '@simplewebauthn/server/helpers';
 import { z } from 'zod';
-import { refuseField } from '../problems/refused-field.js';
+import { refuseField } from '../problems/refused-fields.js';
 
 const MAX_BINARY_LENGTH = 8_192;
 /** WebAuthn §5.8.4 lists them, and later versions may add some. */

@@ -13,8 +13,7 @@ import { Database, type Statement } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../keys/cache/revocation-lease.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { getOldestIssuedAt, type SigningKeyState } from './signing-key.js';
 

@@ -1,7 +1,6 @@
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { KeyedQueue, type Turn } from '../common/keyed-queue.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 
 const MAX_BATCH_SIZE = 100;
 const NO_NETWORK: Turn = { networks: [], isKnown: false };
@@ -29,7 +28,7 @@ export class Batcher<Item, Answer> {
   }
 
   /** @throws {ProblemException} unavailable: fails closed without the counters; hashing_busy when the queue is full */
-  add(item: Item, turn = NO_NETWORK): Promise<Answer> {
+  addItem(item: Item, turn = NO_NETWORK): Promise<Answer> {
     return new Promise((resolve, reject) => {
       this.queue.push({ item, resolve, reject }, turn)?.reject(new ProblemException(problems.hashingBusy));
       if (!this.isRunning) void this.drain();

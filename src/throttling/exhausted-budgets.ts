@@ -1,10 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
 import { LRUCache } from 'lru-cache';
-import { ProblemException, type RefusalEvent } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import type { Budget, ThrottleEvent } from './budgets.js';
-import type { ReservedWindow } from './statements.js';
+import { ProblemException, problems, type RefusalEvent } from '../problems/problems.js';
+import type { Budget } from './policies.js';
 
 const MAX_EXHAUSTED_KEYS = 10_000;
 /** Beyond this, each refusal of a key in its window is delayed: a client that awaits each response floods no faster. */
@@ -26,12 +24,12 @@ export class ExhaustedBudgets {
   }
 
   /** @param msLeft until its window ends */
-  add({ key }: Budget, msLeft: number): void {
+  remember({ key }: Budget, msLeft: number): void {
     if (msLeft > 0 && !this.refusals.has(key)) this.refusals.set(key, 0, { ttl: Math.ceil(msLeft) });
   }
 
   /** @throws {ProblemException} too_many_requests when one of the budgets is known to be exhausted */
-  async refuseAny(event: ThrottleEvent, budgets: readonly Budget[]): Promise<void> {
+  async refuseAny(budgets: readonly Budget[]): Promise<void> {
     const waits = budgets.map((budget) => ({ budget, msLeft: this.refusals.getRemainingTTL(budget.key) }));
     const [longest] = waits.filter(({ msLeft }) => msLeft > 0).sort((one, other) => other.msLeft - one.msLeft);
     if (!longest) return;
@@ -44,7 +42,11 @@ export class ExhaustedBudgets {
       this.delayed -= 1;
     }
     throw new ProblemException(problems.tooManyRequests, {
-      refusal: { event, reason: budget.name, ...(count > MAX_LOGGED_REFUSALS && { count }) } as RefusalEvent,
+      refusal: {
+        event: budget.event,
+        reason: budget.name,
+        ...(count > MAX_LOGGED_REFUSALS && { count }),
+      } as RefusalEvent,
       isLogged: count <= MAX_LOGGED_REFUSALS || Number.isInteger(Math.log2(count)),
       headers: {
         'Retry-After': String(toSeconds(msLeft)),
@@ -54,7 +56,10 @@ export class ExhaustedBudgets {
   }
 }
 
-type WindowState = Pick<ReservedWindow, 'lost' | 'ms_left'>;
+interface WindowState {
+  readonly lost: number;
+  readonly ms_left: number;
+}
 
 /** The header fields of draft-ietf-httpapi-ratelimit-headers. */
 export function toRateLimitHeaders({ name, limit }: Budget, state: WindowState): Record<string, string> {

@@ -9,7 +9,7 @@ import { COMMAND_LINE } from '../access/actor.js';
 import type { AuditEventName } from '../audit/audit-event.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
-import { parseNewEmail } from '../common/email.js';
+import { parseNewEmail } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { MAX_BCRYPT_COST } from '../config/limits.js';
 import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';

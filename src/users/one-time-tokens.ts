@@ -10,11 +10,10 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import type { RefusalReason } from '../common/refusal-reasons.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { User } from './users.service.js';
 
 export const TOKEN_TTL_MINUTES = 30;

@@ -13,7 +13,7 @@ import { Clock } from '../common/clock.js';
 import { toNetworks } from '../common/network.js';
 import { PasswordHasher, type PasswordHash } from '../passwords/password-hasher.js';
 import { createWrongPassword, type VerifiedUser } from '../passwords/password-verifier.js';
-import type { ProblemException } from '../problems/problem.exception.js';
+import type { ProblemException } from '../problems/problems.js';
 import { User } from './users.service.js';
 
 /** The account, with the moment that identifies the password that was verified. */

@@ -10,8 +10,7 @@ import { getViolatedConstraint } from '../database/database-failure.js';
 import { Outbox } from '../mail/outbox.js';
 import { PasswordHasher } from '../passwords/password-hasher.js';
 import { PasswordPolicy } from '../passwords/password-policy.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { User } from './users.service.js';
 
 interface NewUser {

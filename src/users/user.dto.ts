@@ -1,7 +1,6 @@
 import { ApiProperty } from '@nestjs/swagger';
-import { EmailField, NewEmailField } from '../common/email.js';
+import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
-import { MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 import { createPageResponse } from '../http/page.js';
 import type { Account, User } from './users.service.js';
 

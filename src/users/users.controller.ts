@@ -4,8 +4,7 @@ import type { Request } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdminOr, RequireUser } from '../access/require.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import { UserResponse } from './user.dto.js';
 import { UsersService } from './users.service.js';
 

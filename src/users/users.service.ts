@@ -15,8 +15,7 @@ import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { Propagation } from '../keys/cache/propagation.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 
 @Entity('users')
 @Check('users_email_canonical_check', 'email = lower(email)')

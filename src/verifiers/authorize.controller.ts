@@ -2,7 +2,7 @@ import { applyDecorators, Controller, Get } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/service-name.js';
+import { MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import type { GatewayDoor } from '../http/request-target.js';

@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { isId } from '../common/ids.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 
 /** Never zod's own words: they repeat the names of unknown fields. */
 const notAnObject = {

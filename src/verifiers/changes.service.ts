@@ -7,8 +7,7 @@ import { CHANGES_SINCE, parseSnapshot, toAnswer, type Answer, type FeedRow } fro
 import { ChangeLog } from '../keys/cache/change-log.js';
 import { RevocationLease } from '../keys/cache/revocation-lease.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
 import type { ReportedUse } from './changes.request.js';
 
 /** An answer of the feed, and the lease that is handed on with it. */

@@ -1,14 +1,13 @@
 import { Injectable, mixin, type CanActivate, type ExecutionContext, type Type } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import { createRefusal, Doors } from '../access/doors.js';
-import { TARGET_HEADER } from '../access/presented-target.js';
+import { TARGET_HEADER } from '../access/door.guard.js';
 import type { Principal } from '../access/principals.js';
-import { isServiceName } from '../common/service-name.js';
+import { isServiceName } from '../common/names.js';
 import type { GatewayDoor } from '../http/request-target.js';
 import { Log } from '../logging/log.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import type { ResponseLocals } from '../problems/response-locals.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 
 /** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
 export const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';

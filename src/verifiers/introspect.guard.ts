@@ -1,9 +1,7 @@
 import { Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
 import type { Request } from 'express';
 import { createRefusal, Doors } from '../access/doors.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { REALM } from '../problems/unauthorized.js';
+import { ProblemException, problems, REALM } from '../problems/problems.js';
 
 const BASIC = /^basic +(?<credentials>[A-Za-z0-9+/=_-]+)$/i;
 

@@ -3,9 +3,8 @@ import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
 import { Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
-import { ProblemException } from '../problems/problem.exception.js';
-import { problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-field.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { refuseField } from '../problems/refused-fields.js';
 import { MAX_NAMES, refuseHostileText } from '../http/json-body.js';
 import type { ActiveTokenResponse } from './introspect.dto.js';
 

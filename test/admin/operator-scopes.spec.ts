@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Test as SupertestRequest } from 'supertest';
-import { SCOPES, type Scope } from '../../src/common/scopes.js';
+import { SCOPES, type Scope } from '../../src/common/names.js';
 import { AuditJob } from '../../src/maintenance/audit.job.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';

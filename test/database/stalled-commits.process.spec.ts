@@ -1,7 +1,6 @@
 import { Client } from 'pg';
 import type { Response } from 'supertest';
-import type { Problem } from '../../src/problems/problem.js';
-import { problems } from '../../src/problems/problems.js';
+import { type Problem, problems } from '../../src/problems/problems.js';
 import { Database } from '../../src/database/database.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { toProblemType } from '../../src/problems/problem-body.js';
+import { toProblemType } from '../../src/problems/problem.filter.js';
 import { problems } from '../../src/problems/problems.js';
 import { listRoutes, type RouteRow } from '../../tools/api-tables.js';
 import { useApp } from '../support/use-app.js';

@@ -5,7 +5,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { formatWelcome } from '../../src/bootstrap/first-run.js';
 import { EXAMPLES } from '../../src/common/examples.js';
 import { parseEnvironment } from '../../src/config/environment.js';
-import { toProblemType } from '../../src/problems/problem-body.js';
+import { toProblemType } from '../../src/problems/problem.filter.js';
 import { problems } from '../../src/problems/problems.js';
 import { VARIABLES } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';

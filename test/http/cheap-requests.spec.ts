@@ -1,5 +1,5 @@
 import type { Response } from 'supertest';
-import { MAX_ERRORS } from '../../src/problems/problem.js';
+import { MAX_ERRORS } from '../../src/problems/problem.filter.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';

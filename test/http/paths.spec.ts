@@ -1,6 +1,5 @@
 import { connect, type AddressInfo } from 'node:net';
-import type { Problem } from '../../src/problems/problem.js';
-import { problems } from '../../src/problems/problems.js';
+import { type Problem, problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import type { Device, Service } from '../support/test-app.js';

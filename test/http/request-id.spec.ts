@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { getCallerRequestId } from '../../src/common/request-id.js';
+import { getCallerRequestId } from '../../src/common/ids.js';
 
 const SOURCES = join(import.meta.dirname, '../../src');
 

@@ -1,4 +1,4 @@
-import { toProblemType } from '../../src/problems/problem-body.js';
+import { toProblemType } from '../../src/problems/problem.filter.js';
 import { problems } from '../../src/problems/problems.js';
 import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
-import type { SecurityEvent } from '../../src/common/security-event.js';
+import type { SecurityEvent } from '../../src/common/security-events.js';
 import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';

@@ -107,7 +107,7 @@ describe('a mail in the outbox', () => {
     );
     const users = await Promise.all(Array.from({ length: 12 }, () => app.user()));
     for (const { email } of users) await request(app, email);
-    await Promise.all([app, ...replicas].map((each) => each.nest.get(MailWorker).run()));
+    await Promise.all([app, ...replicas].map((each) => each.nest.get(MailWorker).sendDueMails()));
     await eventually('all are sent', async () => (await countWaiting(app)) === 0);
     expect(users.map(({ email }) => server.to(email).length)).toEqual(users.map(() => 1));
     await Promise.all(replicas.map((replica) => replica.stop()));
@@ -196,7 +196,7 @@ describe('a mail server that hangs', () => {
   it('delays no response, holds no connection and no lock of PostgreSQL, and is given up for the time being', async () => {
     const alice = await app.user();
     await request(app, alice.email);
-    const run = app.nest.get(MailWorker).run();
+    const run = app.nest.get(MailWorker).sendDueMails();
     await eventually('the worker waits for the greeting', () => silent.sockets.length > 0);
     await request(app, alice.email);
     await alice.logsIn();
@@ -217,7 +217,7 @@ describe('a mail server that hangs', () => {
     const replica = await app.startReplica();
     await app.database.query('UPDATE mail_requests SET next_attempt_at = now()');
     const { length } = silent.sockets;
-    void replica.nest.get(MailWorker).run();
+    void replica.nest.get(MailWorker).sendDueMails();
     await eventually('the worker waits for the greeting', () => silent.sockets.length > length);
     await replica.stop();
     const [row] = await app.database.query('SELECT next_attempt_at <= now() AS due FROM mail_requests');

@@ -2,9 +2,7 @@ import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { InvalidEnvironmentError } from '../../src/config/environment.js';
-import { DEFAULT_TEMPLATES } from '../../src/mail/default-templates.js';
-import { MAIL_KINDS } from '../../src/mail/mail-kinds.js';
-import { Templates } from '../../src/mail/templates.js';
+import { DEFAULT_TEMPLATES, MAIL_KINDS, Templates } from '../../src/mail/templates.js';
 
 const FILES = {
   password_reset: 'password-reset',

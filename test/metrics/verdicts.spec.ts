@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { DOORS } from '../../src/access/doors.js';
-import { REFUSAL_REASONS } from '../../src/common/refusal-reasons.js';
+import { REFUSAL_REASONS } from '../../src/common/security-events.js';
 import { eventually } from '../../tools/eventually.js';
 import { scrape } from '../support/scrape.js';
 import { ADMIN_KEY } from '../support/settings.js';

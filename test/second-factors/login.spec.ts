@@ -220,7 +220,7 @@ describe('wrong codes of one account', () => {
   it('wait in the queue of the network that they come from', async () => {
     const owner = await FactorOwner.withTotp(one);
     const { challenge } = await owner.isChallenged();
-    const reserve = jest.spyOn(one.nest.get(ThrottleWindows), 'reserve');
+    const reserve = jest.spyOn(one.nest.get(ThrottleWindows), 'reservePoints');
     await owner.answers(challenge, 'totp', { code: owner.code() }).expect(200);
     const networks = reserve.mock.calls.map(([, turn]) => turn.networks);
     // Of the network, and of the account.

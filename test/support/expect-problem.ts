@@ -1,6 +1,6 @@
 import type { Response } from 'supertest';
-import { toProblemType } from '../../src/problems/problem-body.js';
-import type { Problem } from '../../src/problems/problem.js';
+import { toProblemType } from '../../src/problems/problem.filter.js';
+import type { Problem } from '../../src/problems/problems.js';
 
 /** Expects exactly this problem of the catalogue, in full (RFC 9457). */
 export function expectProblem(response: Response, problem: Problem): void {

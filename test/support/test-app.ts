@@ -7,7 +7,7 @@ import { DataSource } from 'typeorm';
 import request, { type Test as SupertestRequest } from 'supertest';
 import { AppModule } from '../../src/app.module.js';
 import { Clock } from '../../src/common/clock.js';
-import type { Scope } from '../../src/common/scopes.js';
+import type { Scope } from '../../src/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
 import { configureApp } from '../../src/bootstrap/configure-app.js';
 import { DatabaseClock } from '../../src/database/database-clock.js';

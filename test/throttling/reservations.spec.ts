@@ -1,4 +1,4 @@
-import { LoginThrottle } from '../../src/throttling/login-throttle.js';
+import { LoginThrottle } from '../../src/throttling/guess-throttles.js';
 import { TestClock } from '../support/test-clock.js';
 import { useAppPerTest } from '../support/use-app.js';
 import { countByStatus } from '../support/throttled.js';
@@ -11,7 +11,7 @@ describe('a reserved guess', () => {
   const app = useAppPerTest({ variables: LIMITS });
 
   const begin = (times: number) =>
-    Promise.all(Array.from({ length: times }, () => app.nest.get(LoginThrottle).begin(EMAIL, '127.0.0.1')));
+    Promise.all(Array.from({ length: times }, () => app.nest.get(LoginThrottle).reserveGuess(EMAIL, '127.0.0.1')));
   const guess = (times: number, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(EMAIL, 'not her passphrase')));
   const pair = async () => {
@@ -25,7 +25,7 @@ describe('a reserved guess', () => {
   it('of a killed replica is released within a minute, before its window ends', async () => {
     const killed = await app.startReplica();
     const throttle = killed.nest.get(LoginThrottle);
-    for (let count = 0; count < LIMIT; count += 1) await throttle.begin(EMAIL, '127.0.0.1');
+    for (let count = 0; count < LIMIT; count += 1) await throttle.reserveGuess(EMAIL, '127.0.0.1');
     await killed.stop();
     const { in_flight, expires_in } = await pair();
     expect(in_flight).toBe(LIMIT);

@@ -1,5 +1,4 @@
-import type { Problem } from '../../../src/problems/problem.js';
-import { problems } from '../../../src/problems/problems.js';
+import { type Problem, problems } from '../../../src/problems/problems.js';
 import type { Door } from './principals.js';
 
 /** The service's own problem documents. */

@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { createProblemExamples } from '../../problems/api-problems.js';
 import { SCOPE_EXTENSION } from '../../access/require.js';
-import { listAcceptedScopes, type Scope } from '../../common/scopes.js';
+import { listAcceptedScopes, type Scope } from '../../common/names.js';
 import { RESPONSE_HEADERS, toHeaderNames } from './response-headers.js';
 
 // Adds what @nestjs/swagger cannot express, and what holds for every operation, so that no controller repeats it.

@@ -10,7 +10,7 @@ import { parseEnvironment, type Environment, type Variables } from '../../config
 import { readSecretFiles } from '../../config/secret-files.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseModule } from '../../database/database.module.js';
-import { LoggingModule } from '../../logging/logging.module.js';
+import { LoggingModule } from '../../logging/log.js';
 
 type Rooms = Pick<ModuleMetadata, 'imports' | 'providers'>;
 

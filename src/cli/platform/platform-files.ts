@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../common/durable-file.js';
-import type { Variables } from '../../config/environment.js';
+import { type Variables, overrideVariables, readVariables, toFileVariable } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import { overrideVariables, readVariables, toFileVariable } from '../../config/environment.js';
 import { parseDatabaseUrl } from '../../config/single-variables.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 import { listVerifierSettings, type TokenRules } from './verifier-variables.js';

@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
-import { isScopeList, SCOPES, type Scope } from '../../common/scopes.js';
+import { isScopeList, SCOPES, type Scope } from '../../common/names.js';
 import { addYes, createConfirm } from '../confirm.js';
 import { withAdvice } from '../service-call.js';
 import { formatFields, formatTable, replaceControlCharacters } from '../table.js';

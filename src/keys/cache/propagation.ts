@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ProblemException } from '../../problems/problem.exception.js';
+import { ProblemException } from '../../problems/problems.js';
 import { MAX_LEASE_MS, computeRevocationWaitMs } from '../../config/lease.js';
 import type { Database, Statement } from '../../database/database.js';
 import { toErrorFields } from '../../logging/log-line.js';

@@ -1,0 +1,51 @@
+// Names and words that requests, metrics, log lines and the audit log share.
+
+/** The name of a service of the platform, as in the map of who calls whom. */
+export const MAX_SERVICE_NAME_LENGTH = 100;
+export const SERVICE_NAME_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$';
+export const SERVICE_NAME_DETAIL = 'must be 1 to 100 letters, digits, dots, dashes or underscores';
+const SERVICE_NAME = new RegExp(SERVICE_NAME_PATTERN);
+
+export function isServiceName(value: unknown): value is string {
+  return typeof value === 'string' && SERVICE_NAME.test(value);
+}
+
+/** The name of an operator. The pattern excludes names that look like another one, and e-mail addresses. */
+export const MAX_OPERATOR_NAME_LENGTH = 64;
+export const OPERATOR_NAME_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
+export const OPERATOR_NAME_DETAIL = 'must be 1 to 64 letters, digits, dots, dashes or underscores';
+const OPERATOR_NAME = new RegExp(OPERATOR_NAME_PATTERN);
+
+export function isOperatorName(value: unknown): value is string {
+  return typeof value === 'string' && OPERATOR_NAME.test(value);
+}
+
+/** @returns the form in which a name is stored and compared */
+export function toCanonicalOperatorName(name: string): string {
+  return name.toLowerCase();
+}
+
+/** What an operator may do at the admin door. The root key, ADMIN_API_KEY, has every scope. */
+export const SCOPES = ['read', 'nodes', 'apps', 'users', 'operators'] as const;
+export type Scope = (typeof SCOPES)[number];
+
+/** @returns the scopes of which a call needs one: the scope of its route, or `read` for a call that changes nothing */
+export function listAcceptedScopes(ofRoute: Scope, method: string): readonly Scope[] {
+  const isRead = method === 'GET' || method === 'HEAD';
+  return isRead && ofRoute !== 'read' ? [ofRoute, 'read'] : [ofRoute];
+}
+
+/** @returns the list in the order of {@link SCOPES} */
+export function sortScopes(scopes: readonly Scope[]): Scope[] {
+  return SCOPES.filter((scope) => scopes.includes(scope));
+}
+
+/** Whether a list of a request names scopes, each once, and at least one. */
+export function isScopeList(value: unknown): value is Scope[] {
+  if (!Array.isArray(value) || value.length === 0 || new Set(value).size !== value.length) return false;
+  return value.every((each) => SCOPES.some((scope) => scope === each));
+}
+
+/** The methods by which the challenge of a login can be answered. */
+export const SECOND_FACTOR_METHODS = ['totp', 'recovery_code', 'passkey'] as const;
+export type SecondFactorMethod = (typeof SECOND_FACTOR_METHODS)[number];

@@ -1,0 +1,190 @@
+// Limits of guesses at a secret that people choose or type. A guess reserves a point of each budget, is verified, and
+// then costs its points when it was wrong; every other outcome refunds them. So right passwords and codes cost nothing,
+// and a throttled guess is never verified.
+
+import { Injectable } from '@nestjs/common';
+import type { Turn } from '../common/keyed-queue.js';
+import { toNetworks } from '../common/network.js';
+import { ExhaustedBudgets } from './exhausted-budgets.js';
+import { Budgets, type Budget } from './policies.js';
+import { Throttle } from './throttle.js';
+import { ThrottleWindows, type OpenWindow } from './throttle-windows.js';
+
+const LOGIN_EVENT = 'user.login.throttled';
+/** How long a guess waits for points in flight, which may be refunded. After that it is answered with 503. */
+const MAX_LOGIN_WAIT_MS = 20_000;
+const MAX_CODE_WAIT_MS = 5_000;
+
+/** A guess with reserved points. */
+export interface Guess {
+  /** Spends the points of a wrong guess, and refunds those of a right one. */
+  settle(isValid: boolean): Promise<void>;
+  /** For a guess that was not verified. If the refund fails, the reservation expires after a minute. */
+  refund(cause: unknown): Promise<void>;
+}
+
+export interface PasswordGuess extends Guess {
+  /** Its place in the queue for hashing. */
+  readonly turn: Turn;
+}
+
+/** A code, by what it is counted and in whose place in the queue it waits. */
+export interface CodeGuess {
+  readonly userId: string;
+  readonly method: 'totp' | 'recovery_code';
+  /** Of the client. Null: unknown. */
+  readonly address: string | null;
+}
+
+/** A limit that refuses now, for operators. */
+export interface ExhaustedLimit {
+  readonly name: Budget['name'];
+  readonly until: Date;
+}
+
+/**
+ * Counts wrong passwords per account and network, per account, and per network, alike for accounts that do not exist
+ * (enumeration). A network where the account logged in recently is known: there only the first limit can refuse, so that
+ * an attacker elsewhere does not lock the owner out.
+ */
+@Injectable()
+export class LoginThrottle {
+  constructor(
+    private readonly budgets: Budgets,
+    private readonly exhausted: ExhaustedBudgets,
+    private readonly windows: ThrottleWindows,
+    private readonly throttle: Throttle,
+  ) {}
+
+  /**
+   * @param account canonical e-mail address
+   * @param verify runs only when a guess is left
+   * @throws {ProblemException} as {@link reserveGuess}
+   */
+  async countPasswordGuess<Verdict extends { readonly valid: boolean }>(
+    account: string,
+    address: string | null,
+    verify: (turn: Turn) => Promise<Verdict>,
+  ): Promise<Verdict> {
+    const guess = await this.reserveGuess(account, address);
+    return settleByVerdict(guess, () => verify(guess.turn));
+  }
+
+  /** @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait */
+  async reserveGuess(account: string, address: string | null): Promise<PasswordGuess> {
+    await this.throttle.refuseBusyNetwork(LOGIN_EVENT, address);
+    try {
+      return await this.reserve(account, address);
+    } catch (error) {
+      this.throttle.countBusyRefusal(error, address);
+      throw error;
+    }
+  }
+
+  /**
+   * For operators: which limits refuse a login now, without counting one.
+   * @param account canonical e-mail address
+   * @param address of a client; null: only the limit of the account at addresses where it is not known
+   */
+  async listExhaustedLoginLimits(account: string, address: string | null): Promise<ExhaustedLimit[]> {
+    const { budgets, knownKey } = this.toRequest(account, address);
+    const open = await this.windows.readWindows([...budgets.map(({ key }) => key), knownKey]);
+    const isKnown = address !== null && open.has(knownKey);
+    const asked = address === null ? budgets.filter(({ name }) => name === 'login-account') : budgets;
+    return listExhausted(asked.slice(0, isKnown ? 1 : undefined), open);
+  }
+
+  private toRequest(account: string, address: string | null) {
+    const networks = toNetworks(address);
+    const budgets = [
+      ...this.budgets.createBudgets('login-account-address', { account, networks }),
+      ...this.budgets.createBudgets('login-account', { account }),
+      ...this.budgets.createBudgets('login-address', { networks }),
+    ];
+    return { networks, budgets, knownKey: this.budgets.createKey('known-address', networks[0], account) };
+  }
+
+  private async reserve(account: string, address: string | null): Promise<PasswordGuess> {
+    const { exhausted, windows } = this;
+    const { networks, budgets, knownKey } = this.toRequest(account, address);
+    const turn = { networks, isKnown: false };
+    const request = { budgets, knownKey };
+    const reservation = await windows.awaitPoints({ request, turn, maxWaitMs: MAX_LOGIN_WAIT_MS }, async () => {
+      await exhausted.refuseAny(budgets.slice(0, 1));
+      // Asks whether the network is known without reserving, so that a flood over its limits writes no row.
+      if (exhausted.hasAny(budgets) && !(await windows.reservePoints({ budgets: [], knownKey }, turn)).isKnown)
+        await exhausted.refuseAny(budgets);
+    });
+    const { isKnown, points } = reservation;
+    return {
+      turn: { networks, isKnown },
+      // A right password makes the network known to the account.
+      settle: (isValid) => windows.settlePoints({ points, isLost: !isValid, ...(isValid && { knownKey }) }),
+      refund: async (cause) => {
+        this.throttle.countBusyRefusal(cause, address);
+        await windows.settlePoints({ points, isLost: false }).catch(() => undefined);
+      },
+    };
+  }
+}
+
+/** Counts wrong codes per account alone: a client that tries codes has presented the password of the account. */
+@Injectable()
+export class SecondFactorThrottle {
+  constructor(
+    private readonly budgets: Budgets,
+    private readonly exhausted: ExhaustedBudgets,
+    private readonly windows: ThrottleWindows,
+  ) {}
+
+  /**
+   * @param verify runs only when a guess is left
+   * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
+   */
+  async countCodeGuess<Verdict extends { readonly valid: boolean }>(
+    { userId, method, address }: CodeGuess,
+    verify: () => Promise<Verdict>,
+  ): Promise<Verdict> {
+    const { exhausted, windows } = this;
+    const budgets = this.createBudgets(userId, method);
+    const turn = { networks: toNetworks(address), isKnown: false };
+    const { points } = await windows.awaitPoints({ request: { budgets }, turn, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
+      exhausted.refuseAny(budgets),
+    );
+    const refund = () => windows.settlePoints({ points, isLost: false }).catch(() => undefined);
+    // An accepted code is used up: a refund that fails must not refuse it.
+    const settle = (isValid: boolean) => (isValid ? refund() : windows.settlePoints({ points, isLost: true }));
+    return settleByVerdict({ settle, refund }, verify);
+  }
+
+  /** For operators: which limits refuse a code of this method now, without counting one. */
+  async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
+    const budgets = this.createBudgets(userId, method);
+    return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));
+  }
+
+  private createBudgets(account: string, method: CodeGuess['method']): Budget[] {
+    // Recovery codes cannot be guessed: they are usable while the six digits are locked for the week.
+    const weekly = method === 'totp' ? this.budgets.createBudgets('second-factor-week', { account }) : [];
+    return [...this.budgets.createBudgets('second-factor-account', { account }), ...weekly];
+  }
+}
+
+async function settleByVerdict<Verdict extends { readonly valid: boolean }>(
+  guess: Guess,
+  verify: () => Promise<Verdict>,
+): Promise<Verdict> {
+  const verdict = await verify().catch(async (error: unknown) => {
+    await guess.refund(error);
+    throw error;
+  });
+  await guess.settle(verdict.valid);
+  return verdict;
+}
+
+function listExhausted(budgets: readonly Budget[], open: ReadonlyMap<string, OpenWindow>): ExhaustedLimit[] {
+  return budgets.flatMap(({ name, key, limit }) => {
+    const window = open.get(key);
+    return window && window.lost >= limit.points ? [{ name, until: window.window_end }] : [];
+  });
+}

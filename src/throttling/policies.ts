@@ -1,0 +1,87 @@
+import { Injectable } from '@nestjs/common';
+import type { Networks } from '../common/network.js';
+import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
+import { Environment } from '../config/environment.js';
+import { SITE_BUDGET_FACTOR, type Limit } from '../config/limits.js';
+import { computeMac, deriveKey } from '../crypto/secret.js';
+
+export type ThrottleEvent = Extract<RefusalEventName, `${string}.throttled`>;
+
+type LimitVariable = {
+  [Name in keyof Environment]: Environment[Name] extends Limit ? Name : never;
+}[keyof Environment];
+
+interface Policy {
+  /** Logged for each refusal. */
+  readonly event: ThrottleEvent;
+  /** A variable of the operator's, or a limit that is the same everywhere. */
+  readonly limit: LimitVariable | Limit;
+}
+
+/** Every limit, by its name in the header, in the log and in the key of its rows. docs/throttling.md explains each. */
+const POLICIES = {
+  'login-account-address': { event: 'user.login.throttled', limit: 'loginLimitPerAccountAndAddress' },
+  'login-account': { event: 'user.login.throttled', limit: 'loginLimitPerAccount' },
+  'login-address': { event: 'user.login.throttled', limit: 'loginLimitPerAddress' },
+  'hashing-busy': { event: 'user.login.throttled', limit: 'hashingBusyLimitPerAddress' },
+  'second-factor-account': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAccount' },
+  // Of six digits three codes are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases.
+  'second-factor-week': { event: 'user.second_factor.throttled', limit: { points: 50, seconds: 7 * 86_400 } },
+  'second-factor-address': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAddress' },
+  registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },
+  refresh: { event: 'session.refresh.throttled', limit: 'refreshLimitPerAddress' },
+  mail: { event: 'user.mail.throttled', limit: 'mailLimitPerAddress' },
+  'mail-account': { event: 'user.mail.throttled', limit: 'mailLimitPerAccount' },
+  link: { event: 'user.link.throttled', limit: 'linkLimitPerAddress' },
+  'admin-key': { event: 'admin.key.throttled', limit: 'adminKeyLimitPerAddress' },
+} as const satisfies Record<RefusalReason<ThrottleEvent>, Policy>;
+
+type PolicyName = keyof typeof POLICIES;
+
+/** What one row counts: the tries under a policy of one account, of one network, or of one account at one network. */
+export interface Budget {
+  readonly name: PolicyName;
+  readonly event: ThrottleEvent;
+  readonly key: string;
+  readonly limit: Limit;
+}
+
+/** What a policy is counted by. */
+interface Subject {
+  /** Canonical e-mail address, or id of a user. Absent: all accounts together. */
+  readonly account?: string;
+  /** Absent: all networks together. */
+  readonly networks?: Networks;
+}
+
+const ALL_NETWORKS: Networks = [''];
+
+/** Creates the budgets of a policy, each with the key of its row. */
+@Injectable()
+export class Budgets {
+  private readonly digestKey;
+
+  constructor(private readonly environment: Environment) {
+    this.digestKey = deriveKey(environment.secretKey, 'platform-auth/throttle-keys/v1');
+  }
+
+  /** @returns one budget for each network, the narrowest first */
+  createBudgets(name: PolicyName, { account, networks = ALL_NETWORKS }: Subject): [Budget, ...Budget[]] {
+    const { event, limit }: Policy = POLICIES[name];
+    const { points, seconds } = typeof limit === 'string' ? this.environment[limit] : limit;
+    const createBudget = (network: string, factor: number): Budget => ({
+      name,
+      event,
+      key: this.createKey(name, network, account),
+      limit: { points: points * factor, seconds },
+    });
+    const [narrowest, ...sites] = networks;
+    return [createBudget(narrowest, 1), ...sites.map((site) => createBudget(site, SITE_BUDGET_FACTOR))];
+  }
+
+  /** Keys contain an HMAC, so that a dump reveals neither accounts nor networks (ASVS 14.2). */
+  createKey(name: PolicyName | 'known-address', network: string, account?: string): string {
+    const counted = account === undefined ? network : `${account}\n${network}`;
+    return `${name}:${computeMac(this.digestKey, counted).toString('base64url')}`;
+  }
+}

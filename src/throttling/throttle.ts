@@ -1,0 +1,98 @@
+import { applyDecorators, Injectable, UseGuards, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import { Reflector } from '@nestjs/core';
+import type { Request, Response } from 'express';
+import { LRUCache } from 'lru-cache';
+import { getClientAddress, toNetworks } from '../common/network.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { ExhaustedBudgets, toRateLimitHeaders } from './exhausted-budgets.js';
+import { Budgets, type Budget, type ThrottleEvent } from './policies.js';
+import { ThrottleWindows } from './throttle-windows.js';
+
+const MAX_BUSY_NETWORKS = 10_000;
+
+/** The policies that count calls by network, also successful ones. */
+type CallPolicy = 'registration' | 'refresh' | 'second-factor-address' | 'mail' | 'link' | 'admin-key';
+
+/** Counts calls. Unlike a guess (guess-throttles.ts), a counted call is never refunded. */
+@Injectable()
+export class Throttle {
+  private readonly busyRefusals = new LRUCache<string, number>({ max: MAX_BUSY_NETWORKS });
+
+  constructor(
+    private readonly budgets: Budgets,
+    private readonly exhausted: ExhaustedBudgets,
+    private readonly windows: ThrottleWindows,
+  ) {}
+
+  /**
+   * @returns the RateLimit header fields
+   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   */
+  async countCall(policy: CallPolicy, address: string | undefined): Promise<Record<string, string>> {
+    const networks = toNetworks(address);
+    const budgets = this.budgets.createBudgets(policy, { networks });
+    const [row] = await this.windows.spendPoints(budgets, { networks, isKnown: false });
+    return row ? toRateLimitHeaders(budgets[0], row) : {};
+  }
+
+  /**
+   * Counts the mails that are asked for, by recipient: alike for addresses that have no account (enumeration).
+   * @param recipients canonical e-mail addresses
+   * @throws {ProblemException} too_many_requests; unavailable without the counters
+   */
+  async countMails(recipients: readonly string[], address: string | null): Promise<void> {
+    const budgets = [...new Set(recipients)].flatMap((account) =>
+      this.budgets.createBudgets('mail-account', { account }),
+    );
+    await this.windows.spendPoints(budgets, { networks: toNetworks(address), isKnown: false });
+  }
+
+  /**
+   * Refuses a network that floods the password queue. The queue belongs to this replica, and so does its count.
+   * @throws {ProblemException} too_many_requests
+   */
+  async refuseBusyNetwork(event: ThrottleEvent, address: string | null): Promise<void> {
+    await this.exhausted.refuseAny(this.createBusyBudgets(address).map((budget) => ({ ...budget, event })));
+  }
+
+  /** @param error counts when it is hashing_busy */
+  countBusyRefusal(error: unknown, address: string | null): void {
+    if (!(error instanceof ProblemException && error.problem === problems.hashingBusy)) return;
+    for (const budget of this.createBusyBudgets(address)) {
+      const { key, limit } = budget;
+      const count = (this.busyRefusals.get(key) ?? 0) + 1;
+      this.busyRefusals.set(key, count, { ttl: limit.seconds * 1_000, noUpdateTTL: true });
+      if (count >= limit.points) this.exhausted.remember(budget, this.busyRefusals.getRemainingTTL(key));
+    }
+  }
+
+  private createBusyBudgets(address: string | null): Budget[] {
+    return this.budgets.createBudgets('hashing-busy', { networks: toNetworks(address) });
+  }
+}
+
+const PolicyOfRoute = Reflector.createDecorator<CallPolicy>();
+
+@Injectable()
+class ThrottleGuard implements CanActivate {
+  constructor(
+    private readonly reflector: Reflector,
+    private readonly throttle: Throttle,
+  ) {}
+
+  async canActivate(context: ExecutionContext): Promise<true> {
+    const http = context.switchToHttp();
+    const policy = this.reflector.get(PolicyOfRoute, context.getHandler());
+    const headers = await this.throttle.countCall(policy, getClientAddress(http.getRequest<Request>()));
+    http.getResponse<Response>().set(headers);
+    return true;
+  }
+}
+
+/**
+ * For public routes, and for routes that write a row without asking for a proof: limits the calls of one network, counted
+ * before the body is validated, and documents the 429.
+ */
+export const Throttled = (policy: CallPolicy) =>
+  applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));
