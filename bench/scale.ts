@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ANY_GIVEN_ID } from '../src/database/rows-by-id.js';
+import { ANY_GIVEN_ID } from '../src/database/database.js';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
 import { PURGE_SESSIONS, READ_LIVE } from '../src/tokens/sessions.service.js';
 import { ROTATE } from '../src/tokens/token-rotation.js';

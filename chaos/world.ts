@@ -2,6 +2,7 @@ import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { PostgresServer } from '../tools/postgres-server.js';
 import { untilVerdict } from '../tools/repeat-while.js';
+import { replaceSettings } from '../tools/replace-settings.js';
 import { makeSecrets, productionVariables } from '../tools/service.js';
 import { TcpProxy } from '../tools/tcp-proxy.js';
 import { startBalancer } from './balancer.js';
@@ -58,12 +59,12 @@ export class World {
       ...productionVariables(this.proxy.url, this.secrets),
       // haproxy must notice that a replica stops.
       SHUTDOWN_DELAY_MS: undefined,
-      // The watchers log in again and again: their first session must stay.
-      SESSION_LIMIT_PER_USER: '100000',
       BCRYPT_COST: '4',
       REFRESH_GRACE_SECONDS: '300',
       TRUST_PROXY: 'true',
       ...more,
+      // The watchers log in again and again: their first session must stay.
+      NODE_OPTIONS: [replaceSettings({ sessionLimitPerUser: 100_000 }), more.NODE_OPTIONS ?? ''].join(' '),
     };
   }
 

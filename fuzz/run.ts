@@ -30,12 +30,10 @@ const REQUESTS_TO_REACH = 60;
 const REACHING_MS = 10_000;
 // A cheap hash, so that bcrypt does not limit the rate; a short queue, so that it fills up; a small heap, so that V8
 // collects garbage early and a leak is visible.
-const VARIABLES = {
-  NODE_OPTIONS: '--max-old-space-size=128',
-  LOG_LEVEL: 'debug',
-  BCRYPT_COST: '4',
-  HASH_THREADS: '2',
-  HASH_QUEUE_LIMIT: '4',
+const START = {
+  variables: { LOG_LEVEL: 'debug', BCRYPT_COST: '4' },
+  settings: { hashThreads: 2, hashQueueLimit: 4 },
+  flags: ['--max-old-space-size=128'],
 };
 
 interface Part {
@@ -49,7 +47,7 @@ const isWhole = only === '';
 
 await Cleanup.around(async (cleanup) => {
   const watch = new LogWatch();
-  const service = await FuzzedService.start({ cleanup, variables: VARIABLES, onLine: (line) => watch.read(line) });
+  const service = await FuzzedService.start({ cleanup, ...START, onLine: (line) => watch.read(line) });
   watch.secrets = service.secrets;
   const client = new Client(service.port);
   cleanup.defer(() => client.close());

@@ -1,8 +1,10 @@
 import type { Variables } from '../src/config/environment.js';
+import type { FixedSettings } from '../src/config/limits.js';
 import { claimPort } from '../tools/claim-port.js';
 import type { Cleanup } from '../tools/cleanup.js';
 import { startPostgres } from '../tools/postgres.js';
 import { readCpuMicroseconds, readResidentMegabytes } from '../tools/process-usage.js';
+import { replaceSettings } from '../tools/replace-settings.js';
 import { isHealthy, ServerProcess } from '../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../tools/service.js';
 
@@ -11,19 +13,31 @@ const NO_THROTTLES = Object.fromEntries(
   [
     ...['LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS', 'LOGIN_LIMIT_PER_ACCOUNT', 'LOGIN_LIMIT_PER_ADDRESS'],
     ...['REGISTRATION_LIMIT_PER_ADDRESS', 'REFRESH_LIMIT_PER_ADDRESS'],
-    ...['SECOND_FACTOR_LIMIT_PER_ACCOUNT', 'SECOND_FACTOR_LIMIT_PER_ADDRESS'],
-    ...['MAIL_LIMIT_PER_ADDRESS', 'MAIL_LIMIT_PER_ACCOUNT', 'LINK_LIMIT_PER_ADDRESS'],
-    ...['HASHING_BUSY_LIMIT_PER_ADDRESS', 'ADMIN_KEY_LIMIT_PER_ADDRESS'],
+    'MAIL_LIMIT_PER_ADDRESS',
   ].map((name) => [name, '9999999/1']),
 );
 
-/** On a busy machine the defaults would turn answers into 503. */
-const LONG_WAITS = { DATABASE_CONNECT_TIMEOUT_MS: '20000', DATABASE_STATEMENT_TIMEOUT_MS: '20000' };
+const NO_LIMIT = { points: 9_999_999, seconds: 1 };
+const SETTINGS: Partial<FixedSettings> = {
+  // On a busy machine the defaults would turn answers into 503.
+  databaseConnectTimeoutMs: 20_000,
+  databaseStatementTimeoutMs: 20_000,
+  secondFactorLimitPerAccount: NO_LIMIT,
+  secondFactorLimitPerAddress: NO_LIMIT,
+  hashingBusyLimitPerAddress: NO_LIMIT,
+  adminKeyLimitPerAddress: NO_LIMIT,
+  mailLimitPerAccount: NO_LIMIT,
+  linkLimitPerAddress: NO_LIMIT,
+};
 
 interface Start {
   readonly cleanup: Cleanup;
   /** Added to its environment. */
   readonly variables?: Variables;
+  /** Added to its fixed settings. */
+  readonly settings?: Partial<FixedSettings>;
+  /** Flags of Node.js. */
+  readonly flags?: readonly string[];
   /** Receives each line of its stdout and stderr. */
   readonly onLine?: (line: string) => void;
 }
@@ -38,13 +52,20 @@ export class FuzzedService {
     readonly secrets: readonly string[],
   ) {}
 
-  static async start({ cleanup, variables, onLine = () => undefined }: Start): Promise<FuzzedService> {
+  static async start({
+    cleanup,
+    variables,
+    settings,
+    flags = [],
+    onLine = () => undefined,
+  }: Start): Promise<FuzzedService> {
     const database = await startPostgres({ cleanup, purpose: 'fuzz', settings: { fsync: 'off' } });
     const secrets = makeSecrets();
     const server = new ServerProcess(await claimPort(), {
       cleanup,
       script: SERVICE_SCRIPT,
-      variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...LONG_WAITS, ...variables },
+      flags: [...flags, replaceSettings({ ...SETTINGS, ...settings })],
+      variables: { ...productionVariables(database.url(), secrets), ...NO_THROTTLES, ...variables },
       isReady: isHealthy,
       onLine,
     });

@@ -18,7 +18,7 @@ import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
-import { VerifiersModule } from './verifiers/verifiers.module.js';
+import { InternalModule } from './internal/internal.module.js';
 
 /** The table of contents. Rooms on the lower floors are imported by the modules that use them. */
 @Module({})
@@ -36,7 +36,7 @@ export class AppModule {
         NodesModule,
         AppCredentialsModule,
         TokensModule,
-        VerifiersModule,
+        InternalModule,
         // The other rooms of data
         UsersModule,
         SigningKeysModule,

@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fromRoot } from './support/from-root.js';
 
-const SRC = join(import.meta.dirname, '../src');
+const SRC = fromRoot('src');
 
 interface SourceFile {
   /** Relative to src. */

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { toFileVariable } from '../src/config/environment.js';
-import type { Section, Variable } from '../src/config/variable.js';
+import type { Section, Variable } from '../src/config/variable-kinds.js';
 import { RULES, SECTIONS } from '../src/config/variables.js';
 import { replacePart } from './marked-part.js';
 
@@ -38,38 +38,46 @@ function toExampleSection({ title, introduction, variables, note }: Section): st
   return paragraphs.map((paragraph) => `${paragraph}\n`).join('\n');
 }
 
-function toExample(name: string, variable: Variable): string {
-  const bounds = readBounds(variable.type).replaceAll('–', ' to ').replaceAll('`', '');
-  const value = readDefault(variable.type) ?? variable.example ?? '';
-  const explanation = variable.explanation.replaceAll('{bounds}', bounds);
-  const lines = [toComment(explanation), `# ${name}=${value}`];
-  return [...lines, ...(variable.mayBeFile ? [`# ${toFileVariable(name)}=`] : [])].join('\n');
+function toExample(name: string, { type, text, defaultText, example = '', mayBeFile }: Variable): string {
+  const ends = [
+    readBounds(type).replaceAll('–', ' to ').replaceAll('…', '...'),
+    ...(defaultText === undefined ? [] : [`default: ${defaultText}`]),
+  ];
+  const value = readDefault(type) ?? example;
+  const lines = [toComment(`${text} (${ends.join('; ')})`), `# ${name}=${value}`];
+  return [...lines, ...(mayBeFile ? [`# ${toFileVariable(name)}=`] : [])].join('\n');
 }
 
-function toTable({ title, variables }: Section): string {
+function toTable({ title, introduction, variables, note }: Section): string {
   const rows = Object.entries(variables).map(([name, variable]) => toRow(name, variable));
-  return [`### ${title}`, '', '| Variable | Default | Bounds | Meaning |', '|---|---|---|---|', ...rows].join('\n');
+  const table = ['| Variable | Default | Bounds | Meaning |', '|---|---|---|---|', ...rows].join('\n');
+  const paragraphs = [`### ${title}`, introduction, table, note].filter((part) => part !== undefined);
+  return paragraphs.map((paragraph) => (paragraph === table ? table : quoteNames(paragraph))).join('\n\n');
 }
 
-function toRow(name: string, { type, defaultText = 'none', mayBeFile, meaning }: Variable): string {
+function toRow(name: string, { type, defaultText = 'none', mayBeFile, text }: Variable): string {
   const value = readDefault(type);
   const initial = typeof value === 'string' ? `\`${value}\`` : `${value ?? defaultText}`;
   const names = mayBeFile ? `\`${name}\` or \`${toFileVariable(name)}\`` : `\`${name}\``;
-  return `| ${names} | ${initial} | ${readBounds(type)} | ${meaning} |`;
+  return `| ${names} | ${initial} | ${readBounds(type)} | ${quoteNames(text)} |`;
 }
 
+/** Marks the names of variables as code. */
 function quoteNames(text: string): string {
-  return text.replace(/[A-Z]+(_[A-Z]+)*/g, '`$&`');
+  const names = SECTIONS.flatMap(({ variables }) => Object.keys(variables)).join('|');
+  return text.replace(new RegExp(`(?<![\\w\`:])(${names})(?![\\w\`])`, 'g'), '`$&`');
 }
 
-/** Breaks a text into lines of a comment. */
+/** Breaks a Markdown text into lines of a comment, and shows the page of a link instead of its words. */
 function toComment(text: string): string {
+  const plain = text
+    .replace(/\[([^\]]+)\]\(([^)#]+)[^)]*\)/g, (_link, words: string, page: string) =>
+      page.endsWith(words) ? `docs/${page}` : `${words} (docs/${page})`,
+    )
+    .replaceAll('`', '');
   const width = WIDTH - '# '.length;
-  return text
-    .split('\n')
-    .flatMap((line) => line.match(new RegExp(`\\S.{0,${width - 2}}\\S(?=\\s|$)|\\S+`, 'g')) ?? [])
-    .map((line) => `# ${line}`)
-    .join('\n');
+  const lines = plain.match(new RegExp(`\\S.{0,${width - 2}}\\S(?=\\s|$)|\\S+`, 'g')) ?? [];
+  return lines.map((line) => `# ${line}`).join('\n');
 }
 
 /** The parts of zod's definitions that wrap another type. */

@@ -1,3 +1,4 @@
+import { replaceSettings } from '../../tools/replace-settings.js';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -22,7 +23,7 @@ export const keysRotated: Scenario = {
   bounds: { errors: [], silenceMs: 10_000, slowestMs: 3_000 },
   async run(stage) {
     const { postgres } = stage.world;
-    const variables = { ACCESS_TOKEN_ALGORITHM: 'ES256', PURGE_INTERVAL_MINUTES: '1' };
+    const variables = { ACCESS_TOKEN_ALGORITHM: 'ES256', NODE_OPTIONS: replaceSettings({ purgeIntervalMinutes: 1 }) };
     await stage.begin({ variables, verifiers: true });
     await stage.rest();
     const [first] = await findKids(postgres, 'active');

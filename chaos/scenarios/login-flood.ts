@@ -1,3 +1,4 @@
+import { replaceSettings } from '../../tools/replace-settings.js';
 import { logIn, loginOf } from '../actors/sessions.js';
 import { registerNow } from '../actors/user-life.js';
 import { send, type Answer } from '../client.js';
@@ -23,7 +24,8 @@ export const loginFlood: Scenario = {
   title: `one address keeps ${IN_FLIGHT} logins in flight, with right and with wrong passwords`,
   bounds: { errors: [], silenceMs: 5_000, slowestMs: 10_000 },
   async run(stage) {
-    const load = await stage.begin({ variables: { BCRYPT_COST: '9', HASH_THREADS: '2' }, replicas: 1 });
+    const variables = { BCRYPT_COST: '9', NODE_OPTIONS: replaceSettings({ hashThreads: 2 }) };
+    const load = await stage.begin({ variables, replicas: 1 });
     const { url } = stage.world.replica(0);
     const users: User[] = [];
     while (users.length < CLIENTS) users.push(await registerNow(load));

@@ -1,3 +1,4 @@
+import { replaceSettings } from '../../tools/replace-settings.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { PostgresServer } from '../../tools/postgres-server.js';
@@ -53,7 +54,12 @@ export const wrongClock: Scenario = {
 };
 
 async function startWithClock(world: World, offset: string): Promise<Replica> {
-  const variables = { LD_PRELOAD: FAKETIME, FAKETIME: offset, DONT_FAKE_MONOTONIC: '1', PURGE_INTERVAL_MINUTES: '1' };
+  const variables = {
+    LD_PRELOAD: FAKETIME,
+    FAKETIME: offset,
+    DONT_FAKE_MONOTONIC: '1',
+    NODE_OPTIONS: replaceSettings({ purgeIntervalMinutes: 1 }),
+  };
   const replica = await Replica.create(world.cleanup, world.variables(variables));
   await replica.start();
   return replica;

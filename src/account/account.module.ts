@@ -1,14 +1,14 @@
 import { Module } from '@nestjs/common';
-import { PasswordsModule } from '../passwords/passwords.module.js';
 import { AccessModule } from '../access/doors.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AccountController } from './account.controller.js';
 import { AccountService } from './account.service.js';
 
 @Module({
-  imports: [PasswordsModule, AccessModule, KeysModule, UsersModule, TokensModule],
+  imports: [PasswordsModule, AccessModule, RevocationModule, UsersModule, TokensModule],
   controllers: [AccountController],
   providers: [AccountService],
 })

@@ -7,7 +7,7 @@ import { Injectable } from '@nestjs/common';
 import type { Actor } from '../access/actor.js';
 import type { UserPrincipal } from '../access/principals.js';
 import type { Page, PageRequest } from '../http/page.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import type { Session } from '../tokens/session.entity.js';
 import { OwnAccount } from '../users/own-account.js';

@@ -1,11 +1,11 @@
 /**
- * The operators' API: every route with `X-Admin-Key`, and that door. Controllers translate between the wire (`*.dto.ts`)
- * and the services below; they hold no rules. Every change is an audit event with the operator as its actor.
+ * The operators' API: every route with `X-Admin-Key`, and that door. Each controller's file begins with
+ * its requests and responses; it translates between them and the services, and holds no rules. Every change is an audit event with the operator as its actor.
  */
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
@@ -18,7 +18,6 @@ import { AuditEventsAdminController } from './audit-events.admin.controller.js';
 import { ExplanationsAdminController } from './explanations.admin.controller.js';
 import { OperatorsModule } from '../operators/operators.module.js';
 import { NodesAdminController } from './nodes.admin.controller.js';
-import { PasswordResetsAdminController } from './password-resets.admin.controller.js';
 import { OperatorsAdminController } from './operators.admin.controller.js';
 import { UsersAdminController } from './users.admin.controller.js';
 
@@ -26,7 +25,7 @@ import { UsersAdminController } from './users.admin.controller.js';
   imports: [
     AccessModule,
     AuditModule,
-    KeysModule,
+    RevocationModule,
     UsersModule,
     TokensModule,
     AppCredentialsModule,
@@ -37,7 +36,6 @@ import { UsersAdminController } from './users.admin.controller.js';
   ],
   controllers: [
     UsersAdminController,
-    PasswordResetsAdminController,
     AppCredentialsAdminController,
     NodesAdminController,
     OperatorsAdminController,

@@ -60,7 +60,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     const fields = { door: 'admin', ...(operator && { operator_id: operator.id, operator: operator.name }) };
     const refusal = { event: 'admin.key.refused', reason, fields } as const;
     const counted = { problem: problems.invalidAdminKey, refusal, counted: network, subject: network };
-    return this.refusals.record(counted, toActor(request));
+    return this.refusals.recordRefusal(counted, toActor(request));
   }
 
   /** @throws {ProblemException} missing_scope */
@@ -69,6 +69,6 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
     if (scope === undefined) throw new Error('The route declares no scope');
     const scopes = listAcceptedScopes(scope, request.method);
     if (scopes.some((each) => operator.scopes.includes(each))) return;
-    throw await this.refusals.record(describeMissingScope(operator, scope, scopes), toActor(request));
+    throw await this.refusals.recordRefusal(describeMissingScope(operator, scope, scopes), toActor(request));
   }
 }

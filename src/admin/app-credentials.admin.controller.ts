@@ -6,19 +6,72 @@ import {
   ApiOkResponse,
   ApiOperation,
   ApiParam,
+  ApiProperty,
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
-import { toPageRequest } from '../http/page.js';
-import { parseMoment } from '../common/fields.js';
-import { problems } from '../problems/problems.js';
+import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
+import { EXAMPLES } from '../common/examples.js';
+import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
-import * as dto from './app-credential.dto.js';
-import { RotateRequest } from './key.dto.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { problems } from '../problems/problems.js';
+import { KeyResponse, RotateRequest } from './key.dto.js';
+
+export class MintAppCredentialRequest {
+  @ServiceNameField(EXAMPLES.caller)
+  caller!: string;
+
+  @ServiceNameField(EXAMPLES.target)
+  target!: string;
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export class AppCredentialsQuery extends PageQuery {
+  @ServiceNameField(EXAMPLES.caller, { optional: true })
+  caller?: string;
+
+  @ServiceNameField(EXAMPLES.target, { optional: true })
+  target?: string;
+}
+
+export class AppCredentialResponse extends KeyResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  app_id!: string;
+
+  @ApiProperty({ example: EXAMPLES.caller })
+  caller!: string;
+
+  @ApiProperty({ example: EXAMPLES.target })
+  target!: string;
+
+  static from(credential: AppCredential): AppCredentialResponse {
+    return {
+      app_id: credential.id,
+      caller: credential.caller,
+      target: credential.target,
+      ...KeyResponse.toKeyFields(credential),
+    };
+  }
+}
+
+export class IssuedAppCredentialResponse extends AppCredentialResponse {
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_app_7Qd…' })
+  app_key!: string;
+
+  static fromIssued(credential: AppCredential, key: string): IssuedAppCredentialResponse {
+    return { ...AppCredentialResponse.from(credential), app_key: key };
+  }
+}
+
+export class AppCredentialPageResponse extends createPageResponse<AppCredential, AppCredentialResponse>(
+  AppCredentialResponse,
+) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/app-credentials')
@@ -35,28 +88,28 @@ export class AppCredentialsAdminController {
     summary: 'Mint a credential for a pair of services',
     description: 'The app_key is shown only in this response.',
   })
-  @ApiCreatedResponse({ type: dto.IssuedAppCredentialResponse })
+  @ApiCreatedResponse({ type: IssuedAppCredentialResponse })
   async mintAppCredential(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
-    @Body() body: dto.MintAppCredentialRequest,
-  ): Promise<dto.IssuedAppCredentialResponse> {
+    @Body() body: MintAppCredentialRequest,
+  ): Promise<IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
     const { credential, key } = await this.credentials.issueAppCredential(
       { caller, target, expiresAt: parseMoment(expires_at) },
       toActor(request),
     );
     response.location(`/api/v0/admin/app-credentials/${credential.id}`);
-    return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
+    return IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 
   @Get()
   @RequireAdmin('apps')
   @ApiOperation({ summary: 'List app credentials', description: 'Includes revoked credentials: see revoked_at.' })
-  @ApiOkResponse({ type: dto.AppCredentialPageResponse })
-  async listAppCredentials(@Query() query: dto.AppCredentialsQuery): Promise<dto.AppCredentialPageResponse> {
+  @ApiOkResponse({ type: AppCredentialPageResponse })
+  async listAppCredentials(@Query() query: AppCredentialsQuery): Promise<AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
-    return dto.AppCredentialPageResponse.from(await this.credentials.listAppCredentials(toPageRequest(query), filter));
+    return AppCredentialPageResponse.from(await this.credentials.listAppCredentials(toPageRequest(query), filter));
   }
 
   @Get(':app_id')
@@ -64,9 +117,9 @@ export class AppCredentialsAdminController {
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'app_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get an app credential' })
-  @ApiOkResponse({ type: dto.AppCredentialResponse })
-  async getAppCredential(@Param('app_id') id: string): Promise<dto.AppCredentialResponse> {
-    return dto.AppCredentialResponse.from(await this.credentials.findAppCredential(id));
+  @ApiOkResponse({ type: AppCredentialResponse })
+  async getAppCredential(@Param('app_id') id: string): Promise<AppCredentialResponse> {
+    return AppCredentialResponse.from(await this.credentials.findAppCredential(id));
   }
 
   @Delete(':app_id')
@@ -93,14 +146,14 @@ export class AppCredentialsAdminController {
     summary: 'Rotate the key of an app credential',
     description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
-  @ApiOkResponse({ type: dto.IssuedAppCredentialResponse })
+  @ApiOkResponse({ type: IssuedAppCredentialResponse })
   async rotateAppCredential(
     @Req() request: Request,
     @Param('app_id') id: string,
     @Body() body: RotateRequest,
-  ): Promise<dto.IssuedAppCredentialResponse> {
+  ): Promise<IssuedAppCredentialResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
     const { credential, key } = await this.credentials.rotateAppKey(id, overlapHours, toActor(request));
-    return dto.IssuedAppCredentialResponse.fromIssued(credential, key);
+    return IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 }

@@ -1,11 +1,156 @@
 import { Controller, Get, Query } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiOkResponse, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { IsIn, Matches } from 'class-validator';
+import { describeAdmin } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
+import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { getPageLimit } from '../http/page.js';
-import { parseMoment } from '../common/fields.js';
+import { EXAMPLES } from '../common/examples.js';
+import { IfSent, MOMENT, MomentField, parseMoment } from '../common/fields.js';
+import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
+import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
-import { AuditEventPageResponse, AuditEventsQuery, readOperatorName } from './audit-event.dto.js';
+
+const UUID = '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
+const OPERATOR = /^operator:(.+)$/;
+const ACTOR = `^(${UUID}|admin|open|cli|service|operator:${OPERATOR_NAME_PATTERN.slice(1, -1)})$`;
+const SUBJECT = `^(${UUID}|unknown:[0-9a-f]{32})$`;
+
+export class AuditEventsQuery extends PageQuery {
+  @ApiPropertyOptional({
+    type: String,
+    pattern: ACTOR,
+    maxLength: 'operator:'.length + MAX_OPERATOR_NAME_LENGTH,
+    description:
+      'id of a user, app credential, node or operator; operator:<name>; or the door of an actor without an id: admin ' +
+      '(the root key), open, cli, service',
+    example: 'admin',
+  })
+  @IfSent()
+  @Matches(new RegExp(ACTOR), { message: 'must be a UUID, operator:<name>, admin, open, cli or service' })
+  actor?: string;
+
+  @ApiPropertyOptional({
+    type: String,
+    pattern: SUBJECT,
+    maxLength: 40,
+    description: 'id of the user, app credential, node or operator that the event is about, or unknown:… as in an item',
+    example: EXAMPLES.id,
+  })
+  @IfSent()
+  @Matches(new RegExp(SUBJECT), { message: 'must be a UUID, or unknown: and 32 hexadecimal digits' })
+  subject?: string;
+
+  @ApiPropertyOptional({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
+  @IfSent()
+  @IsIn(AUDIT_EVENT_NAMES, { message: 'must be the name of an audit event' })
+  event?: AuditEventName;
+
+  @MomentField('only events at or after this moment')
+  since?: string;
+
+  @MomentField('only events before this moment')
+  until?: string;
+}
+
+export class AuditActorResponse {
+  @ApiProperty({
+    enum: ['user', 'app', 'node', 'admin', 'open', 'cli', 'service'],
+    description: 'open: an unauthenticated caller; cli: the command line of an operator; service: this service itself',
+    example: 'admin',
+  })
+  door!: string;
+
+  @ApiProperty({
+    type: String,
+    format: 'uuid',
+    nullable: true,
+    description: 'of the user, app credential, node or operator; null for the root key (ADMIN_API_KEY)',
+    example: EXAMPLES.id,
+  })
+  id!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'operator:<name> when an operator acted; otherwise null',
+    example: `operator:${EXAMPLES.operator}`,
+  })
+  name!: string | null;
+}
+
+export class AuditEventResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty(MOMENT)
+  time!: string;
+
+  @ApiProperty({ enum: AUDIT_EVENT_NAMES, example: 'admin.node.revoked' })
+  event!: string;
+
+  @ApiProperty({ type: AuditActorResponse })
+  actor!: AuditActorResponse;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description:
+      'id of the user, app credential, node or operator that the event is about; unknown:… for an address without an account',
+    example: EXAMPLES.id,
+  })
+  subject!: string | null;
+
+  @ApiProperty({ type: String, nullable: true, description: 'as in the logs', example: EXAMPLES.id })
+  request_id!: string | null;
+
+  @ApiProperty({ type: String, nullable: true, example: '192.0.2.7' })
+  address!: string | null;
+
+  @ApiProperty({
+    type: 'integer',
+    description: 'failed logins of the window, or ended sessions; otherwise 1',
+    example: 1,
+  })
+  count!: number;
+
+  @ApiProperty({
+    type: 'object',
+    additionalProperties: true,
+    description: 'the values before and after, without secrets',
+    example: { before: { revoked_at: null }, after: { revoked_at: '2026-11-21T09:00:00.000Z' } },
+  })
+  details!: Record<string, unknown>;
+
+  static from(row: StoredAuditEvent): AuditEventResponse {
+    return {
+      id: row.id,
+      time: row.time.toISOString(),
+      event: row.event,
+      actor: { door: row.actor_door, id: row.actor_id, name: toActorName(row) },
+      subject: row.subject,
+      request_id: row.request_id,
+      address: row.address,
+      count: row.count,
+      details: row.details,
+    };
+  }
+}
+
+/** @returns the name of an operator in a filter by actor */
+export function readOperatorName(actor: string | undefined): string | undefined {
+  const name = OPERATOR.exec(actor ?? '')?.[1];
+  return name === undefined ? undefined : toCanonicalOperatorName(name);
+}
+
+function toActorName({ actor_door, actor_id, details }: StoredAuditEvent): string | null {
+  if (actor_door !== 'admin' || actor_id === null || typeof details.operator !== 'string') return null;
+  return describeAdmin(details.operator);
+}
+
+export class AuditEventPageResponse extends createPageResponse<StoredAuditEvent, AuditEventResponse>(
+  AuditEventResponse,
+) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/audit-events')
@@ -32,6 +177,6 @@ export class AuditEventsAdminController {
       since: parseMoment(query.since),
       until: parseMoment(query.until),
     };
-    return AuditEventPageResponse.from(await this.audit.list(filter, getPageLimit(query), query.cursor));
+    return AuditEventPageResponse.from(await this.audit.listEvents(filter, getPageLimit(query), query.cursor));
   }
 }

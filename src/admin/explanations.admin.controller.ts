@@ -1,11 +1,188 @@
 import { Controller, Get, Param, Query } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import { ApiOkResponse, ApiOperation, ApiParam, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { IsIP, MaxLength } from 'class-validator';
 import { RequireAdmin } from '../access/require.js';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { EXAMPLES } from '../common/examples.js';
+import { IfSent, MOMENT, NULLABLE_MOMENT, ServiceNameField } from '../common/fields.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { type Explanation, type Reason, REASON_CODES } from '../keys/key-ends.js';
 import { NodesService } from '../nodes/nodes.service.js';
-import { LoginExplanations } from '../second-factors/login-explanations.js';
-import { ExplainAppQuery, ExplanationResponse } from './explanation.dto.js';
-import { ExplainUserQuery, UserExplanationResponse } from './user-explanation.dto.js';
+import {
+  LOGIN_REASON_CODES,
+  type LoginExplanation,
+  LoginExplanations,
+  type LoginReason,
+} from '../second-factors/login-explanations.js';
+
+/** Unlike that of other responses, its example is a moment. */
+const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
+
+export class ExplainAppQuery {
+  @ServiceNameField(EXAMPLES.target, { optional: true })
+  target?: string;
+}
+
+export class ReasonResponse {
+  @ApiProperty({ enum: REASON_CODES })
+  code!: string;
+
+  @ApiProperty({
+    description: 'for humans; may be reworded',
+    example: 'It was revoked, which cannot be undone. Issue a new one.',
+  })
+  detail!: string;
+
+  @ApiProperty({ ...OPTIONAL_MOMENT, description: 'since when; null when it has no beginning or is not known' })
+  since!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'the request that revoked or rotated, as in X-Request-Id and in the log',
+    example: EXAMPLES.id,
+  })
+  request_id!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'the actor of that request: admin, operator:<name> or cli; null when the audit log no longer has it',
+    example: `operator:${EXAMPLES.operator}`,
+  })
+  actor!: string | null;
+
+  static from(reason: Reason): ReasonResponse {
+    const { code, detail, since, requestId, actor = null } = reason;
+    return { code, detail, since: since?.toISOString() ?? null, request_id: requestId, actor };
+  }
+}
+
+/** Why a credential would be refused now. */
+export class ExplanationResponse {
+  @ApiProperty({ description: 'whether the current key would be accepted', example: false })
+  accepted_now!: boolean;
+
+  @ApiProperty({
+    type: [ReasonResponse],
+    description: 'why the current key would be refused; empty when it would be accepted',
+  })
+  reasons!: ReasonResponse[];
+
+  @ApiProperty({
+    ...OPTIONAL_MOMENT,
+    description: 'the end of the overlap, in which the key before the last rotation is valid too',
+  })
+  previous_key_accepted_until!: string | null;
+
+  @ApiProperty({
+    type: [ReasonResponse],
+    description:
+      'why the key before the last rotation would be refused; empty when it would be accepted, or does not exist',
+  })
+  previous_key_reasons!: ReasonResponse[];
+
+  @ApiProperty({ ...OPTIONAL_MOMENT, description: 'written by each replica with a delay of up to half a minute' })
+  last_accepted_at!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description:
+      'the service for which it was last accepted: the forwarding app, or the named target; null when neither was sent',
+    example: EXAMPLES.caller,
+  })
+  last_accepted_for!: string | null;
+
+  static from(explanation: Explanation): ExplanationResponse {
+    const { reasons, previousKey, lastAcceptedAt, lastAcceptedFor } = explanation;
+    return {
+      accepted_now: reasons.length === 0,
+      reasons: reasons.map((reason) => ReasonResponse.from(reason)),
+      previous_key_accepted_until: previousKey?.acceptedUntil?.toISOString() ?? null,
+      previous_key_reasons: (previousKey?.reasons ?? []).map((reason) => ReasonResponse.from(reason)),
+      last_accepted_at: lastAcceptedAt?.toISOString() ?? null,
+      last_accepted_for: lastAcceptedFor,
+    };
+  }
+}
+
+/** An IPv6 address with a dotted end. */
+const MAX_ADDRESS_LENGTH = 45;
+const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
+
+export class ExplainUserQuery {
+  @IfSent()
+  @MaxLength(MAX_ADDRESS_LENGTH, { message: ADDRESS_DETAIL })
+  @IsIP(undefined, { message: ADDRESS_DETAIL })
+  @ApiPropertyOptional({
+    type: String,
+    maxLength: MAX_ADDRESS_LENGTH,
+    description: 'of the client that would log in',
+    example: EXAMPLES.network,
+  })
+  address?: string;
+}
+
+export class LoginReasonResponse {
+  @ApiProperty({ enum: LOGIN_REASON_CODES, example: 'throttled' })
+  code!: string;
+
+  @ApiProperty({ description: 'for humans; may be reworded', example: 'Too many wrong passwords for this account.' })
+  detail!: string;
+
+  @ApiProperty({ ...MOMENT, nullable: true, description: 'when it ends by itself; null when it does not' })
+  until!: string | null;
+
+  static from({ code, detail, until }: LoginReason): LoginReasonResponse {
+    return { code, detail, until: until?.toISOString() ?? null };
+  }
+}
+
+/** Why a login with the right password would be refused now. */
+export class UserExplanationResponse {
+  @ApiProperty({
+    description: 'whether the right password would be accepted, with a second factor when one is asked for',
+    example: false,
+  })
+  accepted_now!: boolean;
+
+  @ApiProperty({
+    enum: SECOND_FACTOR_METHODS,
+    isArray: true,
+    description: 'what a login asks for after the right password; empty when the password is enough',
+    example: ['totp', 'recovery_code'],
+  })
+  methods!: SecondFactorMethod[];
+
+  @ApiProperty({
+    enum: SECOND_FACTOR_METHODS,
+    isArray: true,
+    description: 'the second factors that the user has',
+    example: ['totp', 'recovery_code'],
+  })
+  second_factors!: SecondFactorMethod[];
+
+  @ApiProperty({
+    ...NULLABLE_MOMENT,
+    description: 'when a link first proved that an address of the account reaches the user',
+  })
+  email_verified_at!: string | null;
+
+  @ApiProperty({ type: [LoginReasonResponse], description: 'a throttled code may leave another method open' })
+  reasons!: LoginReasonResponse[];
+
+  static from(explanation: LoginExplanation): UserExplanationResponse {
+    const { isAccepted, emailVerifiedAt, factors, methods, reasons } = explanation;
+    return {
+      accepted_now: isAccepted,
+      methods: [...methods],
+      second_factors: [...factors],
+      email_verified_at: emailVerifiedAt?.toISOString() ?? null,
+      reasons: reasons.map((reason) => LoginReasonResponse.from(reason)),
+    };
+  }
+}
 
 const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';

@@ -7,10 +7,10 @@ import {
   ApiOkResponse,
   ApiOperation,
   ApiParam,
+  ApiProperty,
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import {
@@ -18,12 +18,91 @@ import {
   MAX_IDEMPOTENCY_KEY_LENGTH,
   readIdempotencyKey,
 } from '../nodes/registration-retries.js';
-import { toPageRequest } from '../http/page.js';
-import { problems } from '../problems/problems.js';
+import { EXAMPLES } from '../common/examples.js';
+import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
-import { NodesService } from '../nodes/nodes.service.js';
-import { RotateRequest } from './key.dto.js';
-import * as dto from './node.dto.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { problems } from '../problems/problems.js';
+import { KeyResponse, RotateRequest } from './key.dto.js';
+
+export class RegisterNodeRequest {
+  @UuidField({ example: EXAMPLES.householdId })
+  household_id!: string;
+
+  @LabelField(EXAMPLES.room)
+  room!: string;
+
+  @LabelField(EXAMPLES.name)
+  name!: string;
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export class UpdateNodeRequest {
+  @LabelField('living room', { optional: true })
+  room?: string;
+
+  @LabelField('lamp', { optional: true })
+  name?: string;
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
+  return { householdId: household_id.toLowerCase(), room, name, expiresAt: parseMoment(expires_at ?? null) };
+}
+
+export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
+  return {
+    ...(room !== undefined && { room }),
+    ...(name !== undefined && { name }),
+    ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
+  };
+}
+
+export class NodesQuery extends PageQuery {
+  @UuidField({ example: EXAMPLES.householdId, description: 'only nodes of this household' }, { optional: true })
+  household_id?: string;
+}
+
+export class NodeResponse extends KeyResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  node_id!: string;
+
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.householdId })
+  household_id!: string;
+
+  @ApiProperty({ example: EXAMPLES.room })
+  room!: string;
+
+  @ApiProperty({ example: EXAMPLES.name })
+  name!: string;
+
+  static from(node: NodeDevice): NodeResponse {
+    return {
+      node_id: node.id,
+      household_id: node.householdId,
+      room: node.room,
+      name: node.name,
+      ...KeyResponse.toKeyFields(node),
+    };
+  }
+}
+
+export class IssuedNodeResponse extends NodeResponse {
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_node_kJ3…' })
+  api_key!: string;
+
+  static fromIssued(node: NodeDevice, key: string): IssuedNodeResponse {
+    return { ...NodeResponse.from(node), api_key: key };
+  }
+}
+
+export class NodePageResponse extends createPageResponse<NodeDevice, NodeResponse>(NodeResponse) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/nodes')
@@ -49,24 +128,24 @@ export class NodesAdminController {
       'Idempotency-Key and body within 24 hours, the response is the same node with a new api_key, because keys are ' +
       'not stored: the node is rotated with the default overlap. It is 409 when the node was revoked or has expired.',
   })
-  @ApiCreatedResponse({ type: dto.IssuedNodeResponse })
+  @ApiCreatedResponse({ type: IssuedNodeResponse })
   async registerNode(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
-    @Body() body: dto.RegisterNodeRequest,
-  ): Promise<dto.IssuedNodeResponse> {
-    const registration = dto.toRegistration(body);
+    @Body() body: RegisterNodeRequest,
+  ): Promise<IssuedNodeResponse> {
+    const registration = toRegistration(body);
     const { node, key } = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
     response.location(`/api/v0/admin/nodes/${node.id}`);
-    return dto.IssuedNodeResponse.fromIssued(node, key);
+    return IssuedNodeResponse.fromIssued(node, key);
   }
 
   @Get()
   @RequireAdmin('nodes')
   @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
-  @ApiOkResponse({ type: dto.NodePageResponse })
-  async listNodes(@Query() query: dto.NodesQuery): Promise<dto.NodePageResponse> {
-    return dto.NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), query.household_id));
+  @ApiOkResponse({ type: NodePageResponse })
+  async listNodes(@Query() query: NodesQuery): Promise<NodePageResponse> {
+    return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')
@@ -74,9 +153,9 @@ export class NodesAdminController {
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get a node' })
-  @ApiOkResponse({ type: dto.NodeResponse })
-  async getNode(@Param('node_id') id: string): Promise<dto.NodeResponse> {
-    return dto.NodeResponse.from(await this.nodes.findNode(id));
+  @ApiOkResponse({ type: NodeResponse })
+  async getNode(@Param('node_id') id: string): Promise<NodeResponse> {
+    return NodeResponse.from(await this.nodes.findNode(id));
   }
 
   @Patch(':node_id')
@@ -84,14 +163,14 @@ export class NodesAdminController {
   @ApiProblems(problems.notFound, problems.credentialRevoked)
   @ApiParam({ name: 'node_id', format: 'uuid' })
   @ApiOperation({ summary: 'Change the room, the name or the expiry of a node' })
-  @ApiOkResponse({ type: dto.NodeResponse })
+  @ApiOkResponse({ type: NodeResponse })
   async updateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
-    @Body() body: dto.UpdateNodeRequest,
-  ): Promise<dto.NodeResponse> {
-    const node = await this.nodes.updateNode(id, dto.toChange(body), toActor(request));
-    return dto.NodeResponse.from(node);
+    @Body() body: UpdateNodeRequest,
+  ): Promise<NodeResponse> {
+    const node = await this.nodes.updateNode(id, toChange(body), toActor(request));
+    return NodeResponse.from(node);
   }
 
   @Delete(':node_id')
@@ -118,14 +197,14 @@ export class NodesAdminController {
     summary: 'Rotate the key of a node',
     description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
-  @ApiOkResponse({ type: dto.IssuedNodeResponse })
+  @ApiOkResponse({ type: IssuedNodeResponse })
   async rotateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
     @Body() body: RotateRequest,
-  ): Promise<dto.IssuedNodeResponse> {
+  ): Promise<IssuedNodeResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
     const { node, key } = await this.nodes.rotateNodeKey(id, overlapHours, toActor(request));
-    return dto.IssuedNodeResponse.fromIssued(node, key);
+    return IssuedNodeResponse.fromIssued(node, key);
   }
 }

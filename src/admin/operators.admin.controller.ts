@@ -6,21 +6,89 @@ import {
   ApiOkResponse,
   ApiOperation,
   ApiParam,
+  ApiProperty,
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { parseMoment } from '../common/fields.js';
-import { sortScopes } from '../common/names.js';
+import { type Scope, SCOPES, sortScopes } from '../common/names.js';
+import { EXAMPLES } from '../common/examples.js';
+import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
-import { toPageRequest } from '../http/page.js';
-import { OperatorsService, type AdminCaller } from '../operators/operators.service.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import {
+  OperatorsService,
+  type OperatorChange,
+  type AdminCaller,
+  type Operator,
+} from '../operators/operators.service.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { RotateRequest } from './key.dto.js';
-import * as dto from './operator.dto.js';
+import { KeyResponse, RotateRequest } from './key.dto.js';
+
+export class AddOperatorRequest {
+  @OperatorNameField()
+  name!: string;
+
+  @ScopesField()
+  scopes!: Scope[];
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export class UpdateOperatorRequest {
+  @ScopesField({ optional: true })
+  scopes?: Scope[];
+
+  @ExpiresAtField()
+  expires_at?: string | null;
+}
+
+export function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
+  return {
+    ...(scopes !== undefined && { scopes: sortScopes(scopes) }),
+    ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
+  };
+}
+
+export class OperatorsQuery extends PageQuery {
+  @OperatorNameField({ optional: true })
+  name?: string;
+}
+
+export class OperatorResponse extends KeyResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  operator_id!: string;
+
+  @ApiProperty({ description: 'in lower case', example: EXAMPLES.operator })
+  name!: string;
+
+  @ApiProperty({ type: 'array', items: { type: 'string', enum: [...SCOPES] }, example: ['read', 'nodes'] })
+  scopes!: Scope[];
+
+  static from(operator: Operator): OperatorResponse {
+    return {
+      operator_id: operator.id,
+      name: operator.name,
+      scopes: operator.scopes,
+      ...KeyResponse.toKeyFields(operator),
+    };
+  }
+}
+
+export class IssuedOperatorResponse extends OperatorResponse {
+  @ApiProperty({ description: 'shown only in this response', example: 'pa_admin_Zt5…' })
+  api_key!: string;
+
+  static fromIssued(operator: Operator, key: string): IssuedOperatorResponse {
+    return { ...OperatorResponse.from(operator), api_key: key };
+  }
+}
+
+export class OperatorPageResponse extends createPageResponse<Operator, OperatorResponse>(OperatorResponse) {}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/operators')
@@ -39,24 +107,24 @@ export class OperatorsAdminController {
       'The api_key is shown only in this response. The operator sends it as X-Admin-Key. An operator adds only operators ' +
       'with no scope that it lacks, and with no later expiry than its own.',
   })
-  @ApiCreatedResponse({ type: dto.IssuedOperatorResponse })
+  @ApiCreatedResponse({ type: IssuedOperatorResponse })
   async addOperator(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
-    @Body() { name, scopes, expires_at = null }: dto.AddOperatorRequest,
-  ): Promise<dto.IssuedOperatorResponse> {
+    @Body() { name, scopes, expires_at = null }: AddOperatorRequest,
+  ): Promise<IssuedOperatorResponse> {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
     const { operator, key } = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
     response.location(`/api/v0/admin/operators/${operator.id}`);
-    return dto.IssuedOperatorResponse.fromIssued(operator, key);
+    return IssuedOperatorResponse.fromIssued(operator, key);
   }
 
   @Get()
   @RequireAdmin('operators')
   @ApiOperation({ summary: 'List operators', description: 'Includes revoked operators: see revoked_at.' })
-  @ApiOkResponse({ type: dto.OperatorPageResponse })
-  async listOperators(@Query() query: dto.OperatorsQuery): Promise<dto.OperatorPageResponse> {
-    return dto.OperatorPageResponse.from(await this.operators.listOperators(toPageRequest(query), query.name));
+  @ApiOkResponse({ type: OperatorPageResponse })
+  async listOperators(@Query() query: OperatorsQuery): Promise<OperatorPageResponse> {
+    return OperatorPageResponse.from(await this.operators.listOperators(toPageRequest(query), query.name));
   }
 
   @Get(':operator_id')
@@ -64,9 +132,9 @@ export class OperatorsAdminController {
   @ApiProblems(problems.notFound)
   @ApiParam({ name: 'operator_id', format: 'uuid' })
   @ApiOperation({ summary: 'Get an operator' })
-  @ApiOkResponse({ type: dto.OperatorResponse })
-  async getOperator(@Param('operator_id') id: string): Promise<dto.OperatorResponse> {
-    return dto.OperatorResponse.from(await this.operators.findOperator(id));
+  @ApiOkResponse({ type: OperatorResponse })
+  async getOperator(@Param('operator_id') id: string): Promise<OperatorResponse> {
+    return OperatorResponse.from(await this.operators.findOperator(id));
   }
 
   @Patch(':operator_id')
@@ -77,15 +145,13 @@ export class OperatorsAdminController {
     summary: 'Change the scopes or the expiry of an operator',
     description: 'Takes effect on the next call. An operator manages only operators with no more rights than its own.',
   })
-  @ApiOkResponse({ type: dto.OperatorResponse })
+  @ApiOkResponse({ type: OperatorResponse })
   async updateOperator(
     @Req() request: Request,
     @Param('operator_id') id: string,
-    @Body() body: dto.UpdateOperatorRequest,
-  ): Promise<dto.OperatorResponse> {
-    return dto.OperatorResponse.from(
-      await this.operators.updateOperator(id, dto.toOperatorChange(body), toCaller(request)),
-    );
+    @Body() body: UpdateOperatorRequest,
+  ): Promise<OperatorResponse> {
+    return OperatorResponse.from(await this.operators.updateOperator(id, toOperatorChange(body), toCaller(request)));
   }
 
   @Delete(':operator_id')
@@ -112,15 +178,15 @@ export class OperatorsAdminController {
     summary: 'Rotate the key of an operator',
     description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
   })
-  @ApiOkResponse({ type: dto.IssuedOperatorResponse })
+  @ApiOkResponse({ type: IssuedOperatorResponse })
   async rotateOperator(
     @Req() request: Request,
     @Param('operator_id') id: string,
     @Body() body: RotateRequest,
-  ): Promise<dto.IssuedOperatorResponse> {
+  ): Promise<IssuedOperatorResponse> {
     const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
     const { operator, key } = await this.operators.rotateOperatorKey(id, overlapHours, toCaller(request));
-    return dto.IssuedOperatorResponse.fromIssued(operator, key);
+    return IssuedOperatorResponse.fromIssued(operator, key);
   }
 }
 

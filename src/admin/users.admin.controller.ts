@@ -5,22 +5,102 @@ import {
   ApiOkResponse,
   ApiOperation,
   ApiParam,
+  ApiProperty,
+  ApiPropertyOptional,
   ApiTags,
 } from '@nestjs/swagger';
+import { IsBoolean } from 'class-validator';
 import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
-import { ApiProblems } from '../problems/api-problems.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import { PageQuery, toPageRequest } from '../http/page.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { EmailField, IfSent, MOMENT, NETWORK, NULLABLE_MOMENT } from '../common/fields.js';
+import { EXAMPLES } from '../common/examples.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { Propagation } from '../revocation/propagation.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { SecondFactorsService } from '../second-factors/second-factors.service.js';
+import { type Session, SESSION_END_REASONS } from '../tokens/session.entity.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/user.dto.js';
+import { OneTimeTokens, type IssuedToken } from '../users/one-time-tokens.js';
 import { Registration } from '../users/registration.js';
 import { UsersService } from '../users/users.service.js';
-import { SessionPageResponse, UpdateUserRequest, UsersQuery } from './user.dto.js';
+
+export class UpdateUserRequest {
+  @ApiProperty({ example: false, description: 'false ends all sessions and refuses logins' })
+  @IsBoolean({ message: 'must be true or false' })
+  is_active!: boolean;
+}
+
+export class UsersQuery extends PageQuery {
+  @IfSent()
+  @EmailField()
+  @ApiPropertyOptional({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email })
+  email?: string;
+}
+
+export class SessionResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty(MOMENT)
+  created_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the login' })
+  created_from!: string | null;
+
+  @ApiProperty({ type: String, nullable: true, description: 'of the login', example: EXAMPLES.userAgent })
+  user_agent!: string | null;
+
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
+  rotated_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh' })
+  rotated_from!: string | null;
+
+  @ApiProperty({ ...MOMENT, description: 'when its refresh token expires if it is not used' })
+  expires_at!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
+  absolute_expires_at!: string;
+
+  @ApiProperty(NULLABLE_MOMENT)
+  ended_at!: string | null;
+
+  @ApiProperty({ type: String, enum: [...SESSION_END_REASONS, null], nullable: true, example: null })
+  end_reason!: string | null;
+
+  static from(session: Session): SessionResponse {
+    return {
+      id: session.id,
+      created_at: session.createdAt.toISOString(),
+      created_from: session.createdFrom,
+      user_agent: session.userAgent,
+      rotated_at: session.rotatedAt.toISOString(),
+      rotated_from: session.rotatedFrom,
+      expires_at: session.expiresAt.toISOString(),
+      absolute_expires_at: session.absoluteExpiresAt.toISOString(),
+      ended_at: session.endedAt?.toISOString() ?? null,
+      end_reason: session.endReason,
+    };
+  }
+}
+
+export class SessionPageResponse extends createPageResponse<Session, SessionResponse>(SessionResponse) {}
+
+export class PasswordResetResponse {
+  @ApiProperty({ description: 'shown once; valid once', example: EXAMPLES.resetToken })
+  token!: string;
+
+  @ApiProperty({ ...MOMENT, description: '30 minutes from now' })
+  expires_at!: string;
+
+  static from({ token, expiresAt }: IssuedToken): PasswordResetResponse {
+    return { token, expires_at: expiresAt.toISOString() };
+  }
+}
 
 @ApiTags('admin')
 @Controller('api/v0/admin/users')
@@ -30,6 +110,7 @@ export class UsersAdminController {
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
     private readonly secondFactors: SecondFactorsService,
+    private readonly oneTimeTokens: OneTimeTokens,
     private readonly propagation: Propagation,
   ) {}
 
@@ -82,7 +163,7 @@ export class UsersAdminController {
     @Param('id') id: string,
     @Body() { is_active }: UpdateUserRequest,
   ): Promise<UserResponse> {
-    // In the transaction that disables the user: no session can start after it.
+    // In the transaction that disables the user, so that no session starts after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
       this.sessions.endAllSessions(transaction, userId, 'disabled');
     return UserResponse.from(
@@ -123,7 +204,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'End all sessions of a user' })
   @ApiNoContentResponse()
   async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    // The 404 of a user who was just deleted waits too.
+    // Also propagates before a 404: another request may have just deleted the user.
     await this.propagation.propagateAfter(async () => {
       const { id: userId } = await this.users.findUser(id);
       await this.sessions.endSessionsByOperator(userId, toActor(request));
@@ -144,5 +225,21 @@ export class UsersAdminController {
   @ApiNoContentResponse()
   async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
     await this.secondFactors.removeAll(id, toActor(request));
+  }
+
+  @Post(':id/password-reset')
+  @RequireAdmin('users')
+  @ApiProblems(problems.notFound, problems.userDisabled)
+  @ApiParam({ name: 'id', format: 'uuid' })
+  @ApiOperation({
+    summary: 'Issue a token with which a user resets the password',
+    description:
+      'For the operator to hand over, also without a mail server. The user sends it to ' +
+      'POST /api/v0/auth/password-reset/confirm. It replaces the one that was issued before. ' +
+      'A disabled user gets none.',
+  })
+  @ApiCreatedResponse({ type: PasswordResetResponse })
+  async issuePasswordReset(@Req() request: Request, @Param('id') id: string): Promise<PasswordResetResponse> {
+    return PasswordResetResponse.from(await this.oneTimeTokens.issueTokenForOperator(id, toActor(request)));
   }
 }

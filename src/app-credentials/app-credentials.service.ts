@@ -21,9 +21,8 @@ import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { KeyColumns } from '../keys/key-columns.js';
-import type { KeyTable } from '../keys/key-statements.js';
-import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
+import { KeyColumns, type KeyTable } from '../keys/key-table.js';
+import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
 import { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 
@@ -85,7 +84,7 @@ export class AppCredentialsService {
     { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
     actor: Actor,
   ): Promise<IssuedAppCredential> {
-    const { key, columns } = this.keys.issue();
+    const { key, columns } = this.keys.issueKey();
     const now = this.clock.now();
     const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
     const credential = this.credentials.create(row);
@@ -142,20 +141,20 @@ export class AppCredentialsService {
   }
 
   /**
-   * {@link KeyStore.rotate}
+   * {@link KeyStore.rotateKey}
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotateAppKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
-    const key = await this.keys.rotate(id, overlapHours, actor);
+    const key = await this.keys.rotateKey(id, overlapHours, actor);
     return { credential: await this.findAppCredential(id), key };
   }
 
   /**
-   * {@link KeyStore.revoke}
+   * {@link KeyStore.revokeKey}
    * @throws {ProblemException} not_found
    */
   async revokeAppCredential(id: string, actor: Actor): Promise<AppCredential> {
-    return this.keys.revoke(id, actor);
+    return this.keys.revokeKey(id, actor);
   }
 
   /** Records that a verifier accepted a key from its memory. */

@@ -12,7 +12,7 @@ import { RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
-import { Freshness, wantsFreshVerdict } from '../keys/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
 import type { ProblemException } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';
@@ -32,7 +32,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const sentId = request.headers['x-platform-app-id'];
     if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
     const appId = sentId.toLowerCase();
-    const verdict = await this.keys.verify(appId, key, wantsFreshVerdict(request));
+    const verdict = await this.keys.verifyKey(appId, key, wantsFreshVerdict(request));
     if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
     const { caller, target } = verdict.identity;
     const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;

@@ -1,10 +1,11 @@
 /**
  * The audit log: one row of audit_events for each act on users, sessions, nodes, app credentials, operators and signing
- * keys. A row is committed together with its act, or neither is. The log line of the act is written after the commit, so
- * that it never reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted
- * (counted-refusals.ts). Rows are append-only, and sealed (seal.ts).
+ * keys. A row is committed together with its act, or neither is. The act is logged and counted after the commit, so that
+ * neither reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
+ * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
 import { Injectable } from '@nestjs/common';
+import { Counter } from 'prom-client';
 import {
   DataSource,
   type EntityManager,
@@ -12,40 +13,67 @@ import {
   type QueryRunner,
   type TransactionCommitEvent,
 } from 'typeorm';
-import type { Page } from '../http/page.js';
+import { describeAdmin, type Actor } from '../access/actor.js';
+import { isId } from '../common/ids.js';
 import { isWarning, type SecurityEvent } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
+import { createCursorProblem, type Page } from '../http/page.js';
 import type { LogFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { describeAdmin, type Actor } from '../access/actor.js';
-import { ActMetrics } from './act-metrics.js';
-import { INSERT_AUDIT_EVENT, toAuditValues } from './audit-columns.js';
-import type { AuditEvent, StoredAuditEvent } from './audit-event.js';
-import { buildAuditQuery, encodeCursor, type AuditFilter } from './audit-query.js';
+import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
+import {
+  AUDIT_COLUMNS,
+  AUDIT_EVENT_NAMES,
+  INSERT_AUDIT_EVENT,
+  toAuditValues,
+  type AuditEvent,
+  type AuditEventName,
+  type StoredAuditEvent,
+} from './audit-events.js';
+import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
 
-interface FoundActor {
-  readonly actor_door: string;
-  readonly operator: string | null;
+export interface AuditFilter {
+  /** The id of the actor, or the door of an actor without an id. */
+  readonly actor: string | undefined;
+  /** The ids of operators, in place of `actor`. */
+  readonly operators?: readonly string[] | undefined;
+  readonly subject: string | undefined;
+  readonly event: AuditEventName | undefined;
+  /** Inclusive. */
+  readonly since: Date | undefined;
+  /** Exclusive. */
+  readonly until: Date | undefined;
 }
+
+type Position = Pick<StoredAuditEvent, 'time' | 'id'>;
 
 const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM audit_events
   WHERE subject = $1 AND request_id = $2 ORDER BY time DESC LIMIT 1`;
 
 @Injectable()
 export class AuditLog implements EntitySubscriberInterface {
-  /** Recorded in transactions that are not committed yet. */
+  /** Events of transactions that are not committed yet. */
   private readonly pending = new WeakMap<QueryRunner, AuditEvent[]>();
+  private readonly acts;
 
   constructor(
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly serviceLog: Log,
-    private readonly metrics: ActMetrics,
+    { registry }: MetricsRegistry,
   ) {
     dataSource.subscribers.push(this);
+    this.acts = new Counter({
+      name: `${PREFIX}acts_total`,
+      help: 'Committed acts, by the name of their audit event.',
+      labelNames: ['event'],
+      registers: [registry],
+    });
+    // A series that begins at 1 has no increase: alerts would miss the first act of its kind.
+    for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
   }
 
-  /** Records an act in its transaction, and writes its log line once that is committed. */
+  /** Records an act in its transaction, and writes its log line after the commit. */
   async record(transaction: EntityManager, event: AuditEvent): Promise<void> {
     await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event), event.count ?? 1]);
     this.reportAfterCommit(transaction, event);
@@ -95,21 +123,24 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 
   /**
-   * Newest first, including the failed logins and refused admin keys of windows that are still open.
+   * Newest first, including the windows of counted refusals that are still open.
    * @param cursor of the page before
    * @throws {ProblemException} validation_failed for an invalid cursor
    */
-  async list(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {
-    const { text, values } = buildAuditQuery(filter, limit + 1, cursor);
+  async listEvents(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {
+    const { text, values } = buildQuery(filter, limit + 1, cursor === undefined ? undefined : decodeCursor(cursor));
     const rows = await this.dataSource.query<StoredAuditEvent[]>(text, values);
     const items = rows.slice(0, limit);
     const last = items.at(-1);
     return { items, nextCursor: rows.length > limit && last ? encodeCursor(last) : null };
   }
 
-  /** @returns the actor of what a request did to a subject: a door, or `operator:<name>`; null when it is not on record */
+  /** @returns who acted on a subject in a request: a door, or `operator:<name>`; null when it is not in the audit log */
   async findActor(subject: string, requestId: string): Promise<string | null> {
-    const [found] = await this.dataSource.query<FoundActor[]>(FIND_ACTOR, [subject, requestId]);
+    const [found] = await this.dataSource.query<{ actor_door: string; operator: string | null }[]>(FIND_ACTOR, [
+      subject,
+      requestId,
+    ]);
     if (!found) return null;
     return found.actor_door === 'admin' ? describeAdmin(found.operator) : found.actor_door;
   }
@@ -120,7 +151,55 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 
   private report({ event, actor, logFields }: AuditEvent): void {
-    this.metrics.count(event);
+    this.acts.inc({ event });
     if (logFields) this.logOnly(event, actor, logFields);
   }
+}
+
+/** Refusals have metrics of their own; the other exceptions are written by the command line, or in batches. */
+function isCountedAct(event: AuditEventName): boolean {
+  const isRefusal = (COUNTED_EVENTS as readonly AuditEventName[]).includes(event);
+  return !isRefusal && !/^(signing_key|users)\.|\.first_used$/.test(event);
+}
+
+function buildQuery(filter: AuditFilter, limit: number, after: Position | undefined) {
+  const { where, values } = toConditions(filter, after);
+  const newest = `${where} ORDER BY time DESC, id DESC LIMIT ${limit}`;
+  const text = `(SELECT ${AUDIT_COLUMNS} FROM audit_events ${newest})
+    UNION ALL (SELECT ${AUDIT_COLUMNS} FROM (${OPEN_WINDOWS}) AS open_windows ${newest})
+    ORDER BY time DESC, id DESC LIMIT ${limit}`;
+  return { text, values };
+}
+
+function toConditions({ actor, operators, subject, event, since, until }: AuditFilter, after: Position | undefined) {
+  const values: unknown[] = [];
+  const conditions: string[] = [];
+  const add = (condition: (...names: string[]) => string, ...added: unknown[]): void => {
+    if (added[0] === undefined) return;
+    conditions.push(condition(...added.map((value) => `$${values.push(value)}`)));
+  };
+  const byActor =
+    actor === undefined || isId(actor)
+      ? (name: string) => `actor_id = ${name}`
+      : (name: string) => `actor_door = ${name} AND actor_id IS NULL`;
+  add(byActor, actor);
+  add((name) => `actor_id = ANY(${name})`, operators);
+  add((name) => `subject = ${name}`, subject);
+  add((name) => `event = ${name}`, event);
+  add((name) => `time >= ${name}`, since);
+  add((name) => `time < ${name}`, until);
+  // The first condition prunes the partitions of later months, which a comparison of pairs does not.
+  add((time, id) => `time <= ${time} AND (time, id) < (${time}, ${id})`, after?.time, after?.id);
+  return { where: conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : '', values };
+}
+
+function encodeCursor({ time, id }: Position): string {
+  return Buffer.from(`${time.getTime()} ${id}`).toString('base64url');
+}
+
+function decodeCursor(cursor: string): Position {
+  const text = Buffer.from(cursor, 'base64url').toString('latin1');
+  const [, milliseconds, id = ''] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
+  if (milliseconds !== undefined && isId(id)) return { time: new Date(Number(milliseconds)), id };
+  throw createCursorProblem();
 }

@@ -6,14 +6,14 @@ import { deriveKey, computeMac } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import type { Actor } from '../access/actor.js';
 import { ProblemException, type RefusalEvent, type Problem } from '../problems/problems.js';
-import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-columns.js';
+import { insertAuditEvents, selectAuditEvents, type ColumnExpressions } from './audit-events.js';
 
 const WINDOW_MS = 15 * 60_000;
 /** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
 
-/** The counted events, and the tables of their open windows. */
+/** The table of open windows of each counted event. */
 const TABLES = {
   'user.login.failed': 'failed_logins',
   'user.second_factor.failed': 'failed_second_factors',
@@ -33,7 +33,7 @@ const buildCountStatement = (table: string) => ({
              reasons = counted.reasons || jsonb_build_object($8::text, COALESCE((counted.reasons ->> $8)::int, 0) + 1)`,
 });
 
-/** The actor of the refused calls. An operator's name does not change, and its row is never deleted. */
+/** Reads the operator's name when the row is shown or moved: it never changes, and its row is never deleted. */
 const toActorExpressions = (event: CountedEvent) =>
   event === 'admin.scope.refused'
     ? {
@@ -76,11 +76,10 @@ const buildMoveStatement = (event: CountedEvent) => ({
          ${insertAuditEvents(toExpressions(event))} FROM closed RETURNING id`,
 });
 
-/** What a refusal is counted by. */
 interface Count {
-  /** Canonical e-mail address, id of a user or of an operator, or network: the key of the count. */
+  /** The key of the count: a canonical e-mail address, the id of a user or of an operator, or a network. */
   readonly counted: string;
-  /** Undefined where no account is known. */
+  /** Undefined when no account is known. */
   readonly subject?: string | undefined;
 }
 
@@ -113,13 +112,16 @@ export class CountedRefusals {
    * @returns the exception that ends the request
    * @throws when the refusal cannot be counted: fails closed with 503
    */
-  async record({ problem, refusal, members, ...count }: CountedRefusal, actor: Actor): Promise<ProblemException> {
-    await this.count({ event: refusal.event, reason: refusal.reason, ...count }, actor);
+  async recordRefusal(
+    { problem, refusal, members, ...count }: CountedRefusal,
+    actor: Actor,
+  ): Promise<ProblemException> {
+    await this.countRefusal({ event: refusal.event, reason: refusal.reason, ...count }, actor);
     return new ProblemException(problem, { refusal, ...(members && { members }) });
   }
 
   /** One write, whether or not the e-mail address has an account: no enumeration by response time. */
-  async count(
+  async countRefusal(
     { event, reason, counted, subject }: Count & { readonly event: CountedEvent; readonly reason: string },
     actor: Actor,
   ): Promise<void> {
@@ -137,7 +139,7 @@ export class CountedRefusals {
    * @param now by the clock of PostgreSQL
    * @returns the number of windows
    */
-  async moveClosed(now: Date): Promise<number> {
+  async moveClosedWindows(now: Date): Promise<number> {
     const latestStart = new Date(now.getTime() - WINDOW_MS - CLOCK_TOLERANCE_MS);
     let total = 0;
     for (const event of COUNTED_EVENTS) {

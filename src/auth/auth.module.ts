@@ -1,7 +1,7 @@
 import { Module } from '@nestjs/common';
-import { PasswordsModule } from '../passwords/passwords.module.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -12,7 +12,15 @@ import { SecondFactorController } from './second-factor.controller.js';
 import { SecondFactorLogin } from './second-factor-login.js';
 
 @Module({
-  imports: [PasswordsModule, AuditModule, KeysModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
+  imports: [
+    PasswordsModule,
+    AuditModule,
+    RevocationModule,
+    UsersModule,
+    TokensModule,
+    SecondFactorsModule,
+    ThrottlingModule,
+  ],
   controllers: [AuthController, SecondFactorController],
   providers: [AuthService, SecondFactorLogin],
 })

@@ -9,7 +9,7 @@ import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import type { RefusalReason } from '../common/security-events.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { ProblemException, type RefusalEvent, type Problem, problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
 import { Throttle } from '../throttling/throttle.js';
@@ -126,6 +126,6 @@ export class AuthService {
     problem: Problem = problems.invalidCredentials,
   ): Promise<never> {
     const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.record({ problem, refusal, counted: email, subject: userId }, actor);
+    throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

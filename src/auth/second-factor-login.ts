@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { toUserActor, type Actor } from '../access/actor.js';
 import { Environment } from '../config/environment.js';
-import { DatabaseClock } from '../database/database-clock.js';
+import { DatabaseClock } from '../database/database.js';
 import { type Problem, ProblemException, problems } from '../problems/problems.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
 import { CodeVerifier } from '../second-factors/code-verifier.js';

@@ -9,6 +9,8 @@ import { createValidationPipe } from '../http/validation.js';
 import { Log } from '../logging/log.js';
 import { RequestMetrics } from '../metrics/request-metrics.js';
 
+const LEVELS_WITH_VALIDATIONS = new Set(['debug', 'trace']);
+
 /**
  * Installs what surrounds the routes, in the order in which a request passes it. Used by the service and by the tests.
  */
@@ -20,7 +22,7 @@ export function configureApp(app: NestExpressApplication): void {
   app.set('etag', false);
   app.set('trust proxy', environment.trustProxy);
   app.disable('x-powered-by');
-  app.use(createRequestLog(log, environment.logValidations, count));
+  app.use(createRequestLog(log, LEVELS_WITH_VALIDATIONS.has(environment.logLevel), count));
   app.use(guardHead(environment), readBytes, parseJson);
   app.useGlobalPipes(createValidationPipe());
   app.useGlobalFilters(new ProblemFilter(log));

@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import { Environment } from '../config/environment.js';
-import { Readiness } from '../health/readiness.js';
+import { Readiness } from '../health/health.js';
 import { Log } from '../logging/log.js';
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;

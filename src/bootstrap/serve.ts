@@ -1,14 +1,19 @@
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { parseEnvironment, readVariables, selectWorkerVariables, type Environment } from '../config/environment.js';
-import { readSecretFiles } from '../config/secret-files.js';
+import {
+  parseEnvironment,
+  readSecretFiles,
+  readVariables,
+  selectWorkerVariables,
+  type Environment,
+} from '../config/environment.js';
 import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
 import { describeStartFailure } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';
 import { reportToSystemd } from './systemd.js';
-import { watchStart } from './watch-start.js';
+import { warnOfIgnoredVariables, watchStart } from './watch-start.js';
 
 /** Starts the service, or prints why it cannot start and exits. */
 export async function serve(stopTracing?: StopTracing): Promise<void> {
@@ -29,6 +34,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
   let environment = parseEnvironment(
     needsDatabase ? { ...variables, DATABASE_URL: 'postgresql://embedded' } : variables,
   );
+  warnOfIgnoredVariables(environment, given);
   const { port, internalPort, metricsPort } = environment;
   await refuseTakenPort(environment, 'PORT', port);
   if (internalPort !== undefined) await refuseTakenPort(environment, 'INTERNAL_PORT', internalPort);

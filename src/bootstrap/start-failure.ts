@@ -7,8 +7,7 @@ const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 /** @returns why the start failed, for the operator; contains no secret */
 export function describeStartFailure(error: unknown): string {
   if (error instanceof InvalidEnvironmentError || error instanceof WorkerStartError) return error.message;
-  if (error instanceof StartTimeoutError)
-    return `The service could not start: ${error.message}. Check DATABASE_URL. START_TIMEOUT_SECONDS sets the limit.`;
+  if (error instanceof StartTimeoutError) return `The service could not start: ${error.message}. Check DATABASE_URL.`;
   const { code, port, message, variable } = error as NodeJS.ErrnoException & { port?: number; variable?: string };
   if (code === 'EADDRINUSE' && (variable === 'METRICS_PORT' || variable === 'INTERNAL_PORT')) {
     return `Port ${port ?? ''} is taken: choose another ${variable}.`;

@@ -1,5 +1,6 @@
 import { StartWatch } from '../common/start-watch.js';
-import type { Environment } from '../config/environment.js';
+import type { Environment, Variables } from '../config/environment.js';
+import { describeIgnoredVariables } from '../config/ignored-variables.js';
 import { Log } from '../logging/log.js';
 
 /**
@@ -10,4 +11,11 @@ export function watchStart(environment: Environment): StartWatch {
   return new StartWatch(environment.startTimeoutSeconds * 1_000, ({ step, seconds, reason }) =>
     log.warn('start_waits', { waiting_for: step, waited_seconds: seconds, reason }),
   );
+}
+
+/** Names the variables that are set and ignored, because they were removed or are misspelt. */
+export function warnOfIgnoredVariables(environment: Environment, variables: Variables): void {
+  const reason = describeIgnoredVariables(variables);
+  const log = new Log({ ...environment, loggingServiceUrl: undefined });
+  if (reason !== undefined) log.warn('variables_ignored', { reason });
 }

@@ -1,6 +1,3 @@
-// The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
-// variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
-
 import { type DynamicModule, Global, Module } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
 import { StartWatch } from '../common/start-watch.js';

@@ -1,17 +1,28 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
-import { toCamelCase, type CamelCase } from './camel-case.js';
-import { FILE_VARIABLES, schema, VARIABLE_TYPES, type Values } from './variables.js';
+import { computeFixedSettings, replacedSettings, type FixedSettings } from './limits.js';
+import { FILE_VARIABLES, schema, VARIABLE_TYPES, type Values, type VariableName } from './variables.js';
+
+// The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
+// variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
+
+/** A byte order mark is a part of the secret, as it is for other programs that read the file. */
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-type Settings = { readonly [Name in keyof Values as CamelCase<Name>]-?: Values[Name] };
+/** `DATABASE_POOL_SIZE` becomes `databasePoolSize`. */
+type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
+  ? `${Lowercase<Head>}${Capitalize<CamelCase<Rest>>}`
+  : Lowercase<Name>;
+
+type Settings = FixedSettings & { readonly [Name in keyof Values as CamelCase<Name>]-?: Values[Name] };
 
 /** A class cannot declare properties that are inferred from a schema; it can inherit them. */
 const InferredSettings = Object as unknown as new () => Settings;
 
-/** Everything that can be configured, validated. `DATABASE_POOL_SIZE` is `databasePoolSize`. */
+/** Every variable, validated, under its name in camel case, and the fixed settings. */
 export class Environment extends InferredSettings {
   /** This process is a worker: the primary has run the migrations. */
   readonly isWorker!: boolean;
@@ -29,13 +40,19 @@ export class InvalidEnvironmentError extends Error {
 /**
  * Validates raw variables.
  * @param variables as {@link readVariables} returns them; an empty value counts as unset
+ * @param replaced fixed settings that a test replaces
  * @returns the typed environment with every default filled in
  * @throws {InvalidEnvironmentError} naming every variable that is missing or not valid
  */
-export function parseEnvironment(variables: Variables): Environment {
-  const values: Readonly<Record<string, unknown>> = validate(variables);
-  const settings = Object.keys(VARIABLE_TYPES).map((name) => [toCamelCase(name), values[name]]);
-  return { ...(Object.fromEntries(settings) as Settings), isWorker: false };
+export function parseEnvironment(variables: Variables, replaced = replacedSettings): Environment {
+  const values = validate(variables);
+  const settings = Object.keys(VARIABLE_TYPES).map((name) => [toCamelCase(name), values[name as VariableName]]);
+  const fixed = { ...computeFixedSettings(values), ...replaced };
+  return { ...(Object.fromEntries(settings) as Settings), ...fixed, isWorker: false };
+}
+
+function toCamelCase(name: string): string {
+  return name.toLowerCase().replace(/_(.)/g, (_match, letter: string) => letter.toUpperCase());
 }
 
 function validate(variables: Variables): Values {
@@ -99,4 +116,53 @@ export function toFileVariable(name: string): string {
 
 function dropEmpty(variables: Variables): Variables {
   return Object.fromEntries(Object.entries(variables).filter(([, value]) => value !== undefined && value !== ''));
+}
+
+/**
+ * Reads the secrets that come from files: `SECRET_KEY_FILE` names the file of `SECRET_KEY`. The messages show neither
+ * the content nor the path, which may be a secret in the wrong variable.
+ * @param names of the variables that the caller needs; it may have no right to read the files of the others
+ * @returns the variables, with those secrets instead of the names of their files
+ * @throws {InvalidEnvironmentError} when a secret is given in both ways, or its file is unreadable, empty or not text
+ */
+export function readSecretFiles(variables: Variables, names: readonly VariableName[] = FILE_VARIABLES): Variables {
+  const result = new Map(Object.entries(variables));
+  const problems: string[] = [];
+  for (const name of names) {
+    const fileVariable = toFileVariable(name);
+    const path = variables[fileVariable];
+    if (!path) continue;
+    result.delete(fileVariable);
+    if (variables[name]) {
+      problems.push(`${name} and ${fileVariable} are both set: remove one of them`);
+      continue;
+    }
+    const { value, problem } = readSecret(path);
+    if (problem !== undefined) problems.push(`${fileVariable} names a file that ${problem}`);
+    result.set(name, value);
+  }
+  if (problems.length > 0) throw new InvalidEnvironmentError(problems);
+  return Object.fromEntries(result);
+}
+
+function readSecret(path: string): { value?: string; problem?: string } {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(path);
+  } catch (error) {
+    return { problem: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` };
+  }
+  const value = decode(bytes)?.replace(/\r?\n$/, '');
+  if (value === undefined) return { problem: 'is not text (UTF-8 without NUL bytes)' };
+  return value === '' ? { problem: 'is empty' } : { value };
+}
+
+/** @returns undefined for bytes that an environment variable cannot hold */
+function decode(bytes: Buffer): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    return undefined;
+  }
 }

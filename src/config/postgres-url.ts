@@ -23,18 +23,18 @@ const SUPPORTED = new Set([
 ]);
 
 const PRIMARY = 'the service works on a primary only, and asks for it itself';
-const STATEMENT_TIMEOUT = 'set DATABASE_STATEMENT_TIMEOUT_MS';
+const FIXED_TIMEOUT = 'the service has a fixed timeout';
 const KEEPALIVE = 'TCP keepalive is always on';
 
 /** What to do instead, for parameters that connection strings often have. */
 const INSTEAD: Readonly<Record<string, string>> = {
   target_session_attrs: PRIMARY,
   load_balance_hosts: PRIMARY,
-  connect_timeout: 'set DATABASE_CONNECT_TIMEOUT_MS',
-  statement_timeout: STATEMENT_TIMEOUT,
-  lock_timeout: STATEMENT_TIMEOUT,
-  idle_in_transaction_session_timeout: STATEMENT_TIMEOUT,
-  query_timeout: STATEMENT_TIMEOUT,
+  connect_timeout: FIXED_TIMEOUT,
+  statement_timeout: FIXED_TIMEOUT,
+  lock_timeout: FIXED_TIMEOUT,
+  idle_in_transaction_session_timeout: FIXED_TIMEOUT,
+  query_timeout: FIXED_TIMEOUT,
   keepalives: KEEPALIVE,
   keepalives_idle: KEEPALIVE,
   keepalives_interval: KEEPALIVE,

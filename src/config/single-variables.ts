@@ -1,6 +1,5 @@
 import type { z } from 'zod';
-import { InvalidEnvironmentError, type Variables } from './environment.js';
-import { readSecretFiles } from './secret-files.js';
+import { InvalidEnvironmentError, readSecretFiles, type Variables } from './environment.js';
 import { secret } from './variable-kinds.js';
 import { VARIABLE_TYPES, type VariableName } from './variables.js';
 

@@ -6,8 +6,40 @@ import { isServiceName, SERVICE_NAME_DETAIL } from '../common/names.js';
 import { MAX_LEASE_MS } from './lease.js';
 import type { Limit } from './limits.js';
 
-// The types of variables. Their messages say what is accepted and never show the value. `bounds` is what the documents
-// say; numbers are joined by a dash.
+// What a variable is, and the types that variables have. Their messages say what is accepted and never show the value.
+// `bounds` is what the documents say; numbers are joined by a dash.
+
+/** Everything about one variable of the configuration. Its name is the key under which a section lists it. */
+export interface Variable {
+  /** Type, bounds and default. */
+  readonly type: z.ZodType;
+  /** What it does, in Markdown, for .env.example and docs/configuration.md; links are relative to docs/. */
+  readonly text: string;
+  /** What the documents show as the default when the type has none. Without it: none. */
+  readonly defaultText?: string;
+  /** What .env.example shows as the value when the type has no default. */
+  readonly example?: string | number;
+  /** The value may come from a file, which the variable with the suffix `_FILE` names. */
+  readonly mayBeFile?: true;
+}
+
+/** Variables that belong together, in the order in which the documents list them. */
+export interface Section {
+  readonly title: string;
+  /** Before the variables. */
+  readonly introduction?: string;
+  readonly variables: Readonly<Record<string, Variable>>;
+  /** After the variables. */
+  readonly note?: string;
+}
+
+/** The variables of several sections, as one object. */
+export type VariablesOf<Sections extends readonly Section[]> = Sections extends readonly [
+  infer First extends Section,
+  ...infer Rest extends readonly Section[],
+]
+  ? First['variables'] & VariablesOf<Rest>
+  : unknown;
 
 const PLACEHOLDER = new RegExp(
   [

@@ -1,25 +1,23 @@
-import { availableParallelism } from 'node:os';
 import { z } from 'zod';
-import { accountSection, DEFAULT_HASH_QUEUE_LIMIT } from './account.variables.js';
-import { databaseSection } from './database.variables.js';
-import { keySection } from './key.variables.js';
+import { accountSection, DEVELOPMENT_MAIL, mailSection, throttleSection, tokenSection } from './account-variables.js';
 import { computeRevocationWaitMs } from './lease.js';
-import { logSection } from './log.variables.js';
-import { DEVELOPMENT_MAIL, mailSection } from './mail.variables.js';
 import {
-  healthSection,
-  maintenanceSection,
+  databaseSection,
+  EVERY_ADDRESS,
+  keySection,
+  logSection,
+  LOOPBACK,
   metricsSection,
   PRODUCTION_SHUTDOWN_DELAY_MS,
-} from './operation.variables.js';
-import { secretSection } from './secret.variables.js';
-import { EVERY_ADDRESS, LOOPBACK, serverSection } from './server.variables.js';
-import { throttleSection } from './throttle.variables.js';
-import { tokenSection } from './token.variables.js';
-import type { Section, VariablesOf } from './variable.js';
+  retentionSection,
+  secretSection,
+  serverSection,
+  stopSection,
+} from './service-variables.js';
+import type { Section, VariablesOf } from './variable-kinds.js';
 
-// The schema of the configuration. The sections are the source of the types, the defaults, the bounds, .env.example and
-// the tables of docs/configuration.md.
+// The schema of the configuration. A new variable is one entry in a section of service-variables.ts or
+// account-variables.ts; `npm run docs:configuration` writes it into .env.example and docs/configuration.md.
 
 const sections = [
   secretSection,
@@ -32,8 +30,8 @@ const sections = [
   keySection,
   logSection,
   metricsSection,
-  healthSection,
-  maintenanceSection,
+  stopSection,
+  retentionSection,
 ] as const;
 
 export const SECTIONS: readonly Section[] = sections;
@@ -54,15 +52,12 @@ export const FILE_VARIABLES = SECTIONS.flatMap(({ variables }) =>
 
 const given = z.object(VARIABLE_TYPES);
 
-/** Defaults that depend on other variables, or on the machine. */
+/** Defaults that depend on other variables. */
 function fillDefaults(value: z.output<typeof given>) {
   const isProduction = value.NODE_ENV === 'production';
   return {
     ...value,
     HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
-    // The workers share the cores, and the queue too, because fewer threads take longer to empty it.
-    HASH_THREADS: value.HASH_THREADS ?? Math.ceil(availableParallelism() / value.WORKERS),
-    HASH_QUEUE_LIMIT: value.HASH_QUEUE_LIMIT ?? Math.ceil(DEFAULT_HASH_QUEUE_LIMIT / value.WORKERS),
     REVOCATION_WAIT_MS: value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
@@ -96,11 +91,6 @@ export const RULES: readonly Rule[] = [
     name: 'REVOCATION_WAIT_MS',
     requirement: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
     isKept: (value) => value.REVOCATION_WAIT_MS >= computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
-  },
-  {
-    name: 'SHUTDOWN_DELAY_MS',
-    requirement: 'must be shorter than SHUTDOWN_DEADLINE_MS',
-    isKept: (value) => value.SHUTDOWN_DELAY_MS < value.SHUTDOWN_DEADLINE_MS,
   },
   {
     name: 'WEBAUTHN_RP_ID',

@@ -2,7 +2,7 @@ import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
 import { UnansweredStatementError, WriteRefusedError } from './fail-fast-client.js';
-import { StandbyError } from './unusable-database.js';
+import { StandbyError } from './connection-check.js';
 
 /**
  * SQLSTATE classes of a wrong statement or wrong data: a bug, not an outage. Not 42P05 (nor 26000, of another class):

@@ -1,5 +1,5 @@
-// PostgreSQL: the pool and its timeouts, hot statements, migrations, locks across replicas, the health probe. Terms:
-// stalled connection, standby, pooler. Invariants: every wait has a timeout; a database that cannot answer is a 503 and
+// PostgreSQL: the pool and its timeouts, hot statements, migrations, locks across replicas. Terms: stalled
+// connection, standby, pooler. Invariants: every wait has a timeout; a database that cannot answer is a 503 and
 // never a verdict (isDatabaseFailure); the service works on a primary only, with sessions of its own.
 
 import { Global, Module } from '@nestjs/common';
@@ -7,9 +7,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { isDatabaseFailure } from './database-failure.js';
-import { DatabaseClock } from './database-clock.js';
-import { Database } from './database.js';
-import { HealthProbe } from './health-probe.js';
+import { DatabaseClock, Database } from './database.js';
 import { migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
 import { createRequestOptions } from './database-options.js';
 
@@ -32,7 +30,7 @@ import { createRequestOptions } from './database-options.js';
       },
     }),
   ],
-  providers: [Database, DatabaseClock, HealthProbe],
-  exports: [Database, DatabaseClock, HealthProbe],
+  providers: [Database, DatabaseClock],
+  exports: [Database, DatabaseClock],
 })
 export class DatabaseModule {}

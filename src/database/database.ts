@@ -1,5 +1,11 @@
+/**
+ * What rooms ask of PostgreSQL besides repositories: hot statements on TypeORM's own pool, reads by primary key in batches
+ * (decision 36), jobs that only one replica does at a time, and the clock that all replicas share.
+ */
 import { Injectable } from '@nestjs/common';
+import DataLoader from 'dataloader';
 import { DataSource, type EntityManager } from 'typeorm';
+import { isId } from '../common/ids.js';
 import { LOCKS, tryLock } from './locks.js';
 import type { RequestPool } from './request-pool.js';
 
@@ -13,7 +19,7 @@ export interface Statement {
 
 export type Age = `${number} ${'hours' | 'days'}`;
 
-/** Another replica holds the lock, and does the same work. */
+/** Another replica holds the lock, and does this work. */
 export class LockNotAcquiredError extends Error {
   override readonly name = 'LockNotAcquiredError';
 }
@@ -27,12 +33,10 @@ export interface PoolLoad {
   readonly limit: number;
 }
 
-/** Sends hot statements directly to TypeORM's pool, and runs the batches of jobs under an advisory lock. */
 @Injectable()
 export class Database {
   constructor(private readonly dataSource: DataSource) {}
 
-  /** The load of the pool. */
   get pool(): PoolLoad {
     const { totalCount = 0, idleCount = 0, waitingCount = 0, stalledCount = 0, options } = this.master ?? {};
     const limit = options?.max ?? 0;
@@ -82,4 +86,53 @@ export class Database {
   private get master(): RequestPool | undefined {
     return (this.dataSource.driver as unknown as { master: RequestPool | undefined }).master;
   }
+}
+
+/** The clock of PostgreSQL, which all replicas share. */
+@Injectable()
+export class DatabaseClock {
+  constructor(private readonly dataSource: DataSource) {}
+
+  /** @param transaction asks on its connection; otherwise on one of the pool */
+  async now(transaction?: EntityManager): Promise<Date> {
+    const [row] = await (transaction ?? this.dataSource).query<{ now: Date }[]>('SELECT clock_timestamp() AS now');
+    if (!row) throw new Error('PostgreSQL returned no time');
+    return row.now;
+  }
+}
+
+/**
+ * For `WHERE id = …`. The subquery hides the number of ids from the planner, which therefore keeps one generic plan
+ * instead of planning each statement of a few ids.
+ */
+export const ANY_GIVEN_ID = 'ANY ((SELECT $1::uuid[])::uuid[])';
+
+/** A larger batch is split into parallel statements, so that a failing one affects fewer requests. */
+const BATCH_SIZE = 100;
+
+/**
+ * Reads rows by primary key, in batches: calls in the same round of the event loop share one statement, sent at its
+ * end. Nothing is cached: a later call reads again.
+ */
+export class RowsById<Row extends { readonly id: string }> {
+  private readonly loader: DataLoader<string, Row | undefined>;
+
+  /** @param read returns the rows that exist, in any order; when it fails, every call of the batch fails */
+  constructor(read: (ids: readonly string[]) => Promise<Row[]>) {
+    this.loader = new DataLoader(async (ids) => sortByIds(ids, await read(ids)), {
+      cache: false,
+      batchScheduleFn: setImmediate,
+      maxBatchSize: BATCH_SIZE,
+    });
+  }
+
+  /** @returns undefined when the row does not exist, or the id is not a UUID */
+  async find(id: string): Promise<Row | undefined> {
+    return isId(id) ? this.loader.load(id.toLowerCase()) : undefined;
+  }
+}
+
+function sortByIds<Row extends { readonly id: string }>(ids: readonly string[], rows: Row[]): (Row | undefined)[] {
+  const known = new Map(rows.map((row) => [row.id, row]));
+  return ids.map((id) => known.get(id));
 }

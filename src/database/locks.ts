@@ -1,3 +1,5 @@
+import { setInterval as every } from 'node:timers/promises';
+import { Client, type QueryConfig } from 'pg';
 import type { EntityManager } from 'typeorm';
 
 /** Advisory locks of the whole platform: arbitrary distinct numbers, the same in every process. */
@@ -11,8 +13,72 @@ export const LOCKS = {
   totpSecrets: 7_701_007,
 } as const;
 
+/** Begins like the driver's message about a lost connection, so that `isDatabaseFailure` treats it as an outage. */
+const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
+const KEEP_ALIVE_DELAY_MS = 10_000;
+/** PostgreSQL ends a session that is silent for `maxSilenceMs`: without it, dropped packets would keep the lock for hours. */
+const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
+
 /** Takes an advisory lock until the transaction ends. @returns false, without waiting, while another transaction holds it */
 export async function tryLock(transaction: EntityManager, lock: number): Promise<boolean> {
   const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
   return row?.mine === true;
+}
+
+/**
+ * A mutex of the whole platform: a second process waits. The lock ends with its connection, so a killed process never
+ * leaves it behind. When the connection is lost, the call fails, but only after the work has ended.
+ * @param lock one of LOCKS
+ * @param work checks the signal between its steps, and stops when the lock is lost
+ * @param onWait called once when another process holds the lock
+ */
+export async function withAdvisoryLock<Result>(
+  databaseUrl: string,
+  lock: number,
+  work: (lost: AbortSignal) => Promise<Result>,
+  onWait: () => void = () => undefined,
+  { intervalMs, timeoutMs, maxSilenceMs } = HEARTBEAT,
+): Promise<Result> {
+  const lost = new AbortController();
+  const holder = new Client({
+    connectionString: databaseUrl,
+    connectionTimeoutMillis: 5_000,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
+  });
+  const lose = (cause?: Error): void => lost.abort(new Error(LOST, { cause }));
+  holder.on('error', lose);
+  holder.on('end', () => lose());
+  const ended = new AbortController();
+  await holder.connect();
+  try {
+    await holder.query(`SELECT set_config('idle_session_timeout', $1, false)`, [String(maxSilenceMs)]);
+    const tried = await holder.query<{ mine: boolean }>('SELECT pg_try_advisory_lock($1) AS mine', [lock]);
+    if (!tried.rows[0]?.mine) {
+      onWait();
+      await holder.query('SELECT pg_advisory_lock($1)', [lock]);
+    }
+    void sendHeartbeats(holder, intervalMs, timeoutMs, ended.signal).catch(lose);
+    const result = await work(lost.signal);
+    lost.signal.throwIfAborted();
+    return result;
+  } finally {
+    ended.abort();
+    // The lock ends with the socket, also when PostgreSQL does not answer.
+    const destroySocket = (): void => void holder.connection.stream.destroy();
+    const endTimeout = setTimeout(destroySocket, lost.signal.aborted ? 0 : timeoutMs);
+    await holder.end();
+    clearTimeout(endTimeout);
+  }
+}
+
+/** Sends one heartbeat at a time until the work has ended. Rejects when one is not answered. */
+async function sendHeartbeats(
+  holder: Client,
+  intervalMs: number,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const statement = { text: 'SELECT 1', query_timeout: timeoutMs } as QueryConfig;
+  for await (const heartbeat of every(intervalMs, statement, { signal })) await holder.query(heartbeat);
 }

@@ -2,11 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DataSource, type MixedList } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
-import { withAdvisoryLock } from './advisory-lock.js';
+import { withAdvisoryLock, LOCKS } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
 import { createMigrationOptions } from './database-options.js';
-import { LOCKS } from './locks.js';
 
 export const RETRY_DELAY_MS = 1_000;
 /** Waiting for a table lock is not progress: an open transaction of another client may hold it for hours. */

@@ -1,12 +1,26 @@
-import { Pool, type PoolConfig } from 'pg';
-import { BackendProbe } from './backend-probe.js';
+/**
+ * The connections of this process, and what happens to those whose statement PostgreSQL does not answer in time
+ * (decision 41). Without it, test/database/stalled-commits.process.spec.ts fails.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, Pool, type ClientConfig, type PoolConfig } from 'pg';
 import { FailFastClient, type StallObserver } from './fail-fast-client.js';
 
+const PROBE_INTERVAL_MS = 250;
+const PROBE_TIMEOUT_MS = 1_000;
+
+const BACKENDS = `SELECT pid, state LIKE 'idle%' AS is_idle FROM pg_stat_activity WHERE pid = ANY ($1)
+  UNION ALL SELECT pg_backend_pid(), NULL`;
+
+interface Backend {
+  readonly pid: number;
+  readonly is_idle: boolean | null;
+}
+
 /**
- * The connections of this process. `max` of them serve requests. Stalled ones (see {@link FailFastClient}) keep their
- * slots; at most half as many again are opened in their place (docs/decisions/0041). Once that number is stalled,
- * further writes are refused unsent, so that reads keep the rest. A probe finds stalled connections whose backend has
- * exited, and frees their slots.
+ * `max` connections serve requests. Stalled ones (see {@link FailFastClient}) keep their slots, and up to half as many
+ * again are opened in their place. Once that number is stalled, further writes are refused unsent, so that reads keep the
+ * rest.
  */
 export class RequestPool extends Pool implements StallObserver {
   private readonly size: number;
@@ -38,9 +52,9 @@ export class RequestPool extends Pool implements StallObserver {
       client.abandon();
       return;
     }
-    this.probe.start();
-    // pg-pool does not notice that it may grow: a checkout makes it serve the waiting requests. When the checkout fails,
-    // theirs fail too, each with its own error.
+    this.probe.startPolling();
+    // pg-pool does not notice that it may grow. A checkout makes it serve the waiting requests; when the checkout fails,
+    // each of them gets its own error.
     if (this.waitingCount > 0) {
       this.connect().then(
         (spare) => spare.release(),
@@ -66,5 +80,75 @@ export class RequestPool extends Pool implements StallObserver {
 
   private limitConnections(): void {
     this.options.max = this.size + Math.min(this.stalledClients.size, this.spare);
+  }
+}
+
+/**
+ * Finds stalled connections that will never be answered, and ends them: their backend has exited (PostgreSQL was
+ * restarted, or failed over), or is idle because a packet was lost. TCP alone takes up to a quarter of an hour to
+ * notice that. Polls on a connection of its own, while there are stalled connections.
+ */
+class BackendProbe {
+  private running = false;
+  private client: Client | undefined;
+  /** Backends that were idle at the last probe. The answer of one that has just become idle may still arrive. */
+  private idle = new Set<FailFastClient>();
+
+  constructor(
+    private readonly config: ClientConfig,
+    private readonly stalled: ReadonlySet<FailFastClient>,
+  ) {}
+
+  startPolling(): void {
+    if (this.running) return;
+    this.running = true;
+    void this.probeUntilAnswered();
+  }
+
+  private async probeUntilAnswered(): Promise<void> {
+    const pause = (): Promise<void> => sleep(PROBE_INTERVAL_MS, undefined, { ref: false });
+    await pause();
+    while (this.stalled.size > 0) {
+      // An unreachable database is probed again.
+      await this.probeBackends().catch(() => this.disconnect());
+      await pause();
+    }
+    this.running = false;
+    this.idle.clear();
+    this.disconnect();
+  }
+
+  private async probeBackends(): Promise<void> {
+    this.client ??= await this.connect();
+    const clients = [...this.stalled];
+    const { rows } = await this.client.query<Backend>(BACKENDS, [clients.map(({ backendPid }) => backendPid)]);
+    const own = (this.client as unknown as { processID: number }).processID;
+    // Behind a pooler the ids are the pooler's, and do not identify backends.
+    if (!rows.some(({ pid }) => pid === own)) return;
+    const idleNow = new Set<FailFastClient>();
+    for (const client of clients) {
+      const backend = rows.find(({ pid }) => pid === client.backendPid);
+      if (!backend || (backend.is_idle && this.idle.has(client))) client.abandon();
+      else if (backend.is_idle) idleNow.add(client);
+    }
+    this.idle = idleNow;
+  }
+
+  private async connect(): Promise<Client> {
+    const client = new Client({
+      ...this.config,
+      application_name: 'platform-auth-probe',
+      connectionTimeoutMillis: PROBE_TIMEOUT_MS,
+      query_timeout: PROBE_TIMEOUT_MS,
+    });
+    // A lost connection makes the next probe fail.
+    client.on('error', () => undefined);
+    await client.connect();
+    return client;
+  }
+
+  private disconnect(): void {
+    void this.client?.end().catch(() => undefined);
+    this.client = undefined;
   }
 }

@@ -1,35 +1,51 @@
 /**
- * The generated keys of one table, nodes or app credentials: issue, verify, rotate with an overlap, revoke, purge.
- * A digest is stored, never a key. Valid keys are cached under a lease (key-cache.ts, revocation-lease.ts); the feed
- * evicts what changed (revocation-feed.ts). Only the database refuses a key. When a call that ends a key has answered,
- * no replica accepts that key (propagation.ts, docs/decisions/0033).
+ * The generated keys of one table, nodes or app credentials: issued, verified, rotated, revoked, purged. Valid keys are
+ * cached under a lease (key-cache.ts), and only the database refuses one. Where a key ends is told in key-ends.ts.
+ * When a call that ends a key has answered, no replica accepts that key (docs/decisions/0033).
  */
-import type { OnApplicationShutdown, OnModuleInit } from '@nestjs/common';
+import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
+import { getRepositoryToken } from '@nestjs/typeorm';
 import type { Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
+import type { Rememberable } from '../access/principals.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds, Clock } from '../common/clock.js';
-import { ProblemException, problems } from '../problems/problems.js';
 import { isId } from '../common/ids.js';
+import type { KeyRefusalReason } from '../common/security-events.js';
+import { Environment } from '../config/environment.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
-import { Database } from '../database/database.js';
-import { RowsById } from '../database/rows-by-id.js';
+import { Database, type Statement, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { Log } from '../logging/log.js';
-import { issueKey, type IssuedKey } from './issued-key.js';
-import type { KeyCache } from './cache/key-cache.js';
-import type { KeyColumns } from './key-columns.js';
-import { buildKeyStatements, toAuditEvent, type KeyStatements, type KeyTable } from './key-statements.js';
-import { isRefusal, judgeKey, type KeyRow } from './judge-key.js';
-import { LastUses } from './last-uses.js';
-import { Overlaps } from './overlaps.js';
-import type { Propagation } from './cache/propagation.js';
-import type { Verdict } from './verdict.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { RevocationLease } from '../revocation/lease.js';
+import { Propagation } from '../revocation/propagation.js';
+import { KeyCache } from './key-cache.js';
+import {
+  buildKeyEndStatements,
+  isRefusal,
+  judgeKey,
+  Overlaps,
+  type KeyEndStatements,
+  type KeyRow,
+} from './key-ends.js';
+import { issueKey, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
+import { buildRecordUses, LastUses } from './last-uses.js';
+
+export type Verdict<Identity> =
+  | {
+      readonly valid: true;
+      readonly identity: Identity;
+      /** Not during the overlap of a rotation, when each use has to reach this service, nor from the cache. */
+      readonly rememberable?: Rememberable | undefined;
+    }
+  | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity };
 
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
-  private readonly statements: KeyStatements;
-  private readonly keyRows = new RowsById<KeyRow & Identity>((ids) => this.database.rows(this.statements.read, [ids]));
+  private readonly ends: KeyEndStatements;
+  private readonly keyRows: RowsById<KeyRow & Identity>;
   private readonly lastUses: LastUses;
   private readonly overlaps: Overlaps;
 
@@ -43,8 +59,10 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     private readonly clock: Clock,
     log: Log,
   ) {
-    this.statements = buildKeyStatements(table);
-    this.lastUses = new LastUses(database, this.statements.recordUses, log);
+    const readRows = buildReadRows(table);
+    this.keyRows = new RowsById((ids) => database.rows(readRows, [ids]));
+    this.ends = buildKeyEndStatements(table.name);
+    this.lastUses = new LastUses(database, buildRecordUsesOf(table), log);
     this.overlaps = new Overlaps(database, table.name, log);
   }
 
@@ -56,7 +74,8 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     await this.lastUses.stop();
   }
 
-  issue(): IssuedKey {
+  /** Nothing is stored: the caller inserts the columns. */
+  issueKey(): IssuedKey {
     return issueKey(this.table.keyPrefix);
   }
 
@@ -65,7 +84,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * only write is the first use of a rotated key: it ends the overlap before the response is sent.
    * @param isFresh asks PostgreSQL, not the cache
    */
-  async verify(id: string, key: string, isFresh = false): Promise<Verdict<Identity>> {
+  async verifyKey(id: string, key: string, isFresh = false): Promise<Verdict<Identity>> {
     const presented = computeDigest(key);
     const cached = isFresh ? undefined : this.cache.recall(id, presented, this.clock.now());
     return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
@@ -78,7 +97,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const judgement = judgeKey(presented, row, now);
     if (!row) return { valid: false, reason: 'unknown' };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.end(id, presented, now)))
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, now)))
       return this.verifyInDatabase(id, presented);
     // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
     const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
@@ -106,7 +125,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
-  async rotate(id: string, overlapHours: number, actor: Actor): Promise<string> {
+  async rotateKey(id: string, overlapHours: number, actor: Actor): Promise<string> {
     return this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
   }
 
@@ -115,13 +134,13 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
    * revocation is the recorded one.
    * @throws {ProblemException} not_found
    */
-  async revoke(id: string, actor: Actor): Promise<Entity> {
+  async revokeKey(id: string, actor: Actor): Promise<Entity> {
     return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
   }
 
   /** Deletes rows that were revoked or expired before a moment. See {@link Database.purge}. */
   async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(this.statements.purge, deadBefore);
+    return this.database.purge(this.ends.purge, deadBefore);
   }
 
   /** Writes the batch of {@link recordUse} now. */
@@ -130,30 +149,39 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
-    const credential = await this.find(givenId);
-    const { key, columns } = this.issue();
+    const credential = await this.findCredential(givenId);
+    const { key, columns } = this.issueKey();
     const now = this.clock.now();
     const overlapEnds = addSeconds(now, overlapHours * 3_600);
     const details = { after: { rotated_at: now, previous_key_expires_at: overlapEnds } };
-    const event = toAuditEvent(this.table, 'rotated', credential, { actor, time: now, details });
+    const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
     const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
-    const rotated = await this.audit.execute(this.statements.rotate, values, event);
+    const rotated = await this.audit.execute(this.ends.rotate, values, event);
     if (rotated.length === 0) throw await this.toRotationProblem(credential.id);
     return key;
   }
 
   private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
-    const credential = await this.find(givenId);
+    const credential = await this.findCredential(givenId);
     const now = this.clock.now();
     const details = { before: { revoked_at: null }, after: { revoked_at: now } };
-    const event = toAuditEvent(this.table, 'revoked', credential, { actor, time: now, details });
-    const revoked = await this.audit.execute(this.statements.revoke, [credential.id, now, actor.requestId], event);
+    const event = this.toAuditEvent('revoked', credential, { actor, time: now, details });
+    const revoked = await this.audit.execute(this.ends.revoke, [credential.id, now, actor.requestId], event);
     if (revoked.length === 0) this.audit.logOnly(event.event, actor, this.table.toLogFields(credential));
     return credential;
   }
 
+  private toAuditEvent(
+    act: 'rotated' | 'revoked',
+    row: Entity,
+    event: Pick<AuditEvent, 'actor' | 'time' | 'details'>,
+  ): AuditEvent {
+    const { auditPrefix } = this.table;
+    return { event: `${auditPrefix}.${act}`, subject: row.id, logFields: this.table.toLogFields(row), ...event };
+  }
+
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  private async find(id: string): Promise<Entity> {
+  private async findCredential(id: string): Promise<Entity> {
     const credential = isId(id)
       ? await this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne()
       : null;
@@ -162,7 +190,50 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 
   private async toRotationProblem(id: string): Promise<ProblemException> {
-    const { revokedAt } = await this.find(id);
+    const { revokedAt } = await this.findCredential(id);
     return new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
+}
+
+function buildReadRows({ name, identityColumns }: KeyTable): Statement {
+  return {
+    name: `${name}_read`,
+    text: `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
+       FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
+  };
+}
+
+function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
+  return buildRecordUses({
+    name,
+    door,
+    event: `${door}.first_used`,
+    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for))`,
+    ...(targetColumn && { targetColumn }),
+  });
+}
+
+/** The key store of one table, under an injection token. */
+export function provideKeyStore<Entity extends KeyColumns>(
+  token: symbol,
+  entity: Type<Entity>,
+  table: KeyTable,
+): FactoryProvider {
+  return {
+    provide: token,
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Environment, Clock, Log],
+    useFactory: (
+      repository: Repository<Entity>,
+      database: Database,
+      lease: RevocationLease,
+      propagation: Propagation,
+      audit: AuditLog,
+      { credentialMemorySize }: Environment,
+      clock: Clock,
+      log: Log,
+    ) => {
+      const cache = new KeyCache<object>(table.door, lease, credentialMemorySize);
+      return new KeyStore(table, repository, database, cache, propagation, audit, clock, log);
+    },
+  };
 }

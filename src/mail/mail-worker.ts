@@ -7,13 +7,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import type { AuditEventName } from '../audit/audit-event.js';
+import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
-import { createSlowGauge } from '../metrics/slow-gauge.js';
+import { MetricsRegistry, PREFIX, createSlowGauge } from '../metrics/metrics-registry.js';
 import { MailNotAcceptedError, MailTransport } from './mail-transport.js';
 import { Outbox, type ClaimedRequest, type MailRequest } from './outbox.js';
 import { MAIL_KINDS, Templates, type TemplateValues } from './templates.js';

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { AuditLog } from '../audit/audit-log.js';
-import { withAuditEvent } from '../audit/audit-columns.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { createId } from '../common/ids.js';
 import { Database } from '../database/database.js';
 import type { MailKind } from './templates.js';

@@ -1,7 +1,8 @@
 import { Module } from '@nestjs/common';
 import { MetricsModule } from '../metrics/metrics.module.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { SealsModule } from '../audit/seals/seals.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
@@ -10,18 +11,15 @@ import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
-import { AuditJob } from './audit.job.js';
-import { KeyMaterialJob } from './key-material.job.js';
-import { Maintenance } from './maintenance.js';
-import { PurgeJob } from './purge.job.js';
-import { RetentionClock } from './retention-clock.js';
-import { SealJob } from './seal.job.js';
+import { AuditJob, KeyMaterialJob, Maintenance, SealJob } from './maintenance.js';
+import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
 
 @Module({
   imports: [
     MetricsModule,
     AuditModule,
-    KeysModule,
+    SealsModule,
+    RevocationModule,
     TokensModule,
     SigningKeysModule,
     NodesModule,
@@ -31,7 +29,7 @@ import { SealJob } from './seal.job.js';
     UsersModule,
     SecondFactorsModule,
   ],
-  providers: [Maintenance, PurgeJob, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
+  providers: [Maintenance, PurgeJob, CredentialPurge, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
   exports: [PurgeJob, AuditJob, SealJob, KeyMaterialJob],
 })
 export class MaintenanceModule {}

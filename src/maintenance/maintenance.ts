@@ -1,17 +1,79 @@
+/**
+ * The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
+ * so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
+ */
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { AuditMonths } from '../audit/seals/audit-months.js';
+import { SealWriter } from '../audit/seals/seal-writer.js';
 import { Environment } from '../config/environment.js';
-import { AuditJob } from './audit.job.js';
-import { KeyMaterialJob } from './key-material.job.js';
-import { PurgeJob } from './purge.job.js';
+import { LockNotAcquiredError } from '../database/database.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+import { TotpVault } from '../second-factors/totp-vault.js';
+import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
+import { PurgeJob, RetentionClock } from './purge.js';
 
+const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
 
+/** Creates months of the audit log in advance, moves closed windows of counted refusals, drops expired months. */
+@Injectable()
+export class AuditJob {
+  constructor(
+    private readonly refusals: CountedRefusals,
+    private readonly months: AuditMonths,
+    private readonly clock: RetentionClock,
+    private readonly log: Log,
+  ) {}
+
+  async maintainAuditLog(): Promise<void> {
+    try {
+      // Safe while the clocks disagree: it deletes nothing and uses the clock of PostgreSQL alone.
+      const count = await this.months.createMonths();
+      if (count > 0) this.log.info('audit_partitions_made', { count });
+      const now = await this.clock.now();
+      if (!now) return;
+      await this.refusals.moveClosedWindows(now);
+      const month = await this.months.dropMonth();
+      if (month !== undefined) this.log.info('audit_partition_dropped', { month });
+      await this.months.pruneSealEntries();
+    } catch (error) {
+      this.log.warn('audit_job_failed', { error: toErrorFields(error) });
+    }
+  }
+}
+
 /**
- * Runs the jobs of purge, audit log and encryption every `PURGE_INTERVAL_MINUTES`; the seal job has a timer of its own.
- * Every replica runs them, and each step takes an advisory lock or is conditional, so that replicas do not undo or repeat
- * each other's work. A failed job logs a warning, and the next run retries. Deletions use the clock of PostgreSQL
- * (retention-clock.ts).
+ * Encrypts TOTP secrets and signing keys again after a change of SECRET_KEY. Replaces signing keys by age, and erases
+ * private keys that no token needs.
  */
+@Injectable()
+export class KeyMaterialJob {
+  constructor(
+    private readonly totpVault: TotpVault,
+    private readonly rotation: SigningKeyRotation,
+    private readonly log: Log,
+  ) {}
+
+  async renewKeyMaterial(): Promise<void> {
+    await this.warnOnFailure('totp_secrets_job_failed', () => this.totpVault.reencrypt());
+    await this.warnOnFailure('signing_keys_job_failed', async () => {
+      await this.rotation.reencryptKeys();
+      await this.rotation.advanceKeys();
+    });
+  }
+
+  private async warnOnFailure(event: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof LockNotAcquiredError)) this.log.warn(event, { error: toErrorFields(error) });
+    }
+  }
+}
+
+/** Starts the jobs above and the purge every 15 minutes. */
 @Injectable()
 export class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
@@ -25,13 +87,60 @@ export class Maintenance implements OnModuleInit, OnApplicationShutdown {
 
   onModuleInit(): void {
     this.timer = setInterval(() => {
-      void this.purge.run();
-      void this.audit.run();
-      void this.keyMaterial.run();
+      void this.purge.purgeExpired();
+      void this.audit.maintainAuditLog();
+      void this.keyMaterial.renewKeyMaterial();
     }, this.environment.purgeIntervalMinutes * MS_PER_MINUTE).unref();
   }
 
   onApplicationShutdown(): void {
     clearInterval(this.timer);
+  }
+}
+
+/**
+ * Seals new rows of the audit log every few seconds, and once before the service listens: after a restore from a dump, the
+ * new epoch must begin before new rows are written.
+ */
+@Injectable()
+export class SealJob implements OnModuleInit, OnApplicationShutdown {
+  private timer: NodeJS.Timeout | undefined;
+  private running: Promise<number> | undefined;
+  private hasFailed = false;
+
+  constructor(
+    private readonly seals: SealWriter,
+    private readonly environment: Environment,
+    private readonly log: Log,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    await this.sealNewRows();
+    const intervalMs = this.environment.auditSealIntervalSeconds * MS_PER_SECOND;
+    this.timer = setInterval(() => void this.sealNewRows(), intervalMs).unref();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    clearInterval(this.timer);
+    await this.running;
+  }
+
+  /** Single flight. Never rejects: the next run retries. @returns the number of rows sealed */
+  sealNewRows(): Promise<number> {
+    this.running ??= this.trySeal().finally(() => (this.running = undefined));
+    return this.running;
+  }
+
+  private async trySeal(): Promise<number> {
+    try {
+      const count = await this.seals.sealNewRows();
+      if (this.hasFailed) this.log.info('audit_seals_again');
+      this.hasFailed = false;
+      return count;
+    } catch (error) {
+      if (!this.hasFailed) this.log.warn('audit_seal_failed', { error: toErrorFields(error) });
+      this.hasFailed = true;
+      return 0;
+    }
   }
 }

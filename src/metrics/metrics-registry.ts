@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Module } from '@nestjs/common';
 import { collectDefaultMetrics, Gauge, Registry, type Metric } from 'prom-client';
 import { Environment } from '../config/environment.js';
 
@@ -8,7 +8,10 @@ export const PREFIX = 'platform_auth_';
 /** Gauges of prom-client that are named like counters, which linters refuse. Their parts by type are exported as well. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
-/** How the values of several workers are aggregated; a sum by default. */
+const SLOW_GAUGE_TTL_MS = 30_000;
+const SLOW_GAUGE_TIMEOUT_MS = 1_000;
+
+/** How the values of several workers become one; a sum by default. */
 type Aggregation = NonNullable<ConstructorParameters<typeof Gauge>[0]['aggregator']>;
 
 /** Reads the value of a gauge; undefined while it is unknown. */
@@ -39,5 +42,38 @@ export class MetricsRegistry {
         else this.set(value);
       },
     });
+  }
+}
+
+/** The registry alone, for rooms that the command line uses too: it serves no metrics. */
+@Module({ providers: [MetricsRegistry], exports: [MetricsRegistry] })
+export class MetricsRegistryModule {}
+
+/**
+ * Caches a gauge that costs a query: queries at most twice a minute however often Prometheus scrapes, waits at most one
+ * second, and returns undefined when the query failed.
+ */
+export function createSlowGauge(query: () => Promise<number>): ReadGauge {
+  let value: Promise<number | undefined> | undefined;
+  let queriedAt = 0;
+  return () => {
+    const now = performance.now();
+    if (value === undefined || now - queriedAt >= SLOW_GAUGE_TTL_MS) {
+      queriedAt = now;
+      value = query().catch(() => undefined);
+    }
+    return withTimeout(SLOW_GAUGE_TIMEOUT_MS, value);
+  };
+}
+
+async function withTimeout<T>(milliseconds: number, answer: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), milliseconds);
+  });
+  try {
+    return await Promise.race([answer, timeout]);
+  } finally {
+    clearTimeout(timer);
   }
 }

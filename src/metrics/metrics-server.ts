@@ -1,9 +1,69 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } from '@nestjs/common';
-import { AggregatorRegistry } from 'prom-client';
+import { AggregatorRegistry, Registry } from 'prom-client';
 import { Environment } from '../config/environment.js';
+import { ConnectionBounds } from '../http/connection-bounds.js';
+import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { MetricsEndpoint } from './metrics-endpoint.js';
 import { MetricsRegistry } from './metrics-registry.js';
+
+/** A scrape is a short request: aborts one that takes longer to arrive (slowloris). */
+const REQUEST_TIMEOUT_MS = 5_000;
+
+export interface MetricsEndpointOptions {
+  readonly port: number;
+  readonly host: string;
+  readonly log: Log;
+  /** Returns the text of one scrape. */
+  readonly read: () => Promise<string>;
+}
+
+/** `GET /metrics` on a port of its own, and 404 for the rest. */
+export class MetricsEndpoint {
+  private constructor(
+    private readonly server: Server,
+    private readonly options: MetricsEndpointOptions,
+  ) {
+    new ConnectionBounds(server, (request, response) => void this.answer(request, response));
+  }
+
+  /** @throws when the port is taken */
+  static async open(options: MetricsEndpointOptions): Promise<MetricsEndpoint> {
+    const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS });
+    const endpoint = new MetricsEndpoint(server, options);
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(options.port, options.host, resolve);
+    });
+    return endpoint;
+  }
+
+  get port(): number | undefined {
+    return (this.server.address() as AddressInfo | null)?.port;
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.server.close(resolve));
+    this.server.closeAllConnections();
+    await closed;
+  }
+
+  private async answer({ method, url }: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (method !== 'GET' || url?.split('?')[0] !== '/metrics') {
+      response.writeHead(404).end();
+      return;
+    }
+    try {
+      const text = await this.options.read();
+      const headers = { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE, 'Cache-Control': 'no-store' };
+      response.writeHead(200, headers).end(text);
+    } catch (error) {
+      this.options.log.error('metrics_failed', { error: toErrorFields(error) });
+      response.writeHead(500).end();
+    }
+  }
+}
 
 /** Serves `/metrics` on `METRICS_PORT`. A worker sends its metrics to the primary instead, which has the port. */
 @Injectable()

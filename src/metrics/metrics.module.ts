@@ -3,7 +3,7 @@
 // is bounded, and each application has a registry of its own.
 
 import { Module } from '@nestjs/common';
-import { MetricsRegistryModule } from './metrics-registry.module.js';
+import { MetricsRegistryModule } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';
 import { RequestMetrics } from './request-metrics.js';
 import { ServiceGauges } from './service-gauges.js';

@@ -10,7 +10,7 @@ import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { Freshness, wantsFreshVerdict } from '../keys/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 @Injectable()
@@ -27,7 +27,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
-    const verdict = await this.keys.verify(nodeId, credential.slice(colon + 1), wantsFreshVerdict(request));
+    const verdict = await this.keys.verifyKey(nodeId, credential.slice(colon + 1), wantsFreshVerdict(request));
     if (verdict.valid) {
       const forwarder = request.user as Principal | undefined;
       const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;

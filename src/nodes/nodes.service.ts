@@ -13,11 +13,10 @@ import { isId, createId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/explanation.js';
-import { KeyColumns } from '../keys/key-columns.js';
-import type { KeyTable } from '../keys/key-statements.js';
+import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
+import { KeyColumns, type KeyTable } from '../keys/key-table.js';
 import { KeyStore } from '../keys/key-store.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { RegistrationRetries } from './registration-retries.js';
 
 /** An edge device in a household. */
@@ -81,7 +80,7 @@ export class NodesService {
    * @throws {ProblemException} idempotency_key_reused; as {@link rotateNodeKey}
    */
   async registerNode(registration: NodeRegistration, actor: Actor, idempotencyKey?: string): Promise<IssuedNode> {
-    const { key, columns } = this.keys.issue();
+    const { key, columns } = this.keys.issueKey();
     const now = this.clock.now();
     const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
@@ -145,20 +144,20 @@ export class NodesService {
   }
 
   /**
-   * {@link KeyStore.rotate}
+   * {@link KeyStore.rotateKey}
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
   async rotateNodeKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
-    const key = await this.keys.rotate(id, overlapHours, actor);
+    const key = await this.keys.rotateKey(id, overlapHours, actor);
     return { node: await this.findNode(id), key };
   }
 
   /**
-   * {@link KeyStore.revoke}
+   * {@link KeyStore.revokeKey}
    * @throws {ProblemException} not_found
    */
   async revokeNode(id: string, actor: Actor): Promise<NodeDevice> {
-    return this.keys.revoke(id, actor);
+    return this.keys.revokeKey(id, actor);
   }
 
   /** Records that a verifier accepted a key from its memory. */

@@ -4,8 +4,7 @@ import type { EntityManager } from 'typeorm';
 import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
-import { DatabaseClock } from '../database/database-clock.js';
-import { Database } from '../database/database.js';
+import { DatabaseClock, Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { refuseField } from '../problems/refused-fields.js';
 

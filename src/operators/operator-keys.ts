@@ -4,10 +4,8 @@ import type { OperatorIdentity } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { computeDigest, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
-import { isRefusal, judgeKey, type KeyRow } from '../keys/judge-key.js';
-import { buildRecordUses } from '../keys/key-statements.js';
-import { LastUses } from '../keys/last-uses.js';
-import { Overlaps } from '../keys/overlaps.js';
+import { isRefusal, judgeKey, type KeyRow, Overlaps } from '../keys/key-ends.js';
+import { buildRecordUses, LastUses } from '../keys/last-uses.js';
 import { Log } from '../logging/log.js';
 
 type OperatorRow = KeyRow & Omit<OperatorIdentity, 'keyDigest'>;
@@ -74,7 +72,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     if (!row || judgement === 'unknown' || judgement === 'wrong_key') return UNKNOWN;
     const operator = { id: row.id, name: row.name, scopes: row.scopes, keyDigest: presented };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, operator };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.end(row.id, presented, now)))
+    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(row.id, presented, now)))
       return this.verifyOperatorKey(key);
     this.lastUses.add(row.id, { at: now, service: null });
     return { valid: true, operator };

@@ -11,7 +11,7 @@ import { Check, Column, Entity, In, Index, PrimaryColumn, type EntityManager, ty
 import type { Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import type { OperatorIdentity } from '../access/principals.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { addSeconds, Clock } from '../common/clock.js';
@@ -19,10 +19,8 @@ import { createId, isId } from '../common/ids.js';
 import type { Scope } from '../common/names.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { issueKey } from '../keys/issued-key.js';
-import { isRefusal, judgeKey, type KeyRow } from '../keys/judge-key.js';
-import { KeyColumns } from '../keys/key-columns.js';
-import { buildRotation } from '../keys/key-statements.js';
+import { issueKey, KeyColumns } from '../keys/key-table.js';
+import { isRefusal, judgeKey, buildRotation, type KeyRow } from '../keys/key-ends.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import {
   describeExceededRights,
@@ -218,7 +216,7 @@ export class OperatorsService {
     } catch (error) {
       // Counted after the rollback, which would undo the count.
       const refusal = operator && toRefusal(error, operator);
-      throw refusal ? await this.refusals.record(refusal, actor) : error;
+      throw refusal ? await this.refusals.recordRefusal(refusal, actor) : error;
     }
   }
 

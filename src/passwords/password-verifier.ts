@@ -100,7 +100,7 @@ export class PasswordVerifier {
     if (verdict.valid) return verdict.user;
     if (verdict.reason !== 'wrong_password') throw createRefusal('user', 'session_ended', { user_id: userId });
     const counted = { reason: 'wrong_current_password', counted: email, subject: userId };
-    await this.refusals.count({ event: 'user.login.failed', ...counted }, actor);
+    await this.refusals.countRefusal({ event: 'user.login.failed', ...counted }, actor);
     throw createWrongPassword(userId, 'wrong_password');
   }
 

@@ -4,7 +4,7 @@
 
 import { Module } from '@nestjs/common';
 import { AuditModule } from '../audit/audit.module.js';
-import { MetricsRegistryModule } from '../metrics/metrics-registry.module.js';
+import { MetricsRegistryModule } from '../metrics/metrics-registry.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { PasswordHasher } from './password-hasher.js';
 import { PasswordPolicy } from './password-policy.js';

@@ -85,7 +85,12 @@ export class ProblemFilter implements ExceptionFilter {
     if (problem.retryAfterSeconds) response.setHeader('Retry-After', problem.retryAfterSeconds);
     for (const [name, value] of Object.entries(occurrence.headers ?? {})) response.setHeader(name, value);
     const body = { ...toProblemBody(problem, getRequestId(request), occurrence.errors), ...occurrence.members };
-    response.status(problem.status).type('application/problem+json').send(JSON.stringify(body));
+    const text = JSON.stringify(body);
+    response.statusCode = problem.status;
+    response.setHeader('Content-Type', 'application/problem+json; charset=utf-8');
+    response.setHeader('Content-Length', Buffer.byteLength(text));
+    // Together with the other responses of this round of reads, as LinkedExpressAdapter does it (decision 35).
+    setImmediate(() => response.end(text));
   }
 
   /** For the metrics and the request log; most are logged as a security event too. */

@@ -360,13 +360,19 @@ export interface Occurrence {
   readonly cause?: unknown;
 }
 
-/** Ends a request with a problem of the catalogue. The name follows Nest's exceptions. */
+/**
+ * Ends a request with a problem of the catalogue. The name follows Nest's exceptions. Only a 5xx has a stack trace, which
+ * is logged: for a refusal it would cost more than the check of the credential.
+ */
 export class ProblemException extends Error {
   constructor(
     readonly problem: Problem,
     readonly occurrence: Occurrence = {},
   ) {
+    const { stackTraceLimit } = Error;
+    if (problem.status < 500) Error.stackTraceLimit = 0;
     super(problem.code, { cause: occurrence.cause });
+    Error.stackTraceLimit = stackTraceLimit;
   }
 
   /** @returns the same with further headers of the response */

@@ -11,7 +11,7 @@ import { Clock } from '../common/clock.js';
 import { toNetworks } from '../common/network.js';
 import { PasswordHasher, type PasswordHash } from '../passwords/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { SecondFactorsService } from '../second-factors/second-factors.service.js';
 import { SessionsService } from '../tokens/sessions.service.js';

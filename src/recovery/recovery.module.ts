@@ -2,10 +2,10 @@ import { Module, type DynamicModule } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import type { Environment } from '../config/environment.js';
-import { PasswordsModule } from '../passwords/passwords.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { MailModule } from '../mail/mail.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -25,10 +25,10 @@ export class RecoveryModule {
     return {
       module: RecoveryModule,
       imports: [
+        PasswordsModule,
         AccessModule,
         AuditModule,
-        PasswordsModule,
-        KeysModule,
+        RevocationModule,
         MailModule,
         SecondFactorsModule,
         ThrottlingModule,

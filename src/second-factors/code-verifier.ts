@@ -4,7 +4,7 @@ import { type Actor, toUserActor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import type { SecretDigest } from '../crypto/secret.js';
-import { DatabaseClock } from '../database/database-clock.js';
+import { DatabaseClock } from '../database/database.js';
 import { type Problem, ProblemException, problems } from '../problems/problems.js';
 import { SecondFactorThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
 import { FactorRefusals, type FactorReason, type UseProof } from './factor-refusals.js';

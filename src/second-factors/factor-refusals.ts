@@ -46,6 +46,6 @@ export class FactorRefusals {
   async refuse(problem: Problem, reason: FactorReason, actor: Actor, userId?: string): Promise<never> {
     const counted = userId ?? toNetwork(actor.address);
     const refusal = { event: EVENT, reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.record({ problem, refusal, counted, subject: userId }, actor);
+    throw await this.refusals.recordRefusal({ problem, refusal, counted, subject: userId }, actor);
   }
 }

@@ -1,4 +1,4 @@
-import { withAuditEvent } from '../audit/audit-columns.js';
+import { withAuditEvent } from '../audit/audit-events.js';
 import type { Statement } from '../database/database.js';
 import { buildHasSecondFactor } from '../passwords/password-verifier.js';
 

@@ -1,13 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import type { Actor } from '../access/actor.js';
 import type { UserPrincipal } from '../access/principals.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
-import { DatabaseClock } from '../database/database-clock.js';
-import { Database } from '../database/database.js';
+import { DatabaseClock, Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { createFieldProblem } from '../problems/refused-fields.js';
 import { Challenges, toPasswordContext, type PresentedChallenge } from './challenges.js';

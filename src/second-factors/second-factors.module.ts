@@ -1,8 +1,8 @@
 import { Module } from '@nestjs/common';
-import { PasswordsModule } from '../passwords/passwords.module.js';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
@@ -32,7 +32,7 @@ const SHARED = [
 ];
 
 @Module({
-  imports: [PasswordsModule, AccessModule, AuditModule, KeysModule, ThrottlingModule, TokensModule, UsersModule],
+  imports: [PasswordsModule, AccessModule, AuditModule, RevocationModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [...SHARED, FactorChanges, TotpService, PasskeysService],
   exports: SHARED,

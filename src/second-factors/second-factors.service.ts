@@ -13,7 +13,7 @@ import { isId } from '../common/ids.js';
 import type { SecondFactorMethod } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import {

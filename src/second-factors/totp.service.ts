@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import type { UserPrincipal } from '../access/principals.js';
-import type { AuditEvent } from '../audit/audit-event.js';
+import type { AuditEvent } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { ProblemException, problems } from '../problems/problems.js';

@@ -4,14 +4,14 @@
 
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { KeysModule } from '../keys/keys.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
 import { JwksController } from './jwks.controller.js';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { SigningKey } from './signing-key.js';
 import { SigningKeysService } from './signing-keys.service.js';
 
 @Module({
-  imports: [KeysModule, TypeOrmModule.forFeature([SigningKey])],
+  imports: [RevocationModule, TypeOrmModule.forFeature([SigningKey])],
   controllers: [JwksController],
   providers: [SigningKeyVault, SigningKeyRotation, SigningKeysService],
   exports: [SigningKeyRotation, SigningKeysService],

@@ -10,7 +10,7 @@ import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
-import { RevocationLease, type EvictionListener } from '../keys/cache/revocation-lease.js';
+import { RevocationLease, type EvictionListener } from '../revocation/lease.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';

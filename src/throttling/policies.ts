@@ -7,9 +7,7 @@ import { computeMac, deriveKey } from '../crypto/secret.js';
 
 export type ThrottleEvent = Extract<RefusalEventName, `${string}.throttled`>;
 
-type LimitVariable = {
-  [Name in keyof Environment]: Environment[Name] extends Limit ? Name : never;
-}[keyof Environment];
+type LimitVariable = { [Name in keyof Environment]: Environment[Name] extends Limit ? Name : never }[keyof Environment];
 
 interface Policy {
   /** Logged for each refusal. */

@@ -47,7 +47,7 @@ interface Reservation {
 interface Settlement {
   readonly points: readonly ReservedWindow[];
   readonly isLost: boolean;
-  /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
+  /** Keeps the row of this key alive for 30 days. */
   readonly knownKey?: string;
 }
 

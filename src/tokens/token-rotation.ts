@@ -6,7 +6,7 @@
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import type { Actor } from '../access/actor.js';
-import { withAuditEvent } from '../audit/audit-columns.js';
+import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds, Clock } from '../common/clock.js';
 import { toNetwork } from '../common/network.js';

@@ -1,8 +1,8 @@
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { KeysModule } from '../keys/keys.module.js';
-import { MetricsRegistryModule } from '../metrics/metrics-registry.module.js';
+import { RevocationModule } from '../revocation/revocation.module.js';
+import { MetricsRegistryModule } from '../metrics/metrics-registry.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
@@ -19,7 +19,7 @@ import { UserStrategy, ValidateUserController } from './user-door.js';
   imports: [
     AccessModule,
     AuditModule,
-    KeysModule,
+    RevocationModule,
     MetricsRegistryModule,
     TypeOrmModule.forFeature([Session]),
     SigningKeysModule,

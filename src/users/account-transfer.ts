@@ -6,7 +6,7 @@ import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { z } from 'zod';
 import { COMMAND_LINE } from '../access/actor.js';
-import type { AuditEventName } from '../audit/audit-event.js';
+import type { AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { parseNewEmail } from '../common/fields.js';

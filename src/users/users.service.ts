@@ -10,10 +10,9 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { Database } from '../database/database.js';
-import { ANY_GIVEN_ID, RowsById } from '../database/rows-by-id.js';
+import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
-import { Propagation } from '../keys/cache/propagation.js';
+import { Propagation } from '../revocation/propagation.js';
 import type { PasswordHash } from '../passwords/password-hasher.js';
 import { ProblemException, problems } from '../problems/problems.js';
 

@@ -8,6 +8,7 @@ import { DOORS_OF_ROUTE, SCOPE_OF_ROUTE } from '../../src/access/require.js';
 import { parseEnvironment } from '../../src/config/environment.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { VARIABLES } from '../support/settings.js';
+import { fromRoot } from '../support/from-root.js';
 
 /**
  * Which door opens each route, and with which scope of an operator. A route that is missing here, or that declares
@@ -110,8 +111,8 @@ function guardsOf(route: string, door: string): number {
   return (FORWARDED.includes(route) ? 2 : 1) + ofThrottle;
 }
 
-const readSource = (file: string): string => readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8');
-const CONTROLLERS = readdirSync(new URL('../../src', import.meta.url), { recursive: true, encoding: 'utf8' }).filter(
+const readSource = (file: string): string => readFileSync(fromRoot(`src/${file}`), 'utf8');
+const CONTROLLERS = readdirSync(fromRoot('src'), { recursive: true, encoding: 'utf8' }).filter(
   (file) => file.endsWith('.ts') && readSource(file).includes('@Controller('),
 );
 

@@ -1,5 +1,4 @@
-import { jest } from '@jest/globals';
-import { Propagation } from '../../src/keys/cache/propagation.js';
+import { Propagation } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';

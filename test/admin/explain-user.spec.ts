@@ -15,11 +15,8 @@ interface Explanation {
 
 describe('GET /api/v0/admin/users/{id}/explain', () => {
   const app = useApp({
-    variables: {
-      LOGIN_LIMIT_PER_ACCOUNT: '4/900',
-      LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/900',
-      SECOND_FACTOR_LIMIT_PER_ACCOUNT: '5/900',
-    },
+    variables: { LOGIN_LIMIT_PER_ACCOUNT: '4/900', LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/900' },
+    settings: { secondFactorLimitPerAccount: { points: 5, seconds: 900 } },
   });
   const strict = useReplica(app, { variables: { REQUIRE_VERIFIED_EMAIL: 'true' } });
   const withoutPasskeys = useReplica(app, { variables: { NODE_ENV: 'production' } });

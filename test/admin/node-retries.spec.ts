@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { generateSecret } from '../../src/crypto/secret.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { SECRET_KEY } from '../support/settings.js';
@@ -105,7 +105,7 @@ describe('POST /api/v0/admin/nodes with Idempotency-Key', () => {
     app.clock.advance({ minutes: 12 * 60 });
     await register('young', registration()).expect(201);
     app.clock.advance({ minutes: 12 * 60 });
-    await app.nest.get(PurgeJob).run();
+    await app.nest.get(PurgeJob).purgeExpired();
     expect(await countOf('idempotency_keys')).toBe(1);
     expect(await countOf('nodes')).toBe(2);
   });

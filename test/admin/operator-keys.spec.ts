@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Database } from '../../src/database/database.js';
 import { OperatorKeys } from '../../src/operators/operator-keys.js';
 import { problems } from '../../src/problems/problems.js';
@@ -179,7 +178,7 @@ describe('a refused admin key', () => {
 
 describe('wrong guesses of admin keys', () => {
   const LIMIT = 5;
-  const app = useApp({ variables: { ADMIN_KEY_LIMIT_PER_ADDRESS: `${LIMIT}/900` } });
+  const app = useApp({ settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } } });
 
   it('are 429 beyond the limit, also with the form of an operator’s key, and do not shut out a valid key', async () => {
     const operator = await app.operator(['read']);
@@ -218,7 +217,7 @@ describe('while the database is unreachable', () => {
   it('every admin key that is not the root key is 503, never 401', async () => {
     const database = await createTestDatabase();
     const proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
+    const app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
     try {
       const [live, revoked] = await withPatientReplica(app, async (patient) => {
         const operators = [await patient.operator(['read']), await patient.operator(['read'])] as const;

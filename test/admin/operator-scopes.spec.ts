@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Test as SupertestRequest } from 'supertest';
 import { SCOPES, type Scope } from '../../src/common/names.js';
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -136,7 +136,7 @@ describe('the scopes of an operator', () => {
     const lines = app.log.events('admin.scope.refused').filter(({ operator }) => operator === one.name);
     expect(lines.map(({ reason }) => reason)).toEqual(['nodes', 'nodes', 'nodes', 'operators']);
     clock.advance({ minutes: 17 });
-    await app.nest.get(AuditJob).run();
+    await app.nest.get(AuditJob).maintainAuditLog();
     expect(await refusals()).toEqual(rows);
   });
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { ADMIN_KEY, PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
@@ -96,8 +96,7 @@ describe('GET /api/v0/users/{id}', () => {
 describe('the purge job', () => {
   it('deletes sessions and credentials whose retention has passed, in one replica at a time', async () => {
     const clock = new TestClock();
-    const variables = { SESSION_KEEP_DAYS: '30', CREDENTIAL_KEEP_DAYS: '365' };
-    const app = await TestApp.start({ clock, variables });
+    const app = await TestApp.start({ clock });
     const replica = await app.startReplica();
     const alice = await app.user();
     const { refresh_token } = await alice.logsIn();
@@ -105,7 +104,7 @@ describe('the purge job', () => {
     const [revoked, live] = [await app.node(), await app.node()];
     await app.admin.delete(`/nodes/${revoked.nodeId}`).expect(204);
     const purge = async () => {
-      const counts = await Promise.all([app, replica].map(({ nest }) => nest.get(PurgeJob).run()));
+      const counts = await Promise.all([app, replica].map(({ nest }) => nest.get(PurgeJob).purgeExpired()));
       return counts[0]! + counts[1]!;
     };
     expect(await purge()).toBe(0);
@@ -130,7 +129,7 @@ describe('the purge job', () => {
       [alice.id],
     );
     clock.advance({ days: 40 });
-    expect(await app.nest.get(PurgeJob).run()).toBe(2_500);
+    expect(await app.nest.get(PurgeJob).purgeExpired()).toBe(2_500);
     await app.stop();
   });
 });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Test as SupertestRequest } from 'supertest';
-import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-event.js';
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-events.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { APP_KEYS, type AppKeys } from '../../src/app-credentials/app-credentials.service.js';
 import { NODE_KEYS, type NodeKeys } from '../../src/nodes/nodes.service.js';
 import { OperatorKeys } from '../../src/operators/operator-keys.js';
@@ -336,7 +336,7 @@ describe('the audit log', () => {
     await new Operator(replica).retire(kid!);
     await new Operator(replica).revoke(kid!);
     await replica.stop();
-    await app.nest.get(AuditJob).run();
+    await app.nest.get(AuditJob).maintainAuditLog();
     const missing: string[] = [];
     for (const event of AUDIT_EVENT_NAMES) {
       const items = await recorded(app, { event });

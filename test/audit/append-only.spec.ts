@@ -1,4 +1,4 @@
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
@@ -39,7 +39,7 @@ describe('the table audit_events', () => {
     const app = await TestApp.start({ variables });
     const replica = await app.startReplica();
     const keep = async () => {
-      await Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).run()));
+      await Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).maintainAuditLog()));
       const failures = [app, replica].flatMap(({ log }) =>
         log.lines.filter(({ message }) => message === 'audit_job_failed'),
       );
@@ -71,7 +71,7 @@ describe('the table audit_events', () => {
       app.database.query('SELECT tableoid::regclass::text AS name FROM audit_events WHERE subject = $1', [alice.id]);
     expect(await where()).toEqual([{ name: 'audit_events_default' }]);
     const before = await recorded(app);
-    await app.nest.get(AuditJob).run();
+    await app.nest.get(AuditJob).maintainAuditLog();
     expect(await where()).toEqual([{ name: monthsFrom(clock.now(), 1)[0] }]);
     expect(await recorded(app)).toEqual(before);
     for (const change of ['DELETE FROM audit_events', 'TRUNCATE audit_events_default']) {
@@ -86,9 +86,9 @@ describe('the table audit_events', () => {
     clock.advance({ days: 300 });
     const alice = await app.user();
     const logins = Array.from({ length: 60 }, () => alice.logsIn());
-    await app.nest.get(AuditJob).run();
+    await app.nest.get(AuditJob).maintainAuditLog();
     await Promise.all(logins);
-    await app.nest.get(AuditJob).run();
+    await app.nest.get(AuditJob).maintainAuditLog();
     const [found] = await app.database.query(
       `SELECT count(*)::int AS logins, array_agg(DISTINCT tableoid::regclass::text) AS months
        FROM audit_events WHERE event = 'user.login.succeeded'`,

@@ -1,6 +1,6 @@
 import { Client } from 'pg';
-import type { Verification } from '../../src/audit/audit-verifier.js';
-import { SealJob } from '../../src/maintenance/seal.job.js';
+import type { Verification } from '../../src/audit/seals/seal-verifier.js';
+import { SealJob } from '../../src/maintenance/maintenance.js';
 import { Cli } from '../support/cli.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { type TestApp } from '../support/test-app.js';
@@ -35,7 +35,7 @@ export class Auditor {
 }
 
 export async function seal(app: TestApp): Promise<number> {
-  return app.nest.get(SealJob).run();
+  return app.nest.get(SealJob).sealNewRows();
 }
 
 /** What a superuser does whom no trigger stops. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from './record.js';
 
@@ -10,7 +10,7 @@ describe('failed logins', () => {
   const { clock } = app;
   const replica = useReplica(app);
 
-  const keep = () => Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).run()));
+  const keep = () => Promise.all([app, replica].map(({ nest }) => nest.get(AuditJob).maintainAuditLog()));
 
   it('are one row for each account and window, with the exact count over all replicas', async () => {
     clock.enterNextWindow();

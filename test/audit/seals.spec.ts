@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { APP_KEYS } from '../../src/app-credentials/app-credentials.service.js';
-import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-event.js';
+import { AUDIT_EVENT_NAMES } from '../../src/audit/audit-events.js';
 import { COUNTED_EVENTS, CountedRefusals } from '../../src/audit/counted-refusals.js';
 import { NODE_KEYS } from '../../src/nodes/nodes.service.js';
 import { OperatorKeys } from '../../src/operators/operator-keys.js';
@@ -75,7 +75,7 @@ describe('the seals of the audit log', () => {
       await app.validateNode(node.header).expect(200);
       await app.validateApp(service.headers).expect(200);
       app.clock.drift({ minutes: 60 });
-      await app.nest.get(CountedRefusals).moveClosed(app.clock.now());
+      await app.nest.get(CountedRefusals).moveClosedWindows(app.clock.now());
       for (const keys of [OperatorKeys, NODE_KEYS, APP_KEYS])
         await app.nest.get<OperatorKeys>(keys, { strict: false }).flushLastUsed();
       const late = await app.database.query<{ event: string }>(

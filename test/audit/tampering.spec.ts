@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { SECRET_KEY } from '../support/settings.js';
 import { useAppPerTest } from '../support/use-app.js';
 import { Auditor, insertion, seal, tamper } from './auditor.js';
@@ -144,7 +144,7 @@ describe('platform-auth audit verify', () => {
         `SELECT to_char(time AT TIME ZONE 'UTC', 'YYYY-MM') AS month FROM audit_events ORDER BY time DESC`,
       );
       await seal(app);
-      await app.nest.get(AuditJob).run();
+      await app.nest.get(AuditJob).maintainAuditLog();
       const report = await auditor.verify();
       expect(report).toMatchObject({ rows: 2, dropped_rows: 1, dropped_months: [byRetention!.month] });
       expect(report.findings.filter(({ kind }) => kind !== 'inserted')).toEqual([]);

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import bcrypt from 'bcrypt';
 import { Piscina } from 'piscina';
 import type { Response } from 'supertest';

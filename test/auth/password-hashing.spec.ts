@@ -8,7 +8,7 @@ import { useApp } from '../support/use-app.js';
 const BUSY = problems.hashingBusy;
 
 describe('a full hashing queue', () => {
-  const app = useApp({ variables: { HASH_THREADS: '1', HASH_QUEUE_LIMIT: '1', BCRYPT_COST: '9' } });
+  const app = useApp({ variables: { BCRYPT_COST: '9' }, settings: { hashThreads: 1, hashQueueLimit: 1 } });
 
   it('answers 503 with Retry-After to logins that it cannot verify', async () => {
     const alice = await app.user();

@@ -6,9 +6,8 @@ import type { Tokens, User } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { recorded } from '../audit/record.js';
 
-describe('SESSION_LIMIT_PER_USER', () => {
-  const variables = { SESSION_LIMIT_PER_USER: '5' };
-  const app = useApp({ variables });
+describe('the limit of sessions of one user', () => {
+  const app = useApp({ settings: { sessionLimitPerUser: 5 } });
   const replica = useReplica(app);
 
   const liveSessionsOf = ({ id }: User) =>
@@ -91,7 +90,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
   });
 
   it('does not undo a login when the surplus cannot be ended; the next login ends it', async () => {
-    const hasty = await app.startReplica({ variables: { DATABASE_STATEMENT_TIMEOUT_MS: '5000' } });
+    const hasty = await app.startReplica({ settings: { databaseStatementTimeoutMs: 5_000 } });
     const alice = await app.user();
     await logInTimes(alice, 5);
     const holder = new Client({ connectionString: app.database.url });
@@ -110,7 +109,7 @@ describe('SESSION_LIMIT_PER_USER', () => {
   it('evicts sessions beyond a lowered limit at the next login', async () => {
     const alice = await app.user();
     await logInTimes(alice, 5);
-    const strict = await app.startReplica({ variables: { SESSION_LIMIT_PER_USER: '1' } });
+    const strict = await app.startReplica({ settings: { sessionLimitPerUser: 1 } });
     const { access_token } = await alice.logsIn(strict);
     expect(await liveSessionsOf(alice)).toHaveLength(1);
     await app.me(access_token).expect(200);

@@ -3,7 +3,7 @@ import { FirstRunFolder, isAlive } from '../support/first-run-folder.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { PASSWORD } from '../support/settings.js';
 
-const VARIABLES = { BCRYPT_COST: '4', HASH_THREADS: '1' };
+const VARIABLES = { BCRYPT_COST: '4' };
 const SCENARIO_MS = 240_000;
 
 describe.each([

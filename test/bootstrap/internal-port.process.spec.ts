@@ -30,7 +30,7 @@ describe('the process with INTERNAL_PORT', () => {
   });
 
   const start = (variables: Record<string, string> = {}): Promise<ServiceProcess> => {
-    const own = { DATABASE_URL: database.url, INTERNAL_PORT: String(internalPort), HASH_THREADS: '1' };
+    const own = { DATABASE_URL: database.url, INTERNAL_PORT: String(internalPort) };
     return ServiceProcess.start({ ...VARIABLES, ...own, LOG_LEVEL: 'info', REVOCATION_LEASE_MS: '0', ...variables });
   };
 

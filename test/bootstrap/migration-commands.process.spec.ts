@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { fromRoot } from '../support/from-root.js';
 
-const ROOT = join(import.meta.dirname, '../..');
+const ROOT = fromRoot('.');
 const TABLES = [
   'app_credentials',
   'audit_events',

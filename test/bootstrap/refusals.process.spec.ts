@@ -4,7 +4,7 @@ import type { Variables } from '../../src/config/environment.js';
 import { FirstRunFolder } from '../support/first-run-folder.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, SECRET_KEY } from '../support/settings.js';
+import { ADMIN_KEY, SECRET_KEY, withSettings } from '../support/settings.js';
 
 /** A closed port: the service must exit before it connects. */
 const DATABASE_URL = 'postgresql://user:hunter2-hunter3@127.0.0.1:1/auth';
@@ -77,7 +77,7 @@ describe('a start with an invalid configuration', () => {
   });
 
   it('reports that the database refuses connections, without the password of the URL', async () => {
-    const limited = { START_TIMEOUT_SECONDS: '1', PORT: String(await claimPort()) };
+    const limited = { ...withSettings({ startTimeoutSeconds: 1 }), PORT: String(await claimPort()) };
     const output = await refusal({ NODE_ENV: 'production', SECRET_KEY, DATABASE_URL, ...limited });
     expect(output).toMatch(/DATABASE_URL/);
     expect(output).not.toContain('hunter2');

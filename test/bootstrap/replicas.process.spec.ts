@@ -18,7 +18,7 @@ describe('eight replicas that start together on an empty database', () => {
   });
 
   it('migrate once, accept each other’s nodes, and stop', async () => {
-    const variables = { ...VARIABLES, DATABASE_URL: database.url, HASH_THREADS: '1', DATABASE_POOL_SIZE: '2' };
+    const variables = { ...VARIABLES, DATABASE_URL: database.url, DATABASE_POOL_SIZE: '2' };
     const replicas = await Promise.all(Array.from({ length: REPLICAS }, () => ServiceProcess.spawn(variables)));
     await Promise.all(replicas.map((replica) => replica.ready()));
     const all = createMigrationOptions(database.url).migrations as unknown[];

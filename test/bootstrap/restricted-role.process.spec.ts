@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { AuditJob } from '../../src/maintenance/audit.job.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { Auditor, insertion, seal } from '../audit/auditor.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { recorded } from '../audit/record.js';
@@ -83,8 +83,8 @@ describe('a service whose role does not own its tables', () => {
       await roles.database.query(`UPDATE credential_changes SET at = now() - interval '3 days'`);
       expect(await seal(app)).toBeGreaterThan(6);
       const before = await partitionsOf(roles.database);
-      await app.nest.get(AuditJob).run();
-      await app.nest.get(PurgeJob).run();
+      await app.nest.get(AuditJob).maintainAuditLog();
+      await app.nest.get(PurgeJob).purgeExpired();
       const after = await partitionsOf(roles.database);
       expect(before.filter((name) => !after.includes(name))).toEqual([old]);
       expect(after.filter((name) => !before.includes(name))).toHaveLength(2);
@@ -164,7 +164,7 @@ describe('a service whose role does not own its tables', () => {
       const app = await TestApp.start({ database: roles.database, variables: { REVOCATION_LEASE_MS: '0' } });
       await (await app.user()).logsIn();
       expect(await seal(app)).toBe(2);
-      await app.nest.get(AuditJob).run();
+      await app.nest.get(AuditJob).maintainAuditLog();
       expect(app.log.lines.filter(({ level }) => level === 'warn')).toEqual([]);
       await app.stop();
     },

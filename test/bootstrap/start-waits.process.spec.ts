@@ -1,12 +1,14 @@
 import { Client } from 'pg';
+import type { Variables } from '../../src/config/environment.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { VARIABLES } from '../support/settings.js';
+import { VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 /** Long enough for a process to start on a busy machine. */
-const LIMIT = { LOG_LEVEL: 'warn', START_TIMEOUT_SECONDS: '2' };
+const LIMIT = { startTimeoutSeconds: 2 };
+const WARNINGS = { ...VARIABLES, LOG_LEVEL: 'warn', ...withSettings(LIMIT) };
 
 describe('a start that waits', () => {
   let database: TestDatabase;
@@ -24,13 +26,12 @@ describe('a start that waits', () => {
   });
 
   /** Starts the service, which must time out and report what it waits for, meanwhile and at the end. */
-  const expectGivenUp = async (waitingFor: string, more: Record<string, string> = {}): Promise<string> => {
-    const service = await ServiceProcess.spawn({ ...VARIABLES, ...LIMIT, DATABASE_URL: proxy.url, ...more });
+  const expectGivenUp = async (waitingFor: string, more: Variables = {}): Promise<string> => {
+    const service = await ServiceProcess.spawn({ ...WARNINGS, DATABASE_URL: proxy.url, ...more });
     expect(await service.exited()).toBe(1);
     const lines = service.output.split('\n').filter((line) => line.includes('"start_waits"'));
     expect(lines.map((line) => (JSON.parse(line) as { waiting_for: string }).waiting_for)).toContain(waitingFor);
     expect(service.output).toContain(`waiting for ${waitingFor}`);
-    expect(service.output).toContain('START_TIMEOUT_SECONDS');
     return service.output;
   };
 
@@ -59,7 +60,8 @@ describe('a start that waits', () => {
     [2, 'the workers'],
   ])('for the first connection of the pool exits (%i workers)', async (workers, waitingFor) => {
     proxy.blackHoleFrom('application_name\0platform-auth\0');
-    await expectGivenUp(waitingFor, { DATABASE_CONNECT_TIMEOUT_MS: '60000', WORKERS: String(workers) });
+    const settings = withSettings({ ...LIMIT, databaseConnectTimeoutMs: 60_000 });
+    await expectGivenUp(waitingFor, { ...settings, WORKERS: String(workers) });
   });
 
   it('for the migration lock exits', async () => {
@@ -82,7 +84,7 @@ describe('a start that waits', () => {
     await database.query(`CREATE FUNCTION delay() RETURNS event_trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(0.06); END $$`);
     await database.query('CREATE EVENT TRIGGER slow ON ddl_command_end EXECUTE FUNCTION delay()');
-    const service = await ServiceProcess.start({ ...VARIABLES, ...LIMIT, DATABASE_URL: proxy.url });
+    const service = await ServiceProcess.start({ ...WARNINGS, DATABASE_URL: proxy.url });
     expect(service.output).toContain('the migrations of the schema');
     expect(await service.stop()).toBe(0);
   });

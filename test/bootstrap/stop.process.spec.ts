@@ -4,7 +4,7 @@ import { Client } from 'pg';
 import { Caller, type CallFailed } from '../support/caller.js';
 import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
+import { ADMIN_KEY, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CALLERS = 50;
@@ -23,15 +23,14 @@ describe('a graceful shutdown', () => {
     await database.drop();
   });
 
-  const start = async (delayMs: string, deadlineMs = '40000'): Promise<void> => {
+  const start = async (delayMs: string, shutdownDeadlineMs = 40_000): Promise<void> => {
     service = await ServiceProcess.start({
       ...VARIABLES,
       DATABASE_URL: database.url,
-      DATABASE_STATEMENT_TIMEOUT_MS: '15000',
+      ...withSettings({ databaseStatementTimeoutMs: 15_000, shutdownDeadlineMs }),
       // Each validation queries the database, where a test can block it.
       REVOCATION_LEASE_MS: '0',
       SHUTDOWN_DELAY_MS: delayMs,
-      SHUTDOWN_DEADLINE_MS: deadlineMs,
     });
     callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
     const answer = await fetch(`${service.url}/api/v0/admin/nodes`, {
@@ -142,7 +141,7 @@ describe('a graceful shutdown', () => {
   ])(
     'is not delayed by a client that %s',
     async (_name, bytes) => {
-      await start('0', '20000');
+      await start('0', 20_000);
       const socket: Socket = connect(service.port, '127.0.0.1').on('error', () => undefined);
       await once(socket, 'connect');
       socket.write(bytes);

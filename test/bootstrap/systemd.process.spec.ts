@@ -35,13 +35,7 @@ describe('under systemd', () => {
   const told = (): string => (existsSync(socket) ? readFileSync(socket, 'utf8') : '');
 
   const start = (variables: Record<string, string>): Promise<ServiceProcess> =>
-    ServiceProcess.start({
-      ...VARIABLES,
-      DATABASE_URL: database.url,
-      LOG_LEVEL: 'info',
-      HASH_THREADS: '1',
-      ...variables,
-    });
+    ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, LOG_LEVEL: 'info', ...variables });
 
   it.each(['1', '2'])(
     'reports that it is ready, and later that it stops, once each, with WORKERS=%s',

@@ -1,12 +1,12 @@
-import { join } from 'node:path';
 import { parseEnvironment } from '../../src/config/environment.js';
 import { computeBackoffMs, WorkerFleet, WorkerStartError } from '../../src/bootstrap/workers/worker-fleet.js';
 import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { VARIABLES } from '../support/settings.js';
 import { TestLog } from '../support/test-log.js';
+import { fromRoot } from '../support/from-root.js';
 
-const FILE = join(import.meta.dirname, '../../dist/test/support/programs/fleet-worker.js');
+const FILE = fromRoot('dist/test/support/programs/fleet-worker.js');
 const DEADLINE_MS = 10_000;
 
 describe('WorkerFleet', () => {

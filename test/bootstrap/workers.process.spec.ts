@@ -1,11 +1,12 @@
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { Caller } from '../support/caller.js';
+import type { Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { Scrape } from '../support/scrape.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
+import { ADMIN_KEY, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const CALLERS = 16;
@@ -36,13 +37,13 @@ describe('several workers on one port', () => {
     callers = Array.from({ length: CALLERS }, () => new Caller(service.url));
   });
 
-  const spawn = async (workers: string, variables: Record<string, string> = {}): Promise<void> => {
+  const spawn = async (workers: string, variables: Variables = {}): Promise<void> => {
     metricsPort = await claimPort();
-    const own = { DATABASE_URL: database.url, HASH_THREADS: '1', METRICS_PORT: String(metricsPort), WORKERS: workers };
+    const own = { DATABASE_URL: database.url, METRICS_PORT: String(metricsPort), WORKERS: workers };
     service = await ServiceProcess.spawn({ ...VARIABLES, ...own, ...variables });
   };
 
-  const start = async (workers: number, variables?: Record<string, string>): Promise<void> => {
+  const start = async (workers: number, variables?: Variables): Promise<void> => {
     await spawn(String(workers), variables);
     await eventually('all workers are up', async () => service.hasExited || (await areUp(workers)), START_MS);
   };
@@ -108,7 +109,7 @@ describe('several workers on one port', () => {
   });
 
   describe('two of them, with faults', () => {
-    beforeAll(() => start(2, { LOG_LEVEL: 'warn', SHUTDOWN_DEADLINE_MS: '500' }), START_MS);
+    beforeAll(() => start(2, { LOG_LEVEL: 'warn', ...withSettings({ shutdownDeadlineMs: 500 }) }), START_MS);
     afterAll(endAll);
 
     it('replace a killed worker while the other serves requests', async () => {
@@ -150,7 +151,10 @@ describe('several workers on one port', () => {
   });
 
   describe('two of them', () => {
-    beforeAll(() => start(2, { SHUTDOWN_DELAY_MS: '10000', SHUTDOWN_DEADLINE_MS: '40000' }), START_MS);
+    beforeAll(
+      () => start(2, { SHUTDOWN_DELAY_MS: '10000', ...withSettings({ shutdownDeadlineMs: 40_000 }) }),
+      START_MS,
+    );
 
     it('answer 200 until they stop listening when all processes get SIGTERM, and the primary exits with 0', async () => {
       const workers = service.children;

@@ -5,7 +5,9 @@ import type { AddressInfo } from 'node:net';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
-import { OwnPlatform } from './own-platform.js';
+import { OwnPlatform, useCommands } from './own-platform.js';
+
+useCommands();
 
 describe('platform-auth doctor', () => {
   let platform: OwnPlatform;

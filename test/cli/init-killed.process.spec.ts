@@ -1,11 +1,11 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+import { fromRoot } from '../support/from-root.js';
 
-const PROGRAM = join(import.meta.dirname, '../../dist/src/cli/platform-auth.js');
+const PROGRAM = fromRoot('dist/src/cli/platform-auth.js');
 
 describe('platform-auth init as a process', () => {
   let platform: OwnPlatform;

@@ -1,7 +1,9 @@
 import { LOCKS } from '../../src/database/locks.js';
 import { holdWrites } from '../support/barrier.js';
 import { endLockHolder } from '../support/lock-holder.js';
-import { OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+import { OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
+
+useCommands();
 
 describe('platform-auth init that loses its advisory lock', () => {
   it('mints no more keys, says why, and the rerun completes', async () => {

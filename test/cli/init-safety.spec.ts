@@ -3,13 +3,15 @@ import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
 import { withAppKeys } from '../../src/cli/platform/app-keys.js';
-import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 
 const NOT_CONFIRMED = new Error('not confirmed');
 const refuse = (asked: unknown[]) => (what: unknown) => {
   asked.push(what);
   return Promise.reject(NOT_CONFIRMED);
 };
+
+useCommands();
 
 describe('platform-auth init on a platform in use', () => {
   let platform: OwnPlatform;

@@ -1,10 +1,11 @@
-import { jest } from '@jest/globals';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { init } from '../../src/cli/platform/init.js';
-import { Propagation } from '../../src/keys/cache/propagation.js';
+import { Propagation } from '../../src/revocation/propagation.js';
 import { migrate } from '../../src/database/migrate.js';
 import { TestApp } from '../support/test-app.js';
-import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
+import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
+
+useCommands();
 
 describe('platform-auth init', () => {
   let platform: OwnPlatform;

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,22 +13,21 @@ import { holdWrites } from '../support/barrier.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { fromRoot } from '../support/from-root.js';
 
-// The commands read these variables: a test sets them itself.
-delete process.env.DATABASE_URL;
-delete process.env.KEY_OVERLAP_HOURS;
-delete process.env.REVOCATION_LEASE_MS;
-
-// The commands run in this process: what they print goes to the log of the test.
-beforeAll(() => {
-  jest.spyOn(process.stderr, 'write').mockImplementation((text) => {
-    recordLogLine(String(text).trimEnd());
-    return true;
+/** Runs commands in the process of the tests: they read the variables that a test sets, and print to its log. */
+export function useCommands(): void {
+  beforeAll(() => {
+    for (const name of ['DATABASE_URL', 'REVOCATION_LEASE_MS']) delete process.env[name];
+    jest.spyOn(process.stderr, 'write').mockImplementation((text) => {
+      recordLogLine(String(text).trimEnd());
+      return true;
+    });
   });
-});
-afterAll(() => void jest.restoreAllMocks());
+  afterAll(() => void jest.restoreAllMocks());
+}
 
-export const SHIPPED_MAP = join(import.meta.dirname, '../../platform.yaml');
+export const SHIPPED_MAP = fromRoot('platform.yaml');
 
 interface RawService {
   url: string;

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { detectScreen } from '../../src/cli/screen.js';
 import { formatTable, wrapText } from '../../src/cli/table.js';
 import { Cli } from '../support/cli.js';
+import { fromRoot } from '../support/from-root.js';
 
 describe('a table', () => {
   it('prints the lines of a cell below each other, and escapes line breaks in values', () => {
@@ -68,7 +69,7 @@ describe('a table on a terminal', () => {
 describe('the findings of doctor', () => {
   it('are printed with the remedy below the fault', async () => {
     const cli = new Cli('http://127.0.0.1:9', {});
-    const map = join(import.meta.dirname, '../../platform.yaml');
+    const map = fromRoot('platform.yaml');
     const { code, stdout } = await cli.run('doctor', '--map', map, '--env-dir', cli.folder);
     cli.remove();
     expect(code).toBe(1);

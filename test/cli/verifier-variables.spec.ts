@@ -6,9 +6,11 @@ import { text } from 'node:stream/consumers';
 import { Verifier } from '../../clients/typescript/src/verifier.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
-import { OwnPlatform } from './own-platform.js';
+import { OwnPlatform, useCommands } from './own-platform.js';
 
 const JWKS_URL = 'http://127.0.0.1:7701/.well-known/jwks.json';
+
+useCommands();
 
 describe('the files of services that embed a verifier', () => {
   let platform: OwnPlatform;

@@ -1,25 +1,27 @@
-import { jest } from '@jest/globals';
 import { spawnSync } from 'node:child_process';
-import * as fs from 'node:fs';
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createFile } from '../../src/common/durable-file.js';
+import { EnvFile } from '../../src/config/env-file.js';
+import { ConfigFile } from '../../src/cli/remote/config-file.js';
 
 const { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync } = fs;
 const { lstatSync, symlinkSync, writeFileSync } = fs;
 
 /** Called before each file system call of the code under test. */
 let beforeEachCall: (name: string) => void = () => undefined;
-const watched = Object.fromEntries(
-  Object.entries(fs).map(([name, value]): [string, unknown] => {
-    if (typeof value !== 'function' || !name.endsWith('Sync')) return [name, value];
-    const call = value as (...parameters: unknown[]) => unknown;
-    return [name, (...parameters: unknown[]) => (beforeEachCall(name), call(...parameters))];
-  }),
-);
-jest.unstable_mockModule('node:fs', () => watched);
-const { ConfigFile } = await import('../../src/cli/remote/config-file.js');
-const { createFile } = await import('../../src/common/durable-file.js');
-const { EnvFile } = await import('../../src/config/env-file.js');
+const given = Object.entries(fs).filter(([name, value]) => typeof value === 'function' && name.endsWith('Sync'));
+for (const [name, value] of given) {
+  const call = value as (...parameters: unknown[]) => unknown;
+  Object.assign(fs, { [name]: (...parameters: unknown[]) => (beforeEachCall(name), call(...parameters)) });
+}
+syncBuiltinESMExports();
+afterAll(() => {
+  Object.assign(fs, Object.fromEntries(given));
+  syncBuiltinESMExports();
+});
 
 const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
 const DEVICE_USER = 12_345;

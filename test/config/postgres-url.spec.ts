@@ -29,9 +29,9 @@ describe('DATABASE_URL', () => {
 
   it.each([
     ['target_session_attrs=read-write', 'primary'],
-    ['connect_timeout=3', 'DATABASE_CONNECT_TIMEOUT_MS'],
-    ['statement_timeout=0', 'DATABASE_STATEMENT_TIMEOUT_MS'],
-    ['query_timeout=0', 'DATABASE_STATEMENT_TIMEOUT_MS'],
+    ['connect_timeout=3', 'fixed timeout'],
+    ['statement_timeout=0', 'fixed timeout'],
+    ['query_timeout=0', 'fixed timeout'],
     ['keepalives_idle=10', 'keepalive'],
     ['channel_binding=require', 'verify-full'],
     ['dbname=auth', 'behind the host'],

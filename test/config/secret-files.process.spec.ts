@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Cli } from '../support/cli.js';
+import type { Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, SECRET_KEY, VARIABLES } from '../support/settings.js';
+import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('in production with its secrets in files', () => {
@@ -37,16 +38,10 @@ describe('in production with its secrets in files', () => {
     rmSync(folder, { recursive: true });
   });
 
-  const variables = (more: Record<string, string>) => ({
-    ...VARIABLES,
-    ...unset,
-    NODE_ENV: 'production',
-    ...secrets,
-    ...more,
-  });
+  const variables = (more: Variables) => ({ ...VARIABLES, ...unset, NODE_ENV: 'production', ...secrets, ...more });
 
   it.each(['1', '2'])('the service starts with WORKERS=%s, and knows the admin key of the file', async (workers) => {
-    const sealing = { AUDIT_SEAL_INTERVAL_SECONDS: '1', SHUTDOWN_DELAY_MS: '0' };
+    const sealing = { ...withSettings({ auditSealIntervalSeconds: 1 }), SHUTDOWN_DELAY_MS: '0' };
     const service = await ServiceProcess.start(variables({ WORKERS: workers, ...sealing }));
     const list = (key: string) => fetch(`${service.url}/api/v0/admin/nodes`, { headers: { 'X-Admin-Key': key } });
     expect((await list(ADMIN_KEY)).status).toBe(200);

@@ -1,8 +1,12 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { InvalidEnvironmentError, overrideVariables, type Variables } from '../../src/config/environment.js';
-import { readSecretFiles } from '../../src/config/secret-files.js';
+import {
+  InvalidEnvironmentError,
+  overrideVariables,
+  type Variables,
+  readSecretFiles,
+} from '../../src/config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../src/config/single-variables.js';
 import { FILE_VARIABLES } from '../../src/config/variables.js';
 import { SECRET_KEY } from '../support/settings.js';

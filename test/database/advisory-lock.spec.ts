@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { withAdvisoryLock } from '../../src/database/advisory-lock.js';
+import { withAdvisoryLock } from '../../src/database/locks.js';
 import { isDatabaseFailure } from '../../src/database/database-failure.js';
 import { endLockHolder } from '../support/lock-holder.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';

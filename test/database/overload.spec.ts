@@ -9,9 +9,10 @@ describe('an overloaded database', () => {
   let holder: Client;
   let callers: Callers;
 
-  const start = async (statementTimeoutMs: string): Promise<void> => {
-    const variables = { ...SHORT_WAITS, DATABASE_POOL_SIZE: '1', DATABASE_STATEMENT_TIMEOUT_MS: statementTimeoutMs };
-    callers = await Callers.of(await TestApp.start({ variables }));
+  const start = async (databaseStatementTimeoutMs: number): Promise<void> => {
+    const variables = { ...SHORT_WAITS.variables, DATABASE_POOL_SIZE: '1' };
+    const settings = { ...SHORT_WAITS.settings, databaseStatementTimeoutMs };
+    callers = await Callers.of(await TestApp.start({ variables, settings }));
     holder = new Client({ connectionString: callers.app.database.url });
     holder.on('error', () => undefined);
     await holder.connect();
@@ -29,7 +30,7 @@ describe('an overloaded database', () => {
     });
 
   it('answers 503 while the pool is exhausted, and again with verdicts once it is not', async () => {
-    await start('20000');
+    await start(20_000);
     const { app, tokens } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
     const slow = app.refresh(tokens.refresh_token).then((answer) => answer);
@@ -46,7 +47,7 @@ describe('an overloaded database', () => {
   });
 
   it('causes 503 for a refresh that waits too long for a lock, and the token stays valid', async () => {
-    await start('1000');
+    await start(1_000);
     const { app, tokens, alice } = callers;
     await holder.query('BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE');
     const attempts = Array.from({ length: 10 }, () => app.refresh(tokens.refresh_token));

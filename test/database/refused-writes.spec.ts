@@ -18,7 +18,7 @@ describe('a database that refuses writes', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    const app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
+    const app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
     callers = await Callers.of(app);
     rotatedHeader = await withPatientReplica(app, async (patient) => {
       const { nodeId } = await patient.node();

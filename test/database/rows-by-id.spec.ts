@@ -1,5 +1,5 @@
 import { createId } from '../../src/common/ids.js';
-import { RowsById } from '../../src/database/rows-by-id.js';
+import { RowsById } from '../../src/database/database.js';
 
 describe('RowsById', () => {
   let table: Map<string, { id: string; text: string }>;

@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
-import { BEGIN } from '../../src/audit/verify-statements.js';
-import { FEED_SESSION } from '../../src/keys/cache/revocation-feed.js';
+import { BEGIN_VERIFICATION } from '../../src/audit/seals/seal-verifier.js';
+import { FEED_SESSION } from '../../src/revocation/revocation-feed.js';
 import { withClient } from '../../tools/postgres.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
@@ -35,7 +35,7 @@ describe('a database whose sessions have other settings', () => {
 
   it.each([
     ['the feed of changes', FEED_SESSION],
-    ['the verification of the audit log', BEGIN],
+    ['the verification of the audit log', BEGIN_VERIFICATION],
   ])('compiles no statement of %s', async (_whose, prepare) => {
     await withClient(database.url, async (client) => {
       await client.query(prepare);

@@ -27,8 +27,8 @@ describe('a synchronous commit that stalls', () => {
 
   beforeAll(async () => {
     postgres = await OwnPostgres.start();
-    const variables = { ...SHORT_WAITS, DATABASE_POOL_SIZE: String(POOL_SIZE) };
-    app = await TestApp.start({ clock, database: postgres.database, variables });
+    const variables = { ...SHORT_WAITS.variables, DATABASE_POOL_SIZE: String(POOL_SIZE) };
+    app = await TestApp.start({ ...SHORT_WAITS, clock, database: postgres.database, variables });
   }, 240_000);
 
   afterEach(() => resume());
@@ -145,9 +145,9 @@ describe('a synchronous commit that stalls', () => {
 
   it('returns the successor to a retry that waited for it, also when the rotating replica was lost', async () => {
     const [{ tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
-    const variables = { ...SHORT_WAITS, DATABASE_STATEMENT_TIMEOUT_MS: '20000' };
-    const replica = await TestApp.start({ clock, database: postgres.database, variables });
-    const lost = await TestApp.start({ clock, database: postgres.database, variables: SHORT_WAITS });
+    const settings = { ...SHORT_WAITS.settings, databaseStatementTimeoutMs: 20_000 };
+    const replica = await TestApp.start({ ...SHORT_WAITS, clock, database: postgres.database, settings });
+    const lost = await TestApp.start({ clock, database: postgres.database, ...SHORT_WAITS });
     await stall();
     expectProblem(await lost.refresh(tokens.refresh_token), problems.unavailable);
     await lost.stop();
@@ -197,7 +197,7 @@ describe('a synchronous commit that stalls', () => {
 
   it('does not delay the stop of a replica', async () => {
     const [{ tokens }] = (await loggedIn(1)) as [LoggedIn, ...LoggedIn[]];
-    const replica = await TestApp.start({ clock, database: postgres.database, variables: SHORT_WAITS });
+    const replica = await TestApp.start({ clock, database: postgres.database, ...SHORT_WAITS });
     await stall();
     expectProblem(await replica.refresh(tokens.refresh_token), problems.unavailable);
     await replica.stop();

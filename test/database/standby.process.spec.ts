@@ -3,7 +3,7 @@ import { Callers, SHORT_WAITS } from '../support/outage.js';
 import { OwnPostgres } from '../support/own-postgres.js';
 import { ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { VARIABLES } from '../support/settings.js';
+import { VARIABLES, withSettings } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 
 describe('a streaming standby', () => {
@@ -17,7 +17,7 @@ describe('a streaming standby', () => {
     standby = await primary.withStandby();
     proxy = await TcpProxy.before(primary.database.url);
     const database = { ...primary.database, url: proxy.url };
-    callers = await Callers.of(await TestApp.start({ database, variables: SHORT_WAITS }));
+    callers = await Callers.of(await TestApp.start({ database, ...SHORT_WAITS }));
   }, 240_000);
 
   afterAll(async () => {
@@ -35,7 +35,7 @@ describe('a streaming standby', () => {
   it('is refused at the start, with exit code 1 and the reason', async () => {
     expect(await isInRecovery()).toBe(true);
     const variables = { ...VARIABLES, LOG_LEVEL: 'warn', DATABASE_URL: standby.database.url };
-    const service = await ServiceProcess.spawn({ ...variables, START_TIMEOUT_SECONDS: '2' });
+    const service = await ServiceProcess.spawn({ ...variables, ...withSettings({ startTimeoutSeconds: 2 }) });
     expect(await service.exited()).toBe(1);
     expect(service.output).toContain('start_waits');
     expect(service.output).toMatch(/The service could not start: .*the database is a standby/);

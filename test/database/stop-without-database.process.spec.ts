@@ -3,7 +3,7 @@ import { Caller } from '../support/caller.js';
 import { eventually } from '../../tools/eventually.js';
 import { endAll, ServiceProcess } from '../support/service-process.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { VARIABLES } from '../support/settings.js';
+import { VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('a shutdown while the database', () => {
@@ -21,9 +21,11 @@ describe('a shutdown while the database', () => {
       ...VARIABLES,
       DATABASE_URL: proxy.url,
       // Long enough for a test to observe the waiting statement.
-      DATABASE_CONNECT_TIMEOUT_MS: '3000',
-      DATABASE_STATEMENT_TIMEOUT_MS: '3000',
-      SHUTDOWN_DEADLINE_MS: '30000',
+      ...withSettings({
+        databaseConnectTimeoutMs: 3_000,
+        databaseStatementTimeoutMs: 3_000,
+        shutdownDeadlineMs: 30_000,
+      }),
       // Without a change feed, the first bytes to the database are those of the request.
       REVOCATION_LEASE_MS: '0',
     });

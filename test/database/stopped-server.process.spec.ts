@@ -12,7 +12,7 @@ describe('a PostgreSQL that is stopped while the service runs', () => {
 
   beforeAll(async () => {
     postgres = await OwnPostgres.start();
-    callers = await Callers.of(await TestApp.start({ database: postgres.database, variables: SHORT_WAITS }));
+    callers = await Callers.of(await TestApp.start({ database: postgres.database, ...SHORT_WAITS }));
   }, 240_000);
 
   afterAll(async () => {

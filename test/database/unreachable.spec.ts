@@ -13,9 +13,7 @@ describe('an unreachable database', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    callers = await Callers.of(
-      await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS }),
-    );
+    callers = await Callers.of(await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS }));
   });
 
   afterAll(async () => {

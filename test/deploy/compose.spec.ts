@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
+import { fromRoot } from '../support/from-root.js';
 
 interface Compose {
   readonly services: Record<string, { env_file?: string; environment: Record<string, string | number> }>;
 }
 
 describe('compose.yaml', () => {
-  const { services } = parse(readFileSync(new URL('../../compose.yaml', import.meta.url), 'utf8')) as Compose;
+  const { services } = parse(readFileSync(fromRoot('compose.yaml'), 'utf8')) as Compose;
 
   it('passes every variable of .env to the service, and what it sets itself wins', () => {
     const { env_file, environment } = services.auth!;

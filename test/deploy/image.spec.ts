@@ -2,8 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { hostname, tmpdir, userInfo } from 'node:os';
 import { basename, join } from 'node:path';
+import { fromRoot } from '../support/from-root.js';
 
-const root = join(import.meta.dirname, '../..');
+const root = fromRoot('.');
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 const PINNED = /^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/;
 

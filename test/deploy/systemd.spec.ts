@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseEnvironment } from '../../src/config/environment.js';
 import { VARIABLES } from '../support/settings.js';
+import { fromRoot } from '../support/from-root.js';
 
-const root = join(import.meta.dirname, '../..');
+const root = fromRoot('.');
 const unit = readFileSync(join(root, 'deploy/systemd/platform-auth.service'), 'utf8');
 const read = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1];
 

@@ -4,8 +4,9 @@ import { toProblemType } from '../../src/problems/problem.filter.js';
 import { problems } from '../../src/problems/problems.js';
 import { listRoutes, type RouteRow } from '../../tools/api-tables.js';
 import { useApp } from '../support/use-app.js';
+import { fromRoot } from '../support/from-root.js';
 
-const lines = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8').split('\n');
+const lines = readFileSync(fromRoot('docs/api.md'), 'utf8').split('\n');
 
 /** The cells of the row whose first cell is this. */
 function cellsOf(first: string): string[] {

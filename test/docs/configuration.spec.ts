@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { renewConfigurationPage, toEnvExample } from '../../tools/configuration-text.js';
+import { fromRoot } from '../support/from-root.js';
 
-const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+const read = (path: string): string => readFileSync(fromRoot(path), 'utf8');
 
 /** When it fails: npm run docs:configuration. */
 describe('what the schema generates', () => {
@@ -16,14 +17,18 @@ describe('what the schema generates', () => {
   });
 
   it.each([
-    ['a default', '| `PORT` | 7701 | 0–65535 | port', '# PORT=7701'],
-    ['a default that is transformed', '| `LOG_VALIDATIONS` | `false` | `true`, `false` |', '# LOG_VALIDATIONS=false'],
+    ['a default', '| `PORT` | 7701 | 0–65535 | Port', '# PORT=7701'],
+    [
+      'a default that is transformed',
+      '| `REQUIRE_VERIFIED_EMAIL` | `false` | `true`, `false` |',
+      '# REQUIRE_VERIFIED_EMAIL=false',
+    ],
     ['a limit', '| `LOGIN_LIMIT_PER_ACCOUNT` | `100/900` | points/seconds |', '# LOGIN_LIMIT_PER_ACCOUNT=100/900'],
     ['no default', '| `JWT_AUDIENCE` | none | 1–200 printable', '# JWT_AUDIENCE=\n'],
     ['a default that depends on others', '| `HOST` | `127.0.0.1`; production `0.0.0.0` |', '# HOST=127.0.0.1'],
     ['a secret that may come from a file', '| `SECRET_KEY` or `SECRET_KEY_FILE` | none |', '# SECRET_KEY_FILE=\n'],
-    ['bounds in the explanation', '| 50–60000 | wait for a connection', 'connection, 50 to 60000 milliseconds.'],
-    ['a rule', '- `SHUTDOWN_DELAY_MS` must be shorter than `SHUTDOWN_DEADLINE_MS`.', '# SHUTDOWN_DELAY_MS=0'],
+    ['bounds', '| 0–300 | How long a rotated refresh token', '(0 to 300)\n# REFRESH_GRACE_SECONDS=10'],
+    ['a rule', '- `INTERNAL_PORT` must differ from `PORT`.', '# INTERNAL_PORT=7700'],
   ])('shows %s', (_what, inPage, inExample) => {
     expect(page).toContain(inPage);
     expect(toEnvExample()).toContain(inExample);

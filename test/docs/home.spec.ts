@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { useApp } from '../support/use-app.js';
+import { fromRoot } from '../support/from-root.js';
 
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
+const { version } = JSON.parse(readFileSync(fromRoot('package.json'), 'utf8')) as { version: string };
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
 describe('GET /', () => {

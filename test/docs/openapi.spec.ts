@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { formatWelcome } from '../../src/bootstrap/first-run.js';
@@ -9,6 +8,7 @@ import { toProblemType } from '../../src/problems/problem.filter.js';
 import { problems } from '../../src/problems/problems.js';
 import { VARIABLES } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
+import { fromRoot } from '../support/from-root.js';
 
 /** Each route of the contract, with its operation id. */
 const ROUTES = {
@@ -137,9 +137,7 @@ describe('GET /docs-json', () => {
   });
 
   it('names its version, its licence, its server, and its tags in the order of a newcomer', () => {
-    const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8')) as {
-      version: string;
-    };
+    const { version } = JSON.parse(readFileSync(fromRoot('package.json'), 'utf8')) as { version: string };
     expect(document).toMatchObject({
       openapi: '3.1.0',
       info: { version, license: { name: 'MIT', identifier: 'MIT' } },
@@ -259,7 +257,7 @@ describe('GET /docs-json', () => {
 
 describe('the README', () => {
   it('uses the same example account and keys as the start message and the OpenAPI document', () => {
-    const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
+    const readme = readFileSync(fromRoot('README.md'), 'utf8');
     const welcome = formatWelcome(parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://x' }), undefined);
     const { email, password, householdId, room, name, caller, target } = EXAMPLES;
     const bodies = [{ email, password }, { caller, target }, { household_id: householdId, room, name }, { target }];
@@ -270,7 +268,7 @@ describe('the README', () => {
   });
 
   it('lists every kind of problem', () => {
-    const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
+    const readme = readFileSync(fromRoot('README.md'), 'utf8');
     const missing = Object.values(problems).filter((problem) => !readme.includes(toProblemType(problem)));
     expect(missing.map(({ code }) => code)).toEqual([]);
   });

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { fromRoot } from '../support/from-root.js';
 
-const text = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+const text = (path: string): string => readFileSync(fromRoot(path), 'utf8');
 
 const { scripts } = JSON.parse(text('package.json')) as { scripts: Record<'start' | 'start:prod', string> };
 const FLAGS = scripts.start.match(/--\S+/g) ?? [];

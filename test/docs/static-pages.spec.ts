@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import request from 'supertest';
 import { parse } from 'yaml';
 import { problems } from '../../src/problems/problems.js';

@@ -2,12 +2,12 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import express from 'express';
 import { createGuard } from '../../examples/guards/express.js';
 import { useApp } from '../support/use-app.js';
 import { ANSWER_CASES, expectAnswer, expectVerdict, VERDICT_CASES, type Credentials } from './cases.js';
 import { body, StandIn } from './stand-in.js';
+import { fromRoot } from '../support/from-root.js';
 
 /** A service with a route for each door. */
 async function startGuarded(authUrl: string): Promise<{ url: string; server: Server }> {
@@ -96,7 +96,7 @@ describe('the guard for Express, with an answer of any kind', () => {
 
 describe('docs/integrate.md', () => {
   it.each(['express.ts', 'fastapi_guard.py'])('shows the guard %s as it is', (name) => {
-    const read = (path: string): string => readFileSync(join(import.meta.dirname, '../..', path), 'utf8');
+    const read = (path: string): string => readFileSync(fromRoot(path), 'utf8');
     expect(read('docs/integrate.md')).toContain(read(`examples/guards/${name}`));
   });
 });

@@ -12,6 +12,7 @@ import { makeTemporaryFolder, withClient } from '../../tools/postgres.js';
 import { PostgresServer } from '../../tools/postgres-server.js';
 import { isHealthy, ServerProcess, statusOf } from '../../tools/server-process.js';
 import { makeSecrets, productionVariables, SERVICE_SCRIPT } from '../../tools/service.js';
+import { replaceSettings } from '../../tools/replace-settings.js';
 import { untilVerdict } from '../../tools/repeat-while.js';
 import { HAPROXY_CONFIGURATION, startHaproxy, startPgBouncer, type Setting } from './proxies.js';
 
@@ -79,7 +80,9 @@ async function checkSessionMode(setting: Setting, postgres: PostgresServer): Pro
 
 async function checkRefusedMode(setting: Setting, postgres: PostgresServer, mode: string): Promise<void> {
   const url = await startPgBouncer(setting, postgres, mode);
-  const service = await makeService(setting.cleanup, url, { START_TIMEOUT_SECONDS: '10' });
+  const service = await makeService(setting.cleanup, url, {
+    NODE_OPTIONS: replaceSettings({ startTimeoutSeconds: 10 }),
+  });
   await service.launch();
   const output = service.lastLines.join('\n');
   const isNamed = /PgBouncer.*pool_mode = transaction or statement.*pool_mode = session/.test(output);

@@ -1,10 +1,9 @@
-import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { problems } from '../../src/problems/problems.js';
 import { IS_STANDBY } from '../../src/database/connection-check.js';
 import { Database } from '../../src/database/database.js';
-import { Readiness } from '../../src/health/readiness.js';
+import { Readiness } from '../../src/health/health.js';
 import { eventually } from '../../tools/eventually.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { TestApp } from '../support/test-app.js';
@@ -65,8 +64,8 @@ describe('the database check of GET /health', () => {
   beforeEach(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    const variables = { DATABASE_URL: proxy.url, DATABASE_POOL_SIZE: '2', HEALTH_TIMEOUT_MS: '5000' };
-    app = await TestApp.start({ database, variables });
+    const variables = { DATABASE_URL: proxy.url, DATABASE_POOL_SIZE: '2' };
+    app = await TestApp.start({ database, variables, settings: { healthTimeoutMs: 5_000 } });
   });
 
   afterEach(async () => {

@@ -4,7 +4,7 @@ import { connect, type AddressInfo, type Socket } from 'node:net';
 import { ConnectionBounds, MAX_IN_FLIGHT } from '../../src/http/connection-bounds.js';
 import type { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import type { Log } from '../../src/logging/log.js';
-import { MetricsEndpoint } from '../../src/metrics/metrics-endpoint.js';
+import { MetricsEndpoint } from '../../src/metrics/metrics-server.js';
 import { eventually } from '../../tools/eventually.js';
 import { useApp } from '../support/use-app.js';
 

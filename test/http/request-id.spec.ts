@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getCallerRequestId } from '../../src/common/ids.js';
+import { fromRoot } from '../support/from-root.js';
 
-const SOURCES = join(import.meta.dirname, '../../src');
+const SOURCES = fromRoot('src');
 
 /** The prefixes of the secrets that the service issues, from its sources. */
 const prefixes = [

@@ -1,6 +1,6 @@
-import { toAnswer, parseSnapshot, type Answer, type Change } from '../../src/keys/cache/change-feed.js';
-import { KeyCache } from '../../src/keys/cache/key-cache.js';
-import { RevocationLease } from '../../src/keys/cache/revocation-lease.js';
+import { toAnswer, parseSnapshot, type Answer, type Change } from '../../src/revocation/change-feed.js';
+import { KeyCache } from '../../src/keys/key-cache.js';
+import { RevocationLease } from '../../src/revocation/lease.js';
 import { computeDigest } from '../../src/crypto/secret.js';
 
 /** Three replicas, one database, one network, and no real time: everything happens in the order of a simulated clock. */

@@ -211,8 +211,7 @@ describe('a logging service that validates each delivery through this service', 
       const app = await TestApp.start({
         database,
         variables: {
-          LOG_LEVEL: 'info',
-          LOG_VALIDATIONS: 'true',
+          LOG_LEVEL: 'debug',
           // On a machine that stalls, the change feed would log lines of its own.
           REVOCATION_LEASE_MS: '0',
           LOGGING_SERVICE_URL: standIn.url,

@@ -1,7 +1,7 @@
 import { MailWorker } from '../../src/mail/mail-worker.js';
 import { computeDigest } from '../../src/crypto/secret.js';
 import { Database } from '../../src/database/database.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { eventually } from '../../tools/eventually.js';
 import { recorded } from '../audit/record.js';
 import {
@@ -155,7 +155,7 @@ describe('a mail in the outbox', () => {
        VALUES (gen_random_uuid(), 'password_reset', 'old@example.org', now() - interval '3 days', now() + interval '1 day')`,
     );
     await app.database.query(`UPDATE one_time_tokens SET expires_at = now() - interval '1 day'`);
-    await app.nest.get(PurgeJob).run();
+    await app.nest.get(PurgeJob).purgeExpired();
     expect(await countWaiting(app)).toBe(0);
     expect(await app.database.query('SELECT FROM one_time_tokens')).toEqual([]);
   });

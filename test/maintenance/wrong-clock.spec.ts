@@ -1,5 +1,5 @@
-import { AuditJob } from '../../src/maintenance/audit.job.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { oldMonth, partitionsOf } from '../audit/months.js';
 import { scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
@@ -32,7 +32,7 @@ describe.each([
     await app.admin.delete(`/nodes/${(await app.node()).nodeId}`).expect(204);
     await app.admin.delete(`/app-credentials/${(await app.service()).appId}`).expect(204);
     for (const months of [30, 20, 2]) await oldMonth(app.database, months);
-    await app.nest.get(AuditJob).run();
+    await app.nest.get(AuditJob).maintainAuditLog();
     // The oldest month was due; each run drops one.
     clock.drift({ days });
   });
@@ -42,8 +42,8 @@ describe.each([
     months: await partitionsOf(app.database),
   });
   const run = async (): Promise<void> => {
-    expect(await app.nest.get(PurgeJob).run()).toBe(0);
-    await app.nest.get(AuditJob).run();
+    expect(await app.nest.get(PurgeJob).purgeExpired()).toBe(0);
+    await app.nest.get(AuditJob).maintainAuditLog();
   };
   const lines = (message: string) => app.log.lines.filter((line) => line.message === message);
 
@@ -82,7 +82,7 @@ describe('retention', () => {
     const [oldest, older] = [await oldMonth(app.database, 30), await oldMonth(app.database, 20)];
     const dropped = async (): Promise<string[]> => {
       const before = await partitionsOf(app.database);
-      await app.nest.get(AuditJob).run();
+      await app.nest.get(AuditJob).maintainAuditLog();
       const after = await partitionsOf(app.database);
       return before.filter((name) => !after.includes(name));
     };
@@ -98,7 +98,7 @@ describe('retention', () => {
     clock.drift({ days: -DAYS });
     const alice = await app.user();
     clock.drift({ days: DAYS });
-    for (let runs = 0; runs < 3; runs += 1) await app.nest.get(AuditJob).run();
+    for (let runs = 0; runs < 3; runs += 1) await app.nest.get(AuditJob).maintainAuditLog();
     const found = await app.database.query<{ name: string }>(
       'SELECT tableoid::regclass::text AS name FROM audit_events WHERE subject = $1',
       [alice.id],

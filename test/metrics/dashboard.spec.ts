@@ -4,8 +4,9 @@ import { parse } from 'yaml';
 import { eventually } from '../../tools/eventually.js';
 import { scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
+import { fromRoot } from '../support/from-root.js';
 
-const ROOT = join(import.meta.dirname, '../..');
+const ROOT = fromRoot('.');
 /** The labels that Prometheus adds to every sample. */
 const OF_PROMETHEUS = ['instance', 'job'];
 const NAME = /platform_auth_[a-z0-9_]+/g;

@@ -6,7 +6,7 @@ import { eventually } from '../../tools/eventually.js';
 import { Scrape } from '../support/scrape.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { VARIABLES } from '../support/settings.js';
+import { VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('METRICS_PORT', () => {
@@ -31,7 +31,7 @@ describe('METRICS_PORT', () => {
     const service = await ServiceProcess.start({
       ...variables,
       SHUTDOWN_DELAY_MS: '10000',
-      SHUTDOWN_DEADLINE_MS: '40000',
+      ...withSettings({ shutdownDeadlineMs: 40_000 }),
     });
     const answer = await fetch(`http://127.0.0.1:${metricsPort}/metrics`);
     expect(new Scrape(await answer.text()).names).toContain('platform_auth_nodejs_version_info');

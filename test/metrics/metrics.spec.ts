@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { jest } from '@jest/globals';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
 import { PASSWORD } from '../support/settings.js';
@@ -8,7 +7,7 @@ import { TestApp } from '../support/test-app.js';
 import { useApp } from '../support/use-app.js';
 import { TestClock } from '../support/test-clock.js';
 import { createTestDatabase } from '../support/test-database.js';
-import { Readiness } from '../../src/health/readiness.js';
+import { Readiness } from '../../src/health/health.js';
 import { MetricsServer } from '../../src/metrics/metrics-server.js';
 
 const ON = { METRICS_PORT: '0' };
@@ -122,7 +121,7 @@ describe('/metrics', () => {
   });
 
   it('exports the number of running and waiting hashes', async () => {
-    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14', HASH_THREADS: '1' } });
+    const slow = await TestApp.start({ variables: { ...ON, BCRYPT_COST: '14' }, settings: { hashThreads: 1 } });
     try {
       let open = 0;
       // Called again when the previous three ended before a scrape saw them.

@@ -2,15 +2,16 @@ import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { isTracingRequested } from '../../src/config/environment.js';
+import { isTracingRequested, type Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { ServiceProcess } from '../support/service-process.js';
-import { ADMIN_KEY, PASSWORD, VARIABLES } from '../support/settings.js';
+import { ADMIN_KEY, PASSWORD, VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { fromRoot } from '../support/from-root.js';
 
-const REPORT = join(import.meta.dirname, '../../dist/test/support/programs/report-modules.js');
+const REPORT = fromRoot('dist/test/support/programs/report-modules.js');
 
 describe('tracing', () => {
   let database: TestDatabase;
@@ -29,7 +30,7 @@ describe('tracing', () => {
     await database.drop();
   });
 
-  const start = (variables: Record<string, string>): Promise<ServiceProcess> =>
+  const start = (variables: Variables): Promise<ServiceProcess> =>
     ServiceProcess.start({ ...VARIABLES, DATABASE_URL: database.url, OTEL_BSP_SCHEDULE_DELAY: '50', ...variables });
 
   it('exports the spans of a request and its statements, without anything that a caller sent', async () => {
@@ -79,7 +80,7 @@ describe('tracing', () => {
     await once(hanging, 'listening');
     const { port } = hanging.address() as AddressInfo;
     const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` };
-    const service = await start({ ...endpoint, SHUTDOWN_DEADLINE_MS: '20000' });
+    const service = await start({ ...endpoint, ...withSettings({ shutdownDeadlineMs: 20_000 }) });
     await callWithCanaries(service);
     expect(await service.stop()).toBe(0);
     hanging.closeAllConnections();

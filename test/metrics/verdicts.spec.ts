@@ -51,7 +51,10 @@ describe('the counter of verdicts', () => {
   });
 
   it('counts throttled calls in series that were there before', async () => {
-    const replica = await app.startReplica({ variables: { METRICS_PORT: '0', ADMIN_KEY_LIMIT_PER_ADDRESS: '1/60' } });
+    const replica = await app.startReplica({
+      variables: { METRICS_PORT: '0' },
+      settings: { adminKeyLimitPerAddress: { points: 1, seconds: 60 } },
+    });
     try {
       for (const status of [401, 429]) {
         await replica.get('/api/v0/admin/users').set('X-Admin-Key', `${ADMIN_KEY}x`).expect(status);

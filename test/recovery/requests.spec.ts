@@ -53,12 +53,8 @@ describe('a request for a link', () => {
 
 describe('requests for links', () => {
   const app = useAppPerTest({
-    variables: {
-      ...UNREACHABLE,
-      MAIL_LIMIT_PER_ACCOUNT: '2/900',
-      MAIL_LIMIT_PER_ADDRESS: '5/900',
-      LINK_LIMIT_PER_ADDRESS: '3/900',
-    },
+    variables: { ...UNREACHABLE, MAIL_LIMIT_PER_ADDRESS: '5/900' },
+    settings: { mailLimitPerAccount: { points: 2, seconds: 900 }, linkLimitPerAddress: { points: 3, seconds: 900 } },
   });
   const [reset, verify] = ROUTES as [string, string];
 
@@ -95,7 +91,8 @@ describe('without the database', () => {
     const database = await createTestDatabase();
     const proxy = await TcpProxy.before(database.url);
     const app = await TestApp.start({
-      variables: { ...SHORT_WAITS, ...UNREACHABLE },
+      settings: SHORT_WAITS.settings,
+      variables: { ...SHORT_WAITS.variables, ...UNREACHABLE },
       database: { ...database, url: proxy.url },
     });
     const { alice, access_token } = await withPatientReplica(app, async (patient) => {

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { MailWorker } from '../../src/mail/mail-worker.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';

@@ -1,8 +1,8 @@
 import { Secret } from 'otpauth';
 import { Client } from 'pg';
-import { KeyMaterialJob } from '../../src/maintenance/key-material.job.js';
+import { KeyMaterialJob } from '../../src/maintenance/maintenance.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { LOCKS } from '../../src/database/locks.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
 import { problems } from '../../src/problems/problems.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -59,7 +59,7 @@ describe('a rotation of SECRET_KEY', () => {
     const before = await marks();
     const { challenge } = await owner.isChallenged();
     const during = await app.startReplica({ variables: ROTATED });
-    await during.nest.get(KeyMaterialJob).run();
+    await during.nest.get(KeyMaterialJob).renewKeyMaterial();
     expect(await marks()).not.toEqual(before);
     await owner.answers(challenge, 'totp', { code: owner.code() }, during).expect(200);
     await during.stop();
@@ -75,18 +75,18 @@ describe('a rotation of SECRET_KEY', () => {
     await other.connect();
     await other.query('SELECT pg_advisory_lock($1)', [LOCKS.totpSecrets]);
     const during = await app.startReplica({ variables: ROTATED });
-    await during.nest.get(KeyMaterialJob).run();
+    await during.nest.get(KeyMaterialJob).renewKeyMaterial();
     expect(await marks()).toEqual(former);
     await other.end();
     await owner.logsInWithCode(during);
-    await during.nest.get(KeyMaterialJob).run();
+    await during.nest.get(KeyMaterialJob).renewKeyMaterial();
     expect(await marks()).not.toEqual(former);
   });
 
   it('without SECRET_KEY_PREVIOUS makes codes unavailable, not wrong, says what to do, and leaves the recovery codes', async () => {
     const owner = await FactorOwner.withTotp(app);
     const broken = await app.startReplica({ variables: { SECRET_KEY: NEW_SECRET_KEY } });
-    await broken.nest.get(KeyMaterialJob).run();
+    await broken.nest.get(KeyMaterialJob).renewKeyMaterial();
     expect(broken.log.lines).toContainEqual(
       expect.objectContaining({ level: 'error', message: 'totp_secrets_not_decrypted', count: 1 }),
     );
@@ -111,10 +111,10 @@ describe('used challenges', () => {
 
   it('are purged an hour after they have expired', async () => {
     await (await FactorOwner.withTotp(app)).logsInWithCode();
-    await app.nest.get(PurgeJob).run();
+    await app.nest.get(PurgeJob).purgeExpired();
     expect(await app.database.query('SELECT 1 FROM used_challenges')).toHaveLength(1);
     await app.database.query(`UPDATE used_challenges SET expires_at = now() - interval '61 minutes'`);
-    await app.nest.get(PurgeJob).run();
+    await app.nest.get(PurgeJob).purgeExpired();
     expect(await app.database.query('SELECT 1 FROM used_challenges')).toEqual([]);
   });
 });
@@ -140,7 +140,7 @@ describe('an unreachable database', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: SHORT_WAITS });
+    app = await TestApp.start({ database: { ...database, url: proxy.url }, ...SHORT_WAITS });
   });
 
   afterAll(async () => {

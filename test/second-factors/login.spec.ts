@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Database } from '../../src/database/database.js';
 import { problems } from '../../src/problems/problems.js';
 import { ThrottleWindows } from '../../src/throttling/throttle-windows.js';
@@ -196,8 +195,7 @@ describe('POST /api/v0/auth/login/second-factor', () => {
 
 describe('wrong codes of one account', () => {
   const LIMIT = 5;
-  const limits = { SECOND_FACTOR_LIMIT_PER_ACCOUNT: `${LIMIT}/900` };
-  const one = useApp({ variables: limits });
+  const one = useApp({ settings: { secondFactorLimitPerAccount: { points: LIMIT, seconds: 900 } } });
   const two = useReplica(one);
 
   it('are counted exactly over two replicas: of 50 concurrent ones, only as many as the limit are verified', async () => {

@@ -10,7 +10,7 @@ import { Authenticator } from './authenticator.js';
 import { FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
 
 describe('a proof whose use could not be committed', () => {
-  const app = useApp({ variables: { DATABASE_STATEMENT_TIMEOUT_MS: '2000' } });
+  const app = useApp({ settings: { databaseStatementTimeoutMs: 2_000 } });
   /** Makes what the tests need: its timeouts are long. */
   const patient = useReplica(app, { variables: VARIABLES });
   let holder: Client;

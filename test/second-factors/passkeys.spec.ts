@@ -52,8 +52,10 @@ describe('/api/v0/users/me/passkeys', () => {
   });
 
   it('limits renamings, each of which is an audit event, and does not count calls without a valid token', async () => {
-    const limits = { SECOND_FACTOR_LIMIT_PER_ADDRESS: '3/900', TRUST_PROXY: '1' };
-    const limited = await app.startReplica({ variables: limits });
+    const limited = await app.startReplica({
+      variables: { TRUST_PROXY: '1' },
+      settings: { secondFactorLimitPerAddress: { points: 3, seconds: 900 } },
+    });
     const owner = await FactorOwner.of(app);
     await owner.registers();
     const { items } = (await owner.get('/passkeys')).body as { items: { id: string }[] };

@@ -15,7 +15,12 @@ describe('while the database is away', () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await TcpProxy.before(database.url);
-    app = await TestApp.start({ database: { ...database, url: proxy.url }, variables: { ...SHORT_WAITS, ...ES256 } });
+    const { settings, variables } = SHORT_WAITS;
+    app = await TestApp.start({
+      database: { ...database, url: proxy.url },
+      settings,
+      variables: { ...variables, ...ES256 },
+    });
   });
 
   afterAll(async () => {

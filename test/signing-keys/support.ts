@@ -1,9 +1,9 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify, type JSONWebKeySet } from 'jose';
 import { COMMAND_LINE } from '../../src/access/actor.js';
 import { AuditLog } from '../../src/audit/audit-log.js';
-import { DatabaseClock } from '../../src/database/database-clock.js';
-import { Propagation } from '../../src/keys/cache/propagation.js';
-import { KeyMaterialJob } from '../../src/maintenance/key-material.job.js';
+import { DatabaseClock } from '../../src/database/database.js';
+import { Propagation } from '../../src/revocation/propagation.js';
+import { KeyMaterialJob } from '../../src/maintenance/maintenance.js';
 import { SigningKeyOperations } from '../../src/signing-keys/signing-key-operations.js';
 import { DataSource } from 'typeorm';
 import type { TestApp } from '../support/test-app.js';
@@ -45,5 +45,5 @@ export class Operator {
 }
 
 export async function maintain(app: TestApp): Promise<void> {
-  await app.nest.get(KeyMaterialJob).run();
+  await app.nest.get(KeyMaterialJob).renewKeyMaterial();
 }

@@ -1,5 +1,3 @@
-import { jest } from '@jest/globals';
-
 type Method = (...parameters: unknown[]) => Promise<unknown>;
 
 /** Interleaves: runs an act after the next call of a method has its result, and before the caller gets it. */

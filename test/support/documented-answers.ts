@@ -4,21 +4,17 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
 import type { NextFunction, Request, Response } from 'express';
 import { createOpenApiDocument } from '../../src/bootstrap/docs/openapi-document.js';
+import { undocumented } from './run-log.js';
 
 interface Documented {
   readonly content?: Record<string, { schema: object }>;
 }
 
-/** Every response in every end-to-end test is validated against the OpenAPI document; a difference fails that test. */
-const undocumented: string[] = [];
+/** The document is the same for all applications: building it and its validators takes half a second of CPU. */
+let answers: DocumentedAnswers | undefined;
 
-afterEach(() => {
-  expect(undocumented.splice(0)).toEqual([]);
-});
-
-/** Must be called before the application's own middleware. */
+/** Validates every response of an application; must be called before the application's own middleware. */
 export function recordAnswers(app: NestExpressApplication): void {
-  let answers: DocumentedAnswers | undefined;
   app.use((request: Request, response: Response, next: NextFunction) => {
     const send = response.send.bind(response);
     response.send = (body?: unknown) => {

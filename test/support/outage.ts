@@ -2,19 +2,15 @@ import type { Response, Test as SupertestRequest } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from './expect-problem.js';
-import { ADMIN_KEY, PASSWORD, VARIABLES } from './settings.js';
+import { ADMIN_KEY, PASSWORD, SETTINGS } from './settings.js';
 import { User, type TestApp, type Device, type Service, type Tokens } from './test-app.js';
 import { expectVerdict, untilVerdict } from './until-verdict.js';
 
 /** Short timeouts, and no cache, so that an outage shows at once. */
 export const SHORT_WAITS = {
-  DATABASE_CONNECT_TIMEOUT_MS: '1000',
-  DATABASE_STATEMENT_TIMEOUT_MS: '1000',
-  HEALTH_TIMEOUT_MS: '1000',
-  REVOCATION_LEASE_MS: '0',
+  variables: { REVOCATION_LEASE_MS: '0' },
+  settings: { databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000, healthTimeoutMs: 1_000 },
 };
-
-const { DATABASE_CONNECT_TIMEOUT_MS, DATABASE_STATEMENT_TIMEOUT_MS } = VARIABLES;
 
 /**
  * Makes what a test needs for an outage through a replica with long timeouts: on a machine that stalls, the short ones of the
@@ -24,8 +20,7 @@ export async function withPatientReplica<Result>(
   app: TestApp,
   make: (patient: TestApp) => Promise<Result>,
 ): Promise<Result> {
-  const variables = { DATABASE_CONNECT_TIMEOUT_MS, DATABASE_STATEMENT_TIMEOUT_MS };
-  const patient = await app.startReplica({ variables });
+  const patient = await app.startReplica({ settings: SETTINGS });
   try {
     return await make(patient);
   } finally {

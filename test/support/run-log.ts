@@ -3,14 +3,15 @@ import { logFileOf } from './programs/log-file.js';
 
 const lines: string[] = [];
 
+/** How responses in the running test differed from the OpenAPI document: any difference fails the test (each-file.ts). */
+export const undocumented: string[] = [];
+
 /** Keeps a line of a service until the test file ends. The reporter shows the lines of a file in which a test failed. */
 export function recordLogLine(line: string): void {
   lines.push(line);
 }
 
-beforeEach(() => recordLogLine(`── ${expect.getState().currentTestName}`));
-
-afterAll(() => {
+export function writeRunLog(): void {
   if (lines.length === 0) return;
-  writeFileSync(logFileOf(expect.getState().testPath!), `${lines.join('\n')}\n`);
-});
+  writeFileSync(logFileOf(expect.getState().testPath!), `${lines.splice(0).join('\n')}\n`);
+}

@@ -1,17 +1,17 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from './run-log.js';
+import { fromRoot } from './from-root.js';
 
-const MAIN = join(import.meta.dirname, '../../dist/src/main.js');
+const MAIN = fromRoot('dist/src/main.js');
 const START_MS = 90_000;
 const running = new Set<ChildProcess>();
 
-/** The built service as a separate process, as an operator runs it. It is killed when the test file ends. */
+/** The built service as a separate process, as an operator runs it. It is killed when the test file ends (each-file.ts). */
 export class ServiceProcess {
   output = '';
   /** Resolves when it has exited and all its output was read, which may come later. */
@@ -109,5 +109,3 @@ export async function endAll(): Promise<void> {
   for (const child of children) child.kill('SIGKILL');
   await Promise.all(exits);
 }
-
-afterAll(endAll);

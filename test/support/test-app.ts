@@ -9,19 +9,21 @@ import { AppModule } from '../../src/app.module.js';
 import { Clock } from '../../src/common/clock.js';
 import type { Scope } from '../../src/common/names.js';
 import { parseEnvironment, type Variables } from '../../src/config/environment.js';
+import type { FixedSettings } from '../../src/config/limits.js';
 import { configureApp } from '../../src/bootstrap/configure-app.js';
-import { DatabaseClock } from '../../src/database/database-clock.js';
+import { DatabaseClock } from '../../src/database/database.js';
 import { createInternalServer } from '../../src/bootstrap/create-app.js';
 import { LinkedExpressAdapter } from '../../src/http/linked-express.adapter.js';
 import { Log } from '../../src/logging/log.js';
 import { recordAnswers } from './documented-answers.js';
-import { ADMIN_KEY, PASSWORD, VARIABLES } from './settings.js';
+import { ADMIN_KEY, PASSWORD, SETTINGS, VARIABLES } from './settings.js';
 import { MovedDatabaseClock, TestClock } from './test-clock.js';
 import { createTestDatabase, type TestDatabase } from './test-database.js';
 import { TestLog } from './test-log.js';
 
 export interface TestAppOptions {
   readonly variables?: Variables;
+  readonly settings?: Partial<FixedSettings>;
   /** Without it the application gets a database of its own, and drops it at the end. */
   readonly database?: TestDatabase;
   readonly clock?: TestClock;
@@ -58,7 +60,11 @@ export class TestApp {
 
   async start(): Promise<this> {
     this.database = this.original?.database ?? this.options.database ?? (await createTestDatabase());
-    const environment = parseEnvironment({ ...VARIABLES, DATABASE_URL: this.database.url, ...this.options.variables });
+    const { variables, settings } = this.options;
+    const environment = parseEnvironment(
+      { ...VARIABLES, DATABASE_URL: this.database.url, ...variables },
+      { ...SETTINGS, ...settings },
+    );
     this.log = new TestLog(environment);
     const testing = await Test.createTestingModule({ imports: [AppModule.forRoot(environment)] })
       .overrideProvider(Clock)
@@ -92,9 +98,11 @@ export class TestApp {
     if (!this.original && !this.options.database) await this.database.drop();
   }
 
-  /** @returns a replica that is not started yet: it has the same database, clock and variables, unless told otherwise */
-  newReplica({ clock = this.clock, variables }: ReplicaOptions = {}): TestApp {
-    return new TestApp({ clock, variables: { ...this.options.variables, ...variables } }, this);
+  /** @returns a replica that is not started yet: it has the same database, clock and settings, unless told otherwise */
+  newReplica({ clock = this.clock, variables, settings }: ReplicaOptions = {}): TestApp {
+    const { options } = this;
+    const own = { variables: { ...options.variables, ...variables }, settings: { ...options.settings, ...settings } };
+    return new TestApp({ clock, ...own }, this);
   }
 
   startReplica(options?: ReplicaOptions): Promise<TestApp> {

@@ -1,6 +1,6 @@
 import type { DataSource, EntityManager } from 'typeorm';
 import { Clock } from '../../src/common/clock.js';
-import { DatabaseClock } from '../../src/database/database-clock.js';
+import { DatabaseClock } from '../../src/database/database.js';
 
 interface Duration {
   readonly seconds?: number;

@@ -1,4 +1,4 @@
-import { AuditJob } from '../../src/maintenance/audit.job.js';
+import { AuditJob } from '../../src/maintenance/maintenance.js';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -11,7 +11,10 @@ const LIMIT = 5;
 const REFUSED = { event: 'admin.key.refused' };
 
 describe('wrong admin keys', () => {
-  const one = useAppPerTest({ variables: { TRUST_PROXY: '1', ADMIN_KEY_LIMIT_PER_ADDRESS: `${LIMIT}/900` } });
+  const one = useAppPerTest({
+    variables: { TRUST_PROXY: '1' },
+    settings: { adminKeyLimitPerAddress: { points: LIMIT, seconds: 900 } },
+  });
   const { clock } = one;
   let two: TestApp;
 
@@ -51,7 +54,7 @@ describe('wrong admin keys', () => {
       { subject: '192.0.2.1', address: '192.0.2.1', count: LIMIT, details: { reasons: { wrong_key: LIMIT } } },
     ]);
     clock.advance({ minutes: 17 });
-    await Promise.all([one, two].map(({ nest }) => nest.get(AuditJob).run()));
+    await Promise.all([one, two].map(({ nest }) => nest.get(AuditJob).maintainAuditLog()));
     expect(await recorded(two, REFUSED)).toEqual(open);
     expect(await one.database.query('SELECT 1 FROM refused_admin_keys')).toEqual([]);
   });

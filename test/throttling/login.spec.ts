@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Piscina } from 'piscina';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';

@@ -4,11 +4,14 @@ import { useAppPerTest } from '../support/use-app.js';
 import { countByStatus } from '../support/throttled.js';
 
 const LIMIT = 4;
-const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, DATABASE_CONNECT_TIMEOUT_MS: '30000' };
+const OPTIONS = {
+  variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` },
+  settings: { databaseConnectTimeoutMs: 30_000 },
+};
 const EMAIL = 'alice@example.org';
 
 describe('a reserved guess', () => {
-  const app = useAppPerTest({ variables: LIMITS });
+  const app = useAppPerTest(OPTIONS);
 
   const begin = (times: number) =>
     Promise.all(Array.from({ length: times }, () => app.nest.get(LoginThrottle).reserveGuess(EMAIL, '127.0.0.1')));

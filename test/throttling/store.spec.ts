@@ -1,11 +1,11 @@
 import { Client } from 'pg';
 import { problems } from '../../src/problems/problems.js';
-import { PurgeJob } from '../../src/maintenance/purge.job.js';
+import { PurgeJob } from '../../src/maintenance/purge.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { PASSWORD } from '../support/settings.js';
-import { TestApp } from '../support/test-app.js';
+import { TestApp, type TestAppOptions } from '../support/test-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { untilVerdict } from '../support/until-verdict.js';
 
@@ -16,8 +16,8 @@ const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
 describe('the throttle counters', () => {
   let app: TestApp;
 
-  const start = async (variables: Record<string, string> = LIMITS): Promise<void> => {
-    app = await TestApp.start({ variables });
+  const start = async (options: TestAppOptions = {}): Promise<void> => {
+    app = await TestApp.start({ ...options, variables: { ...LIMITS, ...options.variables } });
   };
   const guess = (times: number, email: string, by = app) =>
     Promise.all(Array.from({ length: times }, () => by.login(email, WRONG)));
@@ -57,7 +57,7 @@ describe('the throttle counters', () => {
   });
 
   it('fail all waiting logins at once, not one after the other', async () => {
-    await start({ ...SHORT_WAITS, ...LIMITS });
+    await start(SHORT_WAITS);
     const holder = new Client({ connectionString: app.database.url });
     await holder.connect();
     await holder.query('BEGIN; LOCK TABLE throttle_windows IN ACCESS EXCLUSIVE MODE');
@@ -69,7 +69,7 @@ describe('the throttle counters', () => {
   });
 
   it('do not count a login that could not be verified', async () => {
-    await start({ ...SHORT_WAITS, ...LIMITS });
+    await start(SHORT_WAITS);
     const { email } = await withPatientReplica(app, (patient) => patient.user());
     const holder = new Client({ connectionString: app.database.url });
     await holder.connect();
@@ -80,7 +80,7 @@ describe('the throttle counters', () => {
   });
 
   it('restart with the next window', async () => {
-    await start({ LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/5' });
+    await start({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/5' } });
     const email = 'unknown@example.org';
     const refused = expectThrottled((await guess(50, email)).find(({ status }) => status === 429)!);
     expect(refused).toMatchObject({ policy: 'login-account-address', points: 2, windowSeconds: 5 });
@@ -132,13 +132,13 @@ describe('the throttle counters', () => {
       return rows.map(({ name }) => name);
     };
     const job = app.nest.get(PurgeJob);
-    await job.run();
+    await job.purgeExpired();
     expect(await names()).toContain('login-account-address');
     await passes('61 minutes');
-    await job.run();
+    await job.purgeExpired();
     expect(await names()).toEqual(['known-address']);
     await passes('31 days');
-    await job.run();
+    await job.purgeExpired();
     expect(await names()).toEqual([]);
   });
 
@@ -150,7 +150,7 @@ describe('the throttle counters', () => {
     await holder.connect();
     const held = "SELECT key FROM throttle_windows WHERE key LIKE 'login-account:%'";
     await holder.query(`BEGIN; ${held} FOR UPDATE`);
-    await app.nest.get(PurgeJob).run();
+    await app.nest.get(PurgeJob).purgeExpired();
     await holder.end();
     expect(await app.database.query('SELECT key FROM throttle_windows')).toEqual(await app.database.query(held));
     expect(app.log.lines.filter(({ message }) => message === 'purge_failed')).toEqual([]);

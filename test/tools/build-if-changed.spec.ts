@@ -2,8 +2,9 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fromRoot } from '../support/from-root.js';
 
-const SCRIPT = join(import.meta.dirname, '../../tools/build-if-changed.js');
+const SCRIPT = fromRoot('tools/build-if-changed.js');
 const PROGRAMS = ['dist/src/main.js', 'dist/src/cli/platform-auth.js'];
 const OTHER_SOURCES = ['ormconfig.ts', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json', 'nest-cli.json'];
 

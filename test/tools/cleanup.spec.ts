@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { Cleanup, InterruptedError } from '../../tools/cleanup.js';
 
 describe('the cleanup of a tool', () => {

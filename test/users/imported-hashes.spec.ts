@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { randomUUID } from 'node:crypto';
 import { Piscina } from 'piscina';
 import { problems } from '../../src/problems/problems.js';

@@ -1,4 +1,4 @@
-import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
+import type { RevocationLease } from '../../../src/revocation/lease.js';
 import { readPollAnswer } from './answers.js';
 import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';

@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
-import type { RevocationLease } from '../../../src/keys/cache/revocation-lease.js';
+import type { RevocationLease } from '../../../src/revocation/lease.js';
 import { isUnavailable, parseObject } from './answers.js';
 import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals';
 import { VerifierConfigurationError } from '../src/errors.js';
 import { readEnvironment, toSettings } from '../src/options.js';
 import { Verifier } from '../src/verifier.js';

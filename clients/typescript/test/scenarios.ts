@@ -2,8 +2,9 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Door } from '../src/principals.js';
+import { fromRoot } from '../../../test/support/from-root.js';
 
-const FOLDER = join(import.meta.dirname, '../../conformance');
+const FOLDER = fromRoot('clients/conformance');
 
 export type Path = 'changes' | 'validate-app' | 'validate-node' | 'validate-user' | 'jwks';
 export type Pairs = readonly (readonly [string, string])[];

@@ -5,7 +5,7 @@ import type { StartWatch } from '../../common/start-watch.js';
 import type { Environment } from '../../config/environment.js';
 import { migrate, retryUntilReachable } from '../../database/migrate.js';
 import { Log } from '../../logging/log.js';
-import { MetricsEndpoint } from '../../metrics/metrics-endpoint.js';
+import { MetricsEndpoint } from '../../metrics/metrics-server.js';
 import type { OpenPorts } from '../serve-app.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
 

@@ -2,7 +2,7 @@ import { AppCredentialsModule } from '../../app-credentials/app-credentials.modu
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import type { Clock } from '../../common/clock.js';
 import { Environment, type Variables } from '../../config/environment.js';
-import { DatabaseClock } from '../../database/database-clock.js';
+import { DatabaseClock } from '../../database/database.js';
 import { withServices } from './command-context.js';
 
 /** What a command needs to work on app credentials without a running service. */

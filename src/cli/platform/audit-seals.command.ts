@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
-import type { Verification } from '../../audit/audit-verifier.js';
-import { isCheckpoint } from '../../audit/checkpoint.js';
-import { MAX_FINDINGS } from '../../audit/findings.js';
+import type { Verification } from '../../audit/seals/seal-verifier.js';
+import { isCheckpoint } from '../../audit/seals/seal.js';
+import { MAX_FINDINGS } from '../../audit/seals/seal-chain.js';
 import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
 import { formatTable, wrapText } from '../table.js';
 import { CommandFailedError, announceIfSlow, print, type Output } from '../terminal.js';

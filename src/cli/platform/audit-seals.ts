@@ -1,11 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { Client } from 'pg';
-import { AuditVerifier, type Verification } from '../../audit/audit-verifier.js';
-import { formatCheckpoint } from '../../audit/checkpoint.js';
-import type { Query } from '../../audit/seal-chain.js';
-import { SealKey, type SealContent, type StoredSeal } from '../../audit/seal.js';
-import { LAST_SEAL } from '../../audit/seal-statements.js';
-import { BEGIN } from '../../audit/verify-statements.js';
+import { SealVerifier, type Verification, BEGIN_VERIFICATION } from '../../audit/seals/seal-verifier.js';
+import { formatCheckpoint, SealKey, type SealContent, type StoredSeal, LAST_SEAL } from '../../audit/seals/seal.js';
+import type { Query } from '../../audit/seals/seal-chain.js';
 import { readVariables } from '../../config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
 import { describeCause } from '../system-errors.js';
@@ -22,7 +19,7 @@ export async function verifyAudit({ checkpoint, oldKeys }: VerifyRequest): Promi
   const old = oldKeys === undefined ? [] : readSecrets(oldKeys).map((secret) => new SealKey(secret));
   return withDatabase((query, key) => {
     const keys = new Map([...old, key].map((each) => [each.id, each]));
-    return new AuditVerifier(query, keys).verify(checkpoint);
+    return new SealVerifier(query, keys).verifyLog(checkpoint);
   });
 }
 
@@ -59,7 +56,7 @@ async function withDatabase<Result>(work: (query: Query, key: SealKey) => Promis
   client.on('error', () => undefined);
   await client.connect();
   try {
-    await client.query(BEGIN);
+    await client.query(BEGIN_VERIFICATION);
     const query: Query = async <Row extends object>(text: string, values: unknown[] = []) =>
       (await client.query<Row>(text, values)).rows;
     return await work(query, key);

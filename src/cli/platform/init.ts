@@ -4,9 +4,8 @@ import { Clock } from '../../common/clock.js';
 import type { Variables } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
 import { generateSecret } from '../../crypto/secret.js';
-import { withAdvisoryLock } from '../../database/advisory-lock.js';
+import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
 import { withClient } from '../../database/connection-check.js';
-import { LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { withAppKeys } from './app-keys.js';
 import {

@@ -2,7 +2,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { COMMAND_LINE } from '../../access/actor.js';
 import { AuditModule } from '../../audit/audit.module.js';
 import { readVariables } from '../../config/environment.js';
-import { KeysModule } from '../../keys/keys.module.js';
+import { RevocationModule } from '../../revocation/revocation.module.js';
 import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
 import { SigningKey } from '../../signing-keys/signing-key.js';
 import { withServices } from './command-context.js';
@@ -36,7 +36,7 @@ export async function revokeKey(kid: string): Promise<KeyReport[]> {
 
 /** @returns all keys, after the act */
 async function withKeys(act: (keys: SigningKeyOperations) => Promise<void>): Promise<KeyReport[]> {
-  const imports = [AuditModule, KeysModule, TypeOrmModule.forFeature([SigningKey])];
+  const imports = [AuditModule, RevocationModule, TypeOrmModule.forFeature([SigningKey])];
   try {
     return await withServices(readVariables(), { imports, providers: [SigningKeyOperations] }, async (context) => {
       const keys = context.get(SigningKeyOperations);

@@ -11,14 +11,8 @@ import { CommandFailedError } from '../terminal.js';
 const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
 /** Secrets that commands read from this file itself. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
-/** Variables in which commands and service must agree: how long a revoked key is accepted, and database timeouts. */
-const SHARED_WITH_SERVICE = [
-  'KEY_OVERLAP_HOURS',
-  'REVOCATION_LEASE_MS',
-  'REVOCATION_WAIT_MS',
-  'DATABASE_CONNECT_TIMEOUT_MS',
-  'DATABASE_STATEMENT_TIMEOUT_MS',
-] as const;
+/** Variables in which commands and service must agree: how long a revoked key is accepted. */
+const SHARED_WITH_SERVICE = ['REVOCATION_LEASE_MS', 'REVOCATION_WAIT_MS'] as const;
 
 export type EnvFiles = ReadonlyMap<string, EnvFile>;
 

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { AUDIT_EVENT_NAMES } from '../../audit/audit-event.js';
+import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { formatTable } from '../table.js';
 import { print } from '../terminal.js';
 import type { AdminClient } from './admin-client.js';

@@ -48,7 +48,7 @@ export function addRevoke(to: Command, { group, kind, name, idField, path }: Cre
 
 /** @param condition under which the option is allowed */
 export function createOverlapOption(condition = ''): Option {
-  const what = 'how long the old key is valid if the new one is not used (default: KEY_OVERLAP_HOURS of the service)';
+  const what = 'how long the old key is valid if the new one is not used (default: 24)';
   return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
 }
 

@@ -1,6 +1,5 @@
 import { InvalidArgumentError, type Command } from 'commander';
-import { readVariables, type Variables } from '../../config/environment.js';
-import { readSecretFiles } from '../../config/secret-files.js';
+import { readVariables, type Variables, readSecretFiles } from '../../config/environment.js';
 import { isId } from '../../common/ids.js';
 import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
 import { AdminClient } from './admin-client.js';

@@ -1,6 +1,5 @@
-import { ChangeLog } from '../../../../src/keys/cache/change-log.js';
-import type { LoggedAnswer } from '../../../../src/keys/cache/change-feed.js';
-import { RevocationLease } from '../../../../src/keys/cache/revocation-lease.js';
+import { ChangeLog, type LoggedAnswer } from '../../../../src/revocation/change-feed.js';
+import { RevocationLease } from '../../../../src/revocation/lease.js';
 import type { ServiceAnswer, ServiceRequest } from '../../src/transport.js';
 import type { Credential } from './credentials.js';
 import { LEASE_MS } from './histories.js';

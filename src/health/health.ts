@@ -1,0 +1,232 @@
+/**
+ * Health checks for load balancers and orchestrators: `/health` (ready to serve) and `/health/live` (the process runs).
+ * A replica is ready while PostgreSQL can be used and no stop has begun; an outage of the logging service only degrades it.
+ * The metric `database_up` has the same verdict on PostgreSQL.
+ */
+import {
+  Controller,
+  Get,
+  Injectable,
+  Res,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+} from '@nestjs/common';
+import {
+  ApiOkResponse,
+  ApiOperation,
+  ApiProperty,
+  ApiPropertyOptional,
+  ApiServiceUnavailableResponse,
+  ApiTags,
+} from '@nestjs/swagger';
+import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
+import type { Response } from 'express';
+import { Client } from 'pg';
+import { Public } from '../access/require.js';
+import { Environment } from '../config/environment.js';
+import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
+import { Log } from '../logging/log.js';
+import { MetricsRegistry } from '../metrics/metrics-registry.js';
+import { problems } from '../problems/problems.js';
+
+/** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
+const RESULT_TTL_MS = 250;
+const GAUGE_INTERVAL_MS = 2_000;
+
+/**
+ * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
+ * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage.
+ */
+@Injectable()
+export class HealthProbe implements OnApplicationShutdown {
+  private client: Client | undefined;
+  private result: Promise<boolean> | undefined;
+
+  constructor(private readonly environment: Environment) {}
+
+  /** @returns false when PostgreSQL does not answer in time, or is a standby */
+  isUsable(): Promise<boolean> {
+    return (this.result ??= this.checkPrimary());
+  }
+
+  onApplicationShutdown(): void {
+    this.disconnect();
+  }
+
+  private async checkPrimary(): Promise<boolean> {
+    const timeout = setTimeout(() => this.disconnect(), this.environment.healthTimeoutMs);
+    try {
+      const client = this.client ?? (await this.connect());
+      refuseStandby((await client.query<StandbyRow>(IS_STANDBY)).rows);
+      return true;
+    } catch {
+      this.disconnect();
+      return false;
+    } finally {
+      clearTimeout(timeout);
+      setTimeout(() => (this.result = undefined), RESULT_TTL_MS).unref();
+    }
+  }
+
+  private async connect(): Promise<Client> {
+    const { databaseUrl } = this.environment;
+    const client = new Client({ connectionString: databaseUrl, application_name: 'platform-auth-health' });
+    this.client = client;
+    // Without a listener, the error of a connection that is lost between two checks would end the process.
+    client.on('error', () => undefined);
+    client.on('end', () => {
+      if (this.client === client) this.client = undefined;
+    });
+    await client.connect();
+    return client;
+  }
+
+  /** Makes a check in flight fail at once, also while the connection is being opened. */
+  private disconnect(): void {
+    const { client } = this;
+    this.client = undefined;
+    client?.connection.stream.destroy();
+  }
+}
+
+/**
+ * The metric `database_up`, updated by a timer while metrics are served: a scrape never waits for the database, and an
+ * outage is noticed without a load balancer.
+ */
+@Injectable()
+export class DatabaseUpGauge implements OnApplicationBootstrap, BeforeApplicationShutdown {
+  private isUp: boolean | undefined;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    metrics: MetricsRegistry,
+    private readonly probe: HealthProbe,
+    private readonly environment: Environment,
+  ) {
+    const read = (): number | undefined => (this.isUp === undefined ? undefined : Number(this.isUp));
+    // The minimum of all workers, so that one that cannot use the database raises an alert.
+    metrics.addGauge('database_up', '1: PostgreSQL can be used. 0: it cannot, or is a standby.', read, 'min');
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    if (this.environment.metricsPort === undefined) return;
+    await this.updateGauge();
+    this.timer = setInterval(() => void this.updateGauge(), GAUGE_INTERVAL_MS).unref();
+  }
+
+  beforeApplicationShutdown(): void {
+    clearInterval(this.timer);
+  }
+
+  private async updateGauge(): Promise<void> {
+    this.isUp = await this.probe.isUsable();
+  }
+}
+
+/** Whether a stop has begun: the process becomes unready before it stops answering. */
+@Injectable()
+export class Readiness {
+  private draining = false;
+
+  get isDraining(): boolean {
+    return this.draining;
+  }
+
+  drain(): void {
+    this.draining = true;
+  }
+}
+
+const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
+
+export class HealthResponse {
+  @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' })
+  status!: string;
+
+  @ApiPropertyOptional({ ...INDICATORS, example: { database: { status: 'up' } } })
+  info?: object;
+
+  @ApiPropertyOptional({ ...INDICATORS, example: {} })
+  error?: object;
+
+  @ApiProperty({ ...INDICATORS, example: { database: { status: 'up' } } })
+  details!: object;
+}
+
+export class LiveResponse {
+  @ApiProperty({ enum: ['ok'] })
+  status!: 'ok';
+}
+
+@ApiTags('health')
+@Controller('health')
+export class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly indicators: HealthIndicatorService,
+    private readonly probe: HealthProbe,
+    private readonly readiness: Readiness,
+    private readonly log: Log,
+  ) {}
+
+  @Get()
+  @ApiOperation({
+    summary: 'Ready to serve?',
+    description: 'An outage of the logging service is shown, and does not cause a 503.',
+  })
+  @ApiOkResponse({ type: HealthResponse })
+  @ApiServiceUnavailableResponse({
+    type: HealthResponse,
+    description: 'The database cannot be used, or the service is stopping',
+  })
+  // Below the 503, because decorators apply from the bottom up, and @Public() would replace it.
+  @Public()
+  async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
+    const result = await this.checkIndicators();
+    if (result.status === 'error' || result.status === 'shutting_down') {
+      response.status(503).setHeader('Retry-After', problems.unavailable.retryAfterSeconds);
+    }
+    return result;
+  }
+
+  @Get('live')
+  @Public()
+  @ApiOperation({ summary: 'Alive?', description: 'Answers as long as the process runs.' })
+  @ApiOkResponse({ type: LiveResponse })
+  checkLiveness(): LiveResponse {
+    return { status: 'ok' };
+  }
+
+  private async checkIndicators(): Promise<HealthCheckResult> {
+    try {
+      return await this.health.check([
+        () => this.checkDatabase(),
+        () => this.checkLogging(),
+        () => this.checkService(),
+      ]);
+    } catch (error) {
+      // Terminus throws its report when something is down.
+      if (error instanceof Error && 'getResponse' in error)
+        return (error as { getResponse(): HealthCheckResult }).getResponse();
+      throw error;
+    }
+  }
+
+  private checkService() {
+    const indicator = this.indicators.check('service');
+    return this.readiness.isDraining ? indicator.down('shutting down') : indicator.up();
+  }
+
+  private async checkDatabase() {
+    const indicator = this.indicators.check('database');
+    return (await this.probe.isUsable()) ? indicator.up() : indicator.down('cannot be used');
+  }
+
+  private checkLogging() {
+    const indicator = this.indicators.check('logging_service');
+    if (this.log.isDelivering === undefined)
+      return indicator.up({ message: 'not configured: lines go to the console' });
+    return this.log.isDelivering ? indicator.up() : indicator.degraded('cannot be used: lines go to the console');
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * Authorization for gateways (`auth_request` of nginx and the like): a door asked about a request of the gateway's client. The
+ * verdict is a status alone: 200 with the identity in headers, 401, or 503. A gateway takes every other status for an
+ * answer to its client, so no other status is sent.
+ */
+import {
+  applyDecorators,
+  Controller,
+  Get,
+  Injectable,
+  mixin,
+  type CanActivate,
+  type ExecutionContext,
+  type Type,
+} from '@nestjs/common';
+import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
+import type { Request, Response } from 'express';
+import { createRefusal, Doors } from '../access/doors.js';
+import { TARGET_HEADER } from '../access/door.guard.js';
+import type { Principal } from '../access/principals.js';
+import { RequireWith } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
+import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
+import type { GatewayDoor } from '../http/request-target.js';
+import { Log } from '../logging/log.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
+
+/** Words of RFC 8176. Bounded, because a proxy refuses an answer with a large header. */
+const AMR_PATTERN = '^[a-z]{1,16}( [a-z]{1,16}){0,7}$';
+const AMR_WORDS = new RegExp(AMR_PATTERN);
+
+function createGatewayGuard(door: GatewayDoor): Type<CanActivate> {
+  @Injectable()
+  class GatewayGuard implements CanActivate {
+    private isMistakeLogged = false;
+
+    constructor(
+      private readonly doors: Doors,
+      private readonly log: Log,
+    ) {}
+
+    async canActivate(context: ExecutionContext): Promise<true> {
+      const http = context.switchToHttp();
+      const request = http.getRequest<Request>();
+      const response = http.getResponse<Response>();
+      if (door === 'app') (response.locals as ResponseLocals).presentedTo = this.readTarget(request);
+      try {
+        const principal = await this.doors.authenticate(door, request);
+        // RequestMetrics counts verdicts by the principal of the request.
+        request.user = principal;
+        response.set(toHeaders(principal));
+      } catch (error) {
+        throw toGatewayProblem(door, error);
+      }
+      return true;
+    }
+
+    /** A gateway that does not name its service would have every key refused, which is not a verdict. */
+    private readTarget({ headers }: Request): string {
+      const target = headers[TARGET_HEADER];
+      if (isServiceName(target)) return target;
+      if (!this.isMistakeLogged) this.log.warn('gateway_names_no_target');
+      this.isMistakeLogged = true;
+      throw new ProblemException(problems.gatewayMisconfigured, { isLogged: false });
+    }
+  }
+  return mixin(GatewayGuard);
+}
+
+function toGatewayProblem(door: GatewayDoor, error: unknown): ProblemException {
+  if (!(error instanceof ProblemException)) return new ProblemException(problems.unavailable, { cause: error });
+  const { status } = error.problem;
+  if (status === 400) return createRefusal(door, 'unreadable');
+  return status === 401 ? error : new ProblemException(problems.unavailable, { cause: error });
+}
+
+/** The identity that a gateway passes on in place of the credential. */
+function toHeaders(principal: Principal): Record<string, string> {
+  switch (principal.door) {
+    case 'node':
+      return {
+        'X-Auth-Door': 'node',
+        'X-Auth-Node-Id': principal.nodeId,
+        'X-Auth-Household-Id': principal.householdId,
+      };
+    case 'app':
+      return { 'X-Auth-Door': 'app', 'X-Auth-App-Id': principal.appId, 'X-Auth-Caller': principal.caller };
+    case 'user':
+      return {
+        'X-Auth-Door': 'user',
+        'X-Auth-User-Id': principal.userId,
+        'X-Auth-Session-Id': principal.sessionId,
+        ...toAmrHeader(principal.amr),
+      };
+    case 'admin':
+      throw new Error('Gateways do not ask about operators');
+  }
+}
+
+/** Absent when there is nothing to state: a route that requires a word then refuses. */
+function toAmrHeader(amr: readonly string[]): Record<string, string> {
+  const words = amr.join(' ');
+  return AMR_WORDS.test(words) ? { 'X-Auth-Amr': words } : {};
+}
+
+type HeaderObject = NonNullable<ApiResponseOptions['headers']>[string];
+
+const AMR_HEADER: HeaderObject = {
+  description:
+    'How the user authenticated at the login (RFC 8176): words with spaces between them, `mfa` among them with more than one ' +
+    'factor. Absent when the session states none.',
+  schema: { type: 'string', pattern: AMR_PATTERN, example: 'pwd otp mfa' },
+};
+
+/** Any method, and any path below: `guardHead` replaces those of the gateway's client. */
+const Authorize = (
+  door: GatewayDoor,
+  names: readonly string[],
+  optional: Readonly<Record<string, HeaderObject>> = {},
+) =>
+  applyDecorators(
+    RequireWith(createGatewayGuard(door), door),
+    ApiOperation({
+      summary: `Authorize a request at a gateway, at the ${door} door`,
+      description:
+        'For `auth_request` of nginx and the like: any method, any path below, and the body is never read. The answer is ' +
+        '200 without a body, 401, or 503.',
+    }),
+    ApiOkResponse({
+      description: 'The credential is valid',
+      headers: {
+        ...Object.fromEntries(['X-Auth-Door', ...names].map((name) => [name, { schema: { type: 'string' } }])),
+        ...optional,
+      },
+    }),
+  );
+
+@ApiTags('internal')
+@Controller('internal/authorize')
+export class AuthorizeController {
+  @Get('node')
+  @Authorize('node', ['X-Auth-Node-Id', 'X-Auth-Household-Id'])
+  authorizeNode(): void {
+    // The guard has answered.
+  }
+
+  @Get('app')
+  @Authorize('app', ['X-Auth-App-Id', 'X-Auth-Caller'])
+  @ApiProblems(problems.gatewayMisconfigured)
+  @ApiHeader({
+    name: 'X-Platform-Target',
+    required: true,
+    schema: {
+      type: 'string',
+      pattern: SERVICE_NAME_PATTERN,
+      maxLength: MAX_SERVICE_NAME_LENGTH,
+      example: EXAMPLES.target,
+    },
+    description: 'The service behind the gateway. Without it the answer is 503.',
+  })
+  authorizeApp(): void {
+    // The guard has answered.
+  }
+
+  @Get('user')
+  @Authorize('user', ['X-Auth-User-Id', 'X-Auth-Session-Id'], { 'X-Auth-Amr': AMR_HEADER })
+  authorizeUser(): void {
+    // The guard has answered.
+  }
+}

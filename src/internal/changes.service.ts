@@ -1,0 +1,125 @@
+/**
+ * Hands the lease of this replica on to verifiers, with what changed since their last poll (docs/decisions/0044). Terms:
+ * poll, cursor, lease, use (a key that a verifier accepted from its memory).
+ */
+import { isUtf8 } from 'node:buffer';
+import { Injectable } from '@nestjs/common';
+import { z } from 'zod';
+import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { Clock } from '../common/clock.js';
+import { isId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
+import { Database } from '../database/database.js';
+import { NodesService } from '../nodes/nodes.service.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import {
+  ChangeLog,
+  CHANGES_SINCE,
+  parseSnapshot,
+  toAnswer,
+  type Answer,
+  type FeedRow,
+} from '../revocation/change-feed.js';
+import { RevocationLease } from '../revocation/lease.js';
+
+/** Never zod's own words: they repeat the names of unknown fields. */
+const notAnObject = {
+  error: ({ code }: { readonly code?: string }) =>
+    code === 'unrecognized_keys' ? 'has a field that is not part of this request' : 'must be an object',
+};
+export const MAX_USES = 500;
+const MAX_AGE_MS = 3_600_000;
+
+/** A key that a verifier accepted from its memory. */
+const use = z.strictObject(
+  {
+    kind: z.enum(['node', 'app'], { error: 'must be node or app' }),
+    id: z.string({ error: 'must be a valid UUID' }).refine(isId, 'must be a valid UUID'),
+    ago_ms: z
+      .number({ error: 'must be a number of milliseconds' })
+      .transform((ago) => Math.min(MAX_AGE_MS, Math.max(0, Math.round(ago)))),
+  },
+  notAnObject,
+);
+
+const body = z.strictObject(
+  {
+    // What is not a cursor of this service is answered with a reset.
+    cursor: z.string().optional().catch(undefined),
+    used: z.array(use, { error: 'must be a list' }).max(MAX_USES, `must have at most ${MAX_USES} entries`).default([]),
+  },
+  notAnObject,
+);
+
+type ChangesRequest = z.output<typeof body>;
+type ReportedUse = z.output<typeof use>;
+
+/**
+ * Parses a poll of a verifier. To be called after authentication: validation of a large body costs milliseconds.
+ * @param bytes undefined without a body
+ * @throws {ProblemException} malformed_request; validation_failed
+ */
+export function parseChangesRequest(bytes: Buffer | undefined): ChangesRequest {
+  const parsed = body.safeParse(parseJson(bytes));
+  if (parsed.success) return parsed.data;
+  const errors = parsed.error.issues.map(({ path, message }) => ({
+    pointer: path.map((part) => `/${String(part)}`).join(''),
+    detail: message,
+  }));
+  throw new ProblemException(problems.validationFailed, { errors });
+}
+
+function parseJson(bytes: Buffer | undefined): unknown {
+  if (!bytes || bytes.length === 0) return {};
+  try {
+    if (isUtf8(bytes)) return JSON.parse(bytes.toString());
+  } catch {
+    // Answered below.
+  }
+  throw new ProblemException(problems.malformedRequest);
+}
+
+/** An answer of the feed, and the lease that is handed on with it. */
+export interface LeasedAnswer extends Answer {
+  readonly leaseMs: number;
+  readonly freshForMs: number;
+}
+
+@Injectable()
+export class ChangesService {
+  constructor(
+    private readonly log: ChangeLog,
+    private readonly lease: RevocationLease,
+    private readonly database: Database,
+    private readonly nodes: NodesService,
+    private readonly appCredentials: AppCredentialsService,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+  ) {}
+
+  /** @throws {ProblemException} unavailable: this replica has no lease to hand on */
+  async getChangesSince(cursor: string | undefined): Promise<LeasedAnswer> {
+    const leaseMs = this.environment.revocationLeaseMs;
+    if (leaseMs === 0) return { cursor: '', reset: true, changes: [], leaseMs, freshForMs: 0 };
+    const answer = this.log.answer(cursor) ?? (await this.readChanges(cursor));
+    // Read after the answer, without a pause between them: the lease is never longer than the answer is true.
+    const freshForMs = this.lease.remainingMs;
+    if (freshForMs === 0) throw new ProblemException(problems.unavailable);
+    return { ...answer, leaseMs, freshForMs };
+  }
+
+  /** @param service that accepted the keys */
+  recordUses(used: readonly ReportedUse[], service: string): void {
+    const now = this.clock.now().getTime();
+    for (const { kind, id, ago_ms } of used) {
+      const owner = kind === 'node' ? this.nodes : this.appCredentials;
+      owner.recordUse(id.toLowerCase(), service, new Date(now - ago_ms));
+    }
+  }
+
+  private async readChanges(cursor: string | undefined): Promise<Answer> {
+    const row = await this.database.row<FeedRow>(CHANGES_SINCE, [parseSnapshot(cursor)]);
+    if (!row) throw new ProblemException(problems.unavailable);
+    return toAnswer(cursor, row);
+  }
+}

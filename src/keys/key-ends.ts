@@ -1,0 +1,230 @@
+/**
+ * Where a key ends, and why it is refused afterwards. It is revoked; it expires; or a rotation replaces it: at once, at the
+ * end of the overlap, or at the first use of the new key (docs/decisions/0009). Rows of ended keys are purged later.
+ * `judgeKey` is the only place that decides; `explainKey` tells operators the same in words. The calls that end a key early
+ * answer after every replica has forgotten it (revocation/propagation.ts).
+ */
+import type { AuditLog } from '../audit/audit-log.js';
+import { withAuditEvent } from '../audit/audit-events.js';
+import type { KeyRefusalReason } from '../common/security-events.js';
+import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
+import { isWriteRefusal } from '../database/database-failure.js';
+import type { Database, Statement } from '../database/database.js';
+import { toErrorFields } from '../logging/log-line.js';
+import type { Log } from '../logging/log.js';
+import type { KeyColumns } from './key-table.js';
+
+/** The tables whose keys end by these rules. The names are constants in the code, never input: they become SQL. */
+export type KeyTableName = 'nodes' | 'app_credentials' | 'operators';
+
+/** The columns that decide whether a key is valid. */
+export interface KeyRow {
+  readonly id: string;
+  readonly key_digest: SecretDigest;
+  readonly previous_key_digest: SecretDigest | null;
+  readonly previous_key_expires_at: Date | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
+}
+
+/**
+ * Why a presented key is refused, or which of the two keys of a rotation it is. The first use of `current_in_overlap` has to
+ * end the overlap before the response is sent.
+ */
+export type Judgement = KeyRefusalReason | 'current' | 'current_in_overlap' | 'previous';
+
+/** Stands in for an absent digest, so that an attacker cannot tell by the time of a refusal whether an id exists. */
+const DUMMY_DIGEST = computeDigest(generateSecretBytes());
+
+/** @param row undefined when there is none with the presented id or digest */
+export function judgeKey(presented: SecretDigest, row: KeyRow | undefined, now: Date): Judgement {
+  const isCurrent = isSameDigest(presented, row?.key_digest ?? DUMMY_DIGEST);
+  const isPrevious = isSameDigest(presented, row?.previous_key_digest ?? DUMMY_DIGEST);
+  if (!row) return 'unknown';
+  const isInOverlap = isPrevious && row.previous_key_expires_at !== null && row.previous_key_expires_at > now;
+  if (!isCurrent && !isInOverlap) return 'wrong_key';
+  if (row.revoked_at) return 'revoked';
+  if (row.expires_at && row.expires_at <= now) return 'expired';
+  if (!isCurrent) return 'previous';
+  return row.previous_key_digest ? 'current_in_overlap' : 'current';
+}
+
+export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
+  return judgement !== 'current' && judgement !== 'current_in_overlap' && judgement !== 'previous';
+}
+
+/** The rules by which operators end keys early, as statements. */
+export interface KeyEndStatements {
+  readonly rotate: Statement;
+  readonly revoke: Statement;
+  /** Not prepared: it runs a few times per hour. */
+  readonly purge: string;
+}
+
+export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
+  return {
+    rotate: withAuditEvent(
+      { name: `${name}_rotate`, text: buildRotation(name) },
+      `(SELECT jsonb_build_object('before',
+          jsonb_build_object('rotated_at', rotated, 'previous_key_expires_at', overlap)) FROM act)`,
+    ),
+    revoke: withAuditEvent({
+      name: `${name}_revoke`,
+      text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
+         WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
+    }),
+    purge: `DELETE FROM ${name} WHERE id IN
+      (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+  };
+}
+
+/**
+ * Without an overlap the old digest is deleted, so that a clock that is behind cannot make the key valid again. A rotation
+ * during an overlap keeps the older of the two keys: the client may never have received the newer one.
+ * `$1`: id, `$2`: digest of the new key, `$3`: end of the overlap, `$4`: now, `$5`: request id.
+ */
+export function buildRotation(name: KeyTableName): string {
+  return `UPDATE ${name}
+    SET previous_key_digest = CASE WHEN $3::timestamptz <= $4 THEN NULL
+                                   WHEN previous_key_expires_at > $4 THEN previous_key_digest ELSE key_digest END,
+        previous_key_expires_at = CASE WHEN $3 <= $4 THEN NULL ELSE $3 END, key_digest = $2, rotated_at = $4, updated_at = $4,
+        rotated_by_request = $5, overlap_ended_at = NULL
+    FROM (SELECT id AS held, rotated_at AS rotated, previous_key_expires_at AS overlap
+          FROM ${name} WHERE id = $1 FOR NO KEY UPDATE) AS before
+    WHERE id = held AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)
+    RETURNING id, rotated, overlap`;
+}
+
+/** Ends the old key of a rotation at the first use of the new one. */
+export class Overlaps {
+  private readonly statement: Statement;
+  /** Only the first failure is logged: on a read-only database each use of a new key fails alike. */
+  private canEnd = true;
+
+  constructor(
+    private readonly database: Database,
+    table: KeyTableName,
+    private readonly log: Log,
+  ) {
+    this.statement = {
+      name: `${table}_end_overlap`,
+      text: `UPDATE ${table} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
+             overlap_ended_at = LEAST(previous_key_expires_at, $3)
+         WHERE id = $1 AND key_digest = $2 RETURNING id`,
+    };
+  }
+
+  /** @returns false when another rotation has replaced the key meanwhile: the row has to be read again */
+  async endOverlap(id: string, currentDigest: SecretDigest, now: Date): Promise<boolean> {
+    try {
+      const ended = await this.database.row(this.statement, [id, currentDigest, now]);
+      this.canEnd = true;
+      return ended !== undefined;
+    } catch (error) {
+      // On a read-only database the key is valid all the same, and the overlap ends at its deadline.
+      if (!isWriteRefusal(error)) throw error;
+      if (this.canEnd) this.log.warn('overlap_not_ended', { error: toErrorFields(error) });
+      this.canEnd = false;
+      return true;
+    }
+  }
+}
+
+export const REASON_CODES = ['unknown', 'revoked', 'expired', 'other_target', 'key_rotated', 'overlap_ended'] as const;
+
+/** A reason to refuse a key. Only operators see it: the doors answer every refusal alike. */
+export interface Reason {
+  readonly code: (typeof REASON_CODES)[number];
+  readonly detail: string;
+  readonly since: Date | null;
+  /** The request that revoked or rotated. */
+  readonly requestId: string | null;
+  /** The actor of that request: a door, or `operator:<name>`. */
+  readonly actor?: string | null;
+}
+
+/** Whether a credential's keys would be accepted now, and why not. */
+export interface Explanation {
+  /** Why the current key would be refused; empty when it would be accepted. */
+  readonly reasons: readonly Reason[];
+  /** The key before the last rotation; null before the first rotation. */
+  readonly previousKey: { readonly acceptedUntil: Date | null; readonly reasons: readonly Reason[] } | null;
+  readonly lastAcceptedAt: Date | null;
+  readonly lastAcceptedFor: string | null;
+}
+
+const UNKNOWN: Reason = {
+  code: 'unknown',
+  detail: 'No credential has this id: it was never issued here, or it was purged after its end.',
+  since: null,
+  requestId: null,
+};
+
+export function explainUnknownKey(): Explanation {
+  return { reasons: [UNKNOWN], previousKey: null, lastAcceptedAt: null, lastAcceptedFor: null };
+}
+
+/**
+ * @param otherTarget the service that the key is valid at, when the operator asked about another one
+ */
+export function explainKey(row: KeyColumns, now: Date, otherTarget?: string): Explanation {
+  const reasons: Reason[] = [];
+  if (row.revokedAt) {
+    const detail = 'It was revoked, which cannot be undone. Issue a new one.';
+    reasons.push({ code: 'revoked', detail, since: row.revokedAt, requestId: row.revokedByRequest });
+  }
+  if (row.expiresAt && row.expiresAt <= now) {
+    const detail = 'It was valid until this moment. Issue a new one, or for a node change expires_at.';
+    reasons.push({ code: 'expired', detail, since: row.expiresAt, requestId: null });
+  }
+  if (otherTarget !== undefined) {
+    const detail = `It is valid at ${otherTarget} only. Each pair of services has its own credential.`;
+    reasons.push({ code: 'other_target', detail, since: null, requestId: null });
+  }
+  return {
+    reasons,
+    previousKey: row.rotatedAt ? explainPreviousKey(row, row.rotatedAt, now, reasons) : null,
+    lastAcceptedAt: row.lastUsedAt,
+    lastAcceptedFor: row.lastUsedFor,
+  };
+}
+
+/** Adds the actors of the requests, as long as the audit log has them. */
+export async function nameActors(explanation: Explanation, subject: string, audit: AuditLog): Promise<Explanation> {
+  const name = (reasons: readonly Reason[]): Promise<Reason[]> =>
+    Promise.all(
+      reasons.map(async (reason) =>
+        reason.requestId === null ? reason : { ...reason, actor: await audit.findActor(subject, reason.requestId) },
+      ),
+    );
+  const { reasons, previousKey } = explanation;
+  return {
+    ...explanation,
+    reasons: await name(reasons),
+    previousKey: previousKey && { ...previousKey, reasons: await name(previousKey.reasons) },
+  };
+}
+
+function explainPreviousKey(row: KeyColumns, rotatedAt: Date, now: Date, ofCredential: readonly Reason[]) {
+  const deadline = row.previousKeyExpiresAt;
+  if (deadline && deadline > now) {
+    return { acceptedUntil: ofCredential.length > 0 ? null : deadline, reasons: ofCredential };
+  }
+  const rotated: Reason = {
+    code: 'key_rotated',
+    detail:
+      'It was replaced by a newer key. Only that one is valid: install it where the old key is still used, or rotate again.',
+    since: rotatedAt,
+    requestId: row.rotatedByRequest,
+  };
+  const firstUse = row.overlapEndedAt;
+  const ended: Reason = {
+    code: 'overlap_ended',
+    detail: firstUse
+      ? 'The first use of the newer key ended the overlap.'
+      : 'The overlap, in which both keys are valid, is over.',
+    since: firstUse ?? deadline,
+    requestId: null,
+  };
+  return { acceptedUntil: null, reasons: [...ofCredential, rotated, ended] };
+}

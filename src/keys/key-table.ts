@@ -1,0 +1,95 @@
+/**
+ * What nodes and app credentials share: the columns of their keys, and a new key. A key is shown once, when it is issued or
+ * rotated; the database has only its digest.
+ */
+import { Column, PrimaryColumn } from 'typeorm';
+import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
+import type { LogFields } from '../logging/log-line.js';
+
+/** The columns that nodes and app credentials share: digests, never keys. */
+export abstract class KeyColumns {
+  @PrimaryColumn({ type: 'uuid' })
+  id!: string;
+
+  @Column({ name: 'key_digest', type: 'bytea' })
+  keyDigest!: SecretDigest;
+
+  @Column({ name: 'previous_key_digest', type: 'bytea', nullable: true })
+  previousKeyDigest!: SecretDigest | null;
+
+  @Column({ name: 'previous_key_expires_at', type: 'timestamptz', nullable: true })
+  previousKeyExpiresAt!: Date | null;
+
+  @Column({ name: 'rotated_at', type: 'timestamptz', nullable: true })
+  rotatedAt!: Date | null;
+
+  @Column({ name: 'expires_at', type: 'timestamptz', nullable: true })
+  expiresAt!: Date | null;
+
+  @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true })
+  revokedAt!: Date | null;
+
+  @Column({ name: 'last_used_at', type: 'timestamptz', nullable: true })
+  lastUsedAt!: Date | null;
+
+  @Column({ name: 'rotated_by_request', type: 'text', nullable: true })
+  rotatedByRequest!: string | null;
+
+  @Column({ name: 'overlap_ended_at', type: 'timestamptz', nullable: true })
+  overlapEndedAt!: Date | null;
+
+  @Column({ name: 'revoked_by_request', type: 'text', nullable: true })
+  revokedByRequest!: string | null;
+
+  @Column({ name: 'last_used_for', type: 'text', nullable: true })
+  lastUsedFor!: string | null;
+
+  @Column({ name: 'created_at', type: 'timestamptz' })
+  createdAt!: Date;
+
+  @Column({ name: 'updated_at', type: 'timestamptz' })
+  updatedAt!: Date;
+}
+
+/** A table with the columns of KeyColumns. Its fields are constants in the code, never input: they become SQL. */
+export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
+  readonly name: 'nodes' | 'app_credentials';
+  /** The door at which its keys are presented. */
+  readonly door: 'node' | 'app';
+  /** The prefix of the audit events of operators' acts. */
+  readonly auditPrefix: 'admin.node' | 'admin.app_credential';
+  /** The columns that the principal is made of. */
+  readonly identityColumns: readonly string[];
+  /** The column of the only service that its keys may be used for; absent: any. */
+  readonly targetColumn?: string;
+  /** Lets secret scanners recognise a leaked key. */
+  readonly keyPrefix: string;
+  /** The log fields of what operators do to a key. */
+  toLogFields(row: Entity): LogFields;
+}
+
+export interface IssuedKey {
+  /** The only occurrence of the key in plain text. */
+  readonly key: string;
+  readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
+}
+
+/** @param prefix lets secret scanners recognise a leaked key */
+export function issueKey(prefix: string): IssuedKey {
+  const key = generateSecret(prefix);
+  return {
+    key,
+    columns: {
+      keyDigest: computeDigest(key),
+      previousKeyDigest: null,
+      previousKeyExpiresAt: null,
+      rotatedAt: null,
+      rotatedByRequest: null,
+      overlapEndedAt: null,
+      revokedAt: null,
+      revokedByRequest: null,
+      lastUsedAt: null,
+      lastUsedFor: null,
+    },
+  };
+}

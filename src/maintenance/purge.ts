@@ -1,0 +1,113 @@
+/**
+ * Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
+ * while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
+ */
+import { Injectable } from '@nestjs/common';
+import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { addDays, Clock } from '../common/clock.js';
+import { Environment } from '../config/environment.js';
+import { DatabaseClock, LockNotAcquiredError } from '../database/database.js';
+import { RevocationFeed } from '../revocation/revocation-feed.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+import { Outbox } from '../mail/outbox.js';
+import { createSlowGauge, MetricsRegistry } from '../metrics/metrics-registry.js';
+import { NodesService } from '../nodes/nodes.service.js';
+import { RegistrationRetries } from '../nodes/registration-retries.js';
+import { Challenges } from '../second-factors/challenges.js';
+import { ThrottleWindows } from '../throttling/throttle-windows.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { OneTimeTokens } from '../users/one-time-tokens.js';
+
+const MAX_SKEW_SECONDS = 60;
+
+@Injectable()
+export class RetentionClock {
+  private isSkewed = false;
+
+  constructor(
+    private readonly database: DatabaseClock,
+    private readonly clock: Clock,
+    private readonly log: Log,
+    metrics: MetricsRegistry,
+  ) {
+    const help = 'Seconds by which the clock of this replica is ahead of the clock of PostgreSQL.';
+    const skew = createSlowGauge(async () => (await this.compareClocks()).skewSeconds);
+    // Workers share the clock of their machine.
+    metrics.addGauge('clock_skew_seconds', help, skew, 'max');
+  }
+
+  /** @returns the time of PostgreSQL; undefined while the two clocks differ by more than a minute */
+  async now(): Promise<Date | undefined> {
+    const { now, skewSeconds } = await this.compareClocks();
+    const isSkewed = Math.abs(skewSeconds) > MAX_SKEW_SECONDS;
+    const fields = { skew_seconds: Math.round(skewSeconds) };
+    if (isSkewed && !this.isSkewed) this.log.warn('clock_skewed_nothing_is_deleted', fields);
+    if (!isSkewed && this.isSkewed) this.log.info('clock_agrees_again', fields);
+    this.isSkewed = isSkewed;
+    return isSkewed ? undefined : now;
+  }
+
+  /** The query may have waited for a connection, so its time is compared with the mean of before and after. */
+  private async compareClocks(): Promise<{ now: Date; skewSeconds: number }> {
+    const before = this.clock.now().getTime();
+    const now = await this.database.now();
+    const after = this.clock.now().getTime();
+    return { now, skewSeconds: ((before + after) / 2 - now.getTime()) / 1_000 };
+  }
+}
+
+/** Sessions and keys, which are kept for a number of days that the operator sets. */
+@Injectable()
+export class CredentialPurge {
+  constructor(
+    private readonly sessions: SessionsService,
+    private readonly nodes: NodesService,
+    private readonly registrationRetries: RegistrationRetries,
+    private readonly appCredentials: AppCredentialsService,
+    private readonly revocations: RevocationFeed,
+    private readonly environment: Environment,
+  ) {}
+
+  /** Yields after each step the number of sessions and keys that it deleted. */
+  async *purge(now: Date): AsyncGenerator<number> {
+    const keysBefore = addDays(now, -this.environment.credentialKeepDays);
+    yield await this.sessions.purge(addDays(now, -this.environment.sessionKeepDays));
+    yield await this.nodes.purge(keysBefore);
+    await this.registrationRetries.purge(now);
+    yield await this.appCredentials.purge(keysBefore);
+    await this.revocations.purge();
+  }
+}
+
+@Injectable()
+export class PurgeJob {
+  constructor(
+    private readonly credentials: CredentialPurge,
+    private readonly throttleWindows: ThrottleWindows,
+    private readonly challenges: Challenges,
+    private readonly oneTimeTokens: OneTimeTokens,
+    private readonly outbox: Outbox,
+    private readonly clock: RetentionClock,
+    private readonly log: Log,
+  ) {}
+
+  /** @returns the number of sessions and keys that were deleted, also when a later step failed */
+  async purgeExpired(): Promise<number> {
+    let count = 0;
+    try {
+      const now = await this.clock.now();
+      if (!now) return 0;
+      for await (const deleted of this.credentials.purge(now)) count += deleted;
+      await this.throttleWindows.purgeWindows();
+      await this.challenges.purge();
+      await this.oneTimeTokens.purge(now);
+      await this.outbox.purgeRequests();
+    } catch (error) {
+      // When another replica holds the lock, stop: if both went on with the next step, each could skip what the other locks.
+      if (!(error instanceof LockNotAcquiredError)) this.log.warn('purge_failed', { error: toErrorFields(error) });
+    }
+    if (count > 0) this.log.info('purged', { count });
+    return count;
+  }
+}

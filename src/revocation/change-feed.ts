@@ -1,0 +1,246 @@
+/**
+ * The feed of changes: what changed since a cursor, asked of PostgreSQL (`CHANGES_SINCE`) or of the log that each replica keeps
+ * of its own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
+ * of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
+ * reset. The proof is in docs/revocation-lease.md; the model in clients/typescript/test/ finds each planted mistake.
+ */
+import { Injectable } from '@nestjs/common';
+import type { Statement } from '../database/database.js';
+
+/** Enough for 200 open transactions. */
+export const MAX_CURSOR_LENGTH = 4_096;
+const EPOCH_LENGTH = 64;
+/** Of a 64-bit id in decimal. */
+const MAX_XID_LENGTH = 20;
+const CURSOR = /^(?<epoch>[0-9a-f]{64})\/(?<snapshot>\d+:(?<xmax>\d+):(?<xip>(\d+(,\d+)*)?))$/;
+
+interface Cursor {
+  readonly epoch: string;
+  /** A pg_snapshot as text. */
+  readonly snapshot: string;
+  /** The first transaction that had not started. */
+  readonly xmax: bigint;
+  /** Transactions that were open. */
+  readonly xip: ReadonlySet<bigint>;
+}
+
+/** @returns undefined when it is absent, or was not created by this service */
+function parseCursor(cursor: string | undefined): Cursor | undefined {
+  if (cursor === undefined || cursor.length > MAX_CURSOR_LENGTH) return undefined;
+  const { epoch, snapshot, xmax, xip } = CURSOR.exec(cursor)?.groups ?? {};
+  if (epoch === undefined || snapshot === undefined || xmax === undefined) return undefined;
+  const ids = xip ? xip.split(',').map(BigInt) : [];
+  const isReadable = isSnapshot(snapshot, BigInt(xmax), ids);
+  return isReadable ? { epoch, snapshot, xmax: BigInt(xmax), xip: new Set(ids) } : undefined;
+}
+
+/** Whether PostgreSQL would read it: xmin ≤ each xip < xmax, ascending, in 63 bits. */
+function isSnapshot(snapshot: string, xmax: bigint, xip: readonly bigint[]): boolean {
+  const xmin = BigInt(snapshot.slice(0, snapshot.indexOf(':')));
+  const isAscending = xip.every((xid, index) => xid >= (xip[index - 1] ?? xmin) && xid < xmax);
+  return isXid(xmin) && isXid(xmax) && xmin <= xmax && isAscending;
+}
+
+/** PostgreSQL never assigns an id whose lower half is 0. */
+function isXid(xid: bigint): boolean {
+  return xid < 2n ** 63n && (xid & 0xffff_ffffn) !== 0n;
+}
+
+/**
+ * Cuts a snapshot with many open transactions at the first one that does not fit. The result is older, so that changes
+ * are reported twice and none is missed.
+ */
+function shortenSnapshot(snapshot: string): string {
+  const maxLength = MAX_CURSOR_LENGTH - EPOCH_LENGTH - 1;
+  if (snapshot.length <= maxLength) return snapshot;
+  const [xmin = '', , xip = ''] = snapshot.split(':');
+  const kept: string[] = [];
+  let length = xmin.length + 2;
+  for (const xid of xip.split(',')) {
+    // The first one that is dropped becomes the new xmax, and needs room too.
+    if (length + xid.length + 1 + MAX_XID_LENGTH > maxLength) return `${xmin}:${xid}:${kept.join(',')}`;
+    kept.push(xid);
+    length += xid.length + 1;
+  }
+  return snapshot;
+}
+
+/** Whether changes that the snapshot does not show may have been purged. */
+function isPurged({ xmax, xip }: Cursor, purged: bigint): boolean {
+  return purged >= xmax || [...xip].some((xid) => purged >= xid);
+}
+
+/** Whether every transaction that `one` shows is shown by `other` too. Both are of the same epoch. */
+function isNotNewer(one: Cursor, other: Cursor): boolean {
+  return one.xmax <= other.xmax && [...other.xip].every((xid) => xid >= one.xmax || one.xip.has(xid));
+}
+
+/** Whether the change of a transaction is new to the holder of the cursor. */
+function isSince({ xmax, xip }: Cursor, xid: bigint): boolean {
+  return xid >= xmax || xip.has(xid);
+}
+
+/** Beyond this the answer is a reset: evicting every entry is cheaper than reading a long list. */
+const MAX_CHANGES = 1_000;
+
+export type CredentialKind = 'node' | 'app';
+/** What a change is about. `user`: disabled, renamed or deleted; `session`: ended; `signing_key`: made, active, retired or revoked. */
+export type ChangedKind = CredentialKind | 'session' | 'user' | 'signing_key';
+
+export interface Change {
+  readonly kind: ChangedKind;
+  readonly id: string;
+}
+
+/** What changed since the snapshot in a cursor. */
+export interface Answer {
+  /** Sent with the next poll. */
+  readonly cursor: string;
+  /** The changes since the cursor are unknown, or too many to list: everything that was read before is to be evicted. */
+  readonly reset: boolean;
+  readonly changes: readonly Change[];
+}
+
+/** With the transaction that committed it. */
+interface LoggedChange extends Change {
+  readonly xid: bigint;
+}
+
+/** An answer of PostgreSQL. */
+export interface LoggedAnswer extends Answer {
+  readonly changes: readonly LoggedChange[];
+  /** The highest transaction of which changes were purged. */
+  readonly purged: bigint;
+}
+
+/** The row that {@link CHANGES_SINCE} returns. */
+export interface FeedRow {
+  readonly epoch: string;
+  /** A pg_snapshot as text: xmin:xmax:xip,xip,… */
+  readonly snapshot: string;
+  readonly purged: string;
+  /** Null as a kind or an id: anything may have changed. */
+  readonly changes: readonly { readonly kind: ChangedKind | null; readonly id: string | null; readonly xid: string }[];
+}
+
+/**
+ * Transaction ids can be compared only within one epoch: a promoted standby, a restart and a crash may assign them anew,
+ * and a restored database has its own. The crash of one backend keeps the postmaster's start time and resets the
+ * statistics. Needs no privilege (PostgreSQL 14 to 18).
+ */
+const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
+  extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
+  (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
+
+/**
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent. Changes since snapshot S belong to
+ * transactions that started after S or were open in it. Two branches, because the planner uses a sequential scan for an
+ * OR; ordered, so that each branch is an index scan that stops at its limit. A dump that is restored into another cluster
+ * brings transaction ids that this one has not assigned: they are ignored.
+ */
+export const CHANGES_SINCE: Statement = {
+  name: 'credential_changes_since',
+  text: `SELECT ${EPOCH} AS epoch, pg_current_snapshot()::text AS snapshot,
+      COALESCE((SELECT purged::text FROM credential_change_purges
+                WHERE purged < pg_snapshot_xmax(pg_current_snapshot())), '0') AS purged,
+      (SELECT COALESCE(json_agg(json_build_object('kind', kind, 'id', credential_id, 'xid', xid::text)), '[]') FROM (
+        (SELECT kind, credential_id, xid FROM credential_changes
+         WHERE xid >= pg_snapshot_xmax($1::pg_snapshot) AND xid < pg_snapshot_xmax(pg_current_snapshot())
+         ORDER BY xid LIMIT ${MAX_CHANGES + 1})
+        UNION ALL
+        (SELECT kind, credential_id, xid FROM credential_changes
+         WHERE xid = ANY (ARRAY(SELECT pg_snapshot_xip($1::pg_snapshot))) ORDER BY xid LIMIT ${MAX_CHANGES + 1})
+      ) AS changed) AS changes
+    FROM pg_control_system(), pg_control_checkpoint(), pg_stat_wal`,
+};
+
+/** @returns the parameter of {@link CHANGES_SINCE} */
+export function parseSnapshot(cursor: string | undefined): string | null {
+  return parseCursor(cursor)?.snapshot ?? null;
+}
+
+/**
+ * The answer depends only on the cursor and the database, so that every replica gives the same one for the same cursor.
+ * @param cursor of the answer before; undefined for the first poll
+ */
+export function toAnswer(cursor: string | undefined, row: FeedRow): LoggedAnswer {
+  const next = `${row.epoch}/${shortenSnapshot(row.snapshot)}`;
+  const since = parseCursor(cursor);
+  const purged = BigInt(row.purged);
+  const changes = row.changes.flatMap(({ kind, id, xid }) => (kind && id ? [{ kind, id, xid: BigInt(xid) }] : []));
+  const isComplete = changes.length === row.changes.length && changes.length <= MAX_CHANGES;
+  const continues = since?.epoch === row.epoch && !isPurged(since, purged);
+  return isComplete && continues
+    ? { cursor: next, reset: false, changes, purged }
+    : { cursor: next, reset: true, changes: [], purged };
+}
+
+/** A few megabytes. */
+const MAX_LOGGED = 10_000;
+
+/** The changes between two polls of the feed that found some. */
+interface Batch {
+  readonly since: Cursor;
+  readonly changes: readonly LoggedChange[];
+}
+
+/**
+ * The latest answers of this replica's feed, from which it answers the polls of verifiers (docs/decisions/0044). It
+ * answers only cursors that are not older than its start, so that it never misses a change.
+ */
+@Injectable()
+export class ChangeLog {
+  private batches: Batch[] = [];
+  private size = 0;
+  /** The log has every change since this snapshot. */
+  private start: Cursor | undefined;
+  private head: Cursor | undefined;
+  private purged = 0n;
+
+  /** To be called with each answer of this replica's own feed, in their order. */
+  append({ cursor, reset, changes, purged }: LoggedAnswer): void {
+    const previous = this.head;
+    this.head = parseCursor(cursor);
+    this.purged = purged;
+    if (reset || !previous || !this.start) {
+      this.batches = [];
+      this.size = 0;
+      this.start = this.head;
+      return;
+    }
+    if (changes.length === 0) return;
+    this.batches.push({ since: previous, changes });
+    this.size += changes.length;
+    while (this.size > MAX_LOGGED) {
+      this.size -= this.batches.shift()?.changes.length ?? 0;
+      this.start = this.batches[0]?.since ?? this.head;
+    }
+  }
+
+  /**
+   * @param given cursor of a verifier
+   * @returns undefined when the log does not reach back to it: PostgreSQL has to be asked
+   */
+  answer(given: string | undefined): Answer | undefined {
+    const { head, start, purged } = this;
+    if (!head || !start) return undefined;
+    const cursor = `${head.epoch}/${head.snapshot}`;
+    // Most polls find nothing new. A cursor that is the newest need not be parsed.
+    const since = given === cursor ? head : parseCursor(given);
+    const reset: Answer = { cursor, reset: true, changes: [] };
+    if (since?.epoch !== head.epoch || isPurged(since, purged)) return reset;
+    if (!isNotNewer(start, since)) return undefined;
+    const changes = this.collectSince(since);
+    return changes.length > MAX_CHANGES ? reset : { cursor, reset: false, changes };
+  }
+
+  /** From the newest batch back, until the cursor shows everything before. */
+  private collectSince(since: Cursor): LoggedChange[] {
+    const found: LoggedChange[] = [];
+    for (const { since: batchSince, changes } of this.batches.toReversed()) {
+      found.push(...changes.filter(({ xid }) => isSince(since, xid)));
+      if (found.length > MAX_CHANGES || isNotNewer(batchSince, since)) break;
+    }
+    return found;
+  }
+}

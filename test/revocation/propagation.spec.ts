@@ -1,0 +1,179 @@
+import { Client } from 'pg';
+import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
+import { problems } from '../../src/problems/problems.js';
+import { eventually } from '../../tools/eventually.js';
+import { expectProblem } from '../support/expect-problem.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
+import { TestApp, type Device } from '../support/test-app.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+const SHORT_WAITS = { databaseConnectTimeoutMs: 1_000, databaseStatementTimeoutMs: 1_000 };
+
+describe('a call that revokes', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  /** Has no cache, and so no lease of its own to wait for. */
+  let app: TestApp;
+  /** Sees the database through the proxy, and answers from its cache for longer than the other would wait. */
+  let cutOff: TestApp;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    proxy = await TcpProxy.before(database.url);
+    app = await TestApp.start({ database, variables: { REVOCATION_LEASE_MS: '0' } });
+    cutOff = await TestApp.start({
+      database: { ...database, url: proxy.url },
+      variables: { REVOCATION_LEASE_MS: '1500' },
+      settings: SHORT_WAITS,
+    });
+  });
+
+  afterAll(async () => {
+    await cutOff.stop();
+    await app.stop();
+    await proxy.close();
+    await database.drop();
+  });
+
+  /** A node that the other replica has in its cache when it is cut off. */
+  const cachedNode = async (): Promise<Device> => {
+    const node = await app.node();
+    await eventually('it is cached', async () => (await cutOff.validateNode(node.header)).status === 200);
+    proxy.blackHole(true);
+    return node;
+  };
+
+  afterEach(async () => {
+    proxy.blackHole(false);
+    await eventually('the replica is back', async () => (await cutOff.validateNode('unknown:key')).status === 401);
+  });
+
+  const path = ({ nodeId }: Device): string => `/nodes/${nodeId}`;
+  const revokedInPsql = (node: Device) =>
+    database.query('UPDATE nodes SET revoked_at = now() WHERE id = $1', [node.nodeId]);
+  const deletedInPsql = (node: Device) => database.query('DELETE FROM nodes WHERE id = $1', [node.nodeId]);
+
+  it.each<[string, (node: Device) => Promise<unknown>]>([
+    ['revokes', (node) => app.admin.delete(path(node)).expect(204)],
+    ['rotates without an overlap', (node) => app.admin.post(`${path(node)}/rotate`, { overlap_hours: 0 }).expect(200)],
+    ['finds it revoked', (node) => revokedInPsql(node).then(() => app.admin.delete(path(node)).expect(204))],
+    ['finds it gone', (node) => deletedInPsql(node).then(() => app.admin.delete(path(node)).expect(404))],
+    ['cannot rotate it', (node) => revokedInPsql(node).then(() => app.admin.post(`${path(node)}/rotate`).expect(409))],
+    [
+      'cannot rename it',
+      (node) => revokedInPsql(node).then(() => app.admin.patch(path(node), { room: 'attic' }).expect(409)),
+    ],
+  ])('answers after the longest lease of all replicas, including a disconnected one: %s', async (_what, end) => {
+    const node = await cachedNode();
+    await end(node);
+    expectProblem(await cutOff.validateNode(node.header), problems.unavailable);
+  });
+
+  it('logs once that its own lease is shorter than that of another replica', async () => {
+    const lines = () => app.log.lines.filter(({ message }) => message === 'revocation_wait_too_short');
+    for (let round = 0; round < 2; round += 1) await app.admin.delete(path(await app.node())).expect(204);
+    expect(lines()).toMatchObject([{ level: 'warn', delay_ms: 1_532 }]);
+  });
+
+  it('does not wait for a replica that was silent for a minute', async () => {
+    const another = await TestApp.start({ database, variables: { REVOCATION_LEASE_MS: '0' } });
+    await proxy.close();
+    await database.query(`UPDATE replica_leases SET seen_at = seen_at - interval '2 minutes'`);
+    await another.admin.delete(path(await another.node())).expect(204);
+    expect(another.log.lines.filter(({ message }) => message === 'revocation_wait_too_short')).toEqual([]);
+    await proxy.open();
+    await another.stop();
+  });
+
+  it('revokes, and waits for the longest lease, when the leases cannot be read', async () => {
+    const node = await app.node();
+    await database.query('ALTER TABLE replica_leases RENAME TO hidden');
+    try {
+      await app.admin.delete(path(node)).expect(204);
+    } finally {
+      await database.query('ALTER TABLE hidden RENAME TO replica_leases');
+    }
+    expect(app.log.lines.map(({ message }) => message)).toContain('leases_not_read');
+    expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+  });
+});
+
+describe('the announcement of a lease', () => {
+  let database: TestDatabase;
+  let client: Client;
+  let nowMs: number;
+  let wallMs: number;
+  let announcement: LeaseAnnouncement;
+
+  beforeAll(async () => {
+    const app = await TestApp.start({ database: (database = await createTestDatabase()) });
+    await app.stop();
+  });
+
+  beforeEach(async () => {
+    await database.query('DELETE FROM replica_leases');
+    client = new Client({ connectionString: database.url });
+    await client.connect();
+    nowMs = 0;
+    wallMs = 0;
+    announcement = new LeaseAnnouncement(500, { monotonic: () => nowMs, wall: () => wallMs });
+  });
+
+  afterEach(() => client.end());
+  afterAll(() => database.drop());
+
+  const leases = () =>
+    database.query(`SELECT lease_ms, seen_at > now() - interval '5 minutes' AS is_new FROM replica_leases`);
+
+  it('is repeated every ten seconds', async () => {
+    await announcement.announceIfDue(client);
+    await database.query(`UPDATE replica_leases SET seen_at = now() - interval '1 hour'`);
+    nowMs = 9_999;
+    await announcement.announceIfDue(client);
+    expect(await leases()).toEqual([{ lease_ms: 500, is_new: false }]);
+    nowMs = 10_000;
+    await announcement.announceIfDue(client);
+    expect(await leases()).toEqual([{ lease_ms: 500, is_new: true }]);
+  });
+
+  it('is repeated before the cache is used again when the machine was suspended, which the wall clock alone shows', async () => {
+    await announcement.announceIfDue(client);
+    await database.query(`UPDATE replica_leases SET seen_at = now() - interval '1 hour'`);
+    [nowMs, wallMs] = [1, 3_600_000];
+    await announcement.announceIfDue(client);
+    expect(await leases()).toEqual([{ lease_ms: 500, is_new: true }]);
+  });
+
+  it('may not fail after the machine was suspended for 30 s', async () => {
+    await announcement.announceIfDue(client);
+    await client.query('SET default_transaction_read_only = on');
+    [nowMs, wallMs] = [1, 30_000];
+    await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
+  });
+
+  it('may fail for 30 s while the database is read-only', async () => {
+    await announcement.announceIfDue(client);
+    await client.query('SET default_transaction_read_only = on');
+    nowMs = 29_999;
+    await announcement.announceIfDue(client);
+    nowMs = 30_000;
+    await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
+  });
+
+  it.each([
+    ['monotonic', () => (nowMs = 30_000)],
+    ['wall', () => (wallMs = 30_000)],
+  ])('is not current before it is made, nor 30 s later by the %s clock', async (_clock, pass) => {
+    expect(announcement.isCurrent).toBe(false);
+    await announcement.announceIfDue(client);
+    [nowMs, wallMs] = [29_999, 29_999];
+    expect(announcement.isCurrent).toBe(true);
+    pass();
+    expect(announcement.isCurrent).toBe(false);
+  });
+
+  it('must succeed before the first key is cached', async () => {
+    await client.query('SET default_transaction_read_only = on');
+    await expect(announcement.announceIfDue(client)).rejects.toThrow('read-only');
+  });
+});

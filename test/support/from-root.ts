@@ -1,0 +1,6 @@
+import { join } from 'node:path';
+
+/** Tests run from `dist/`. @returns the path of a file that the repository holds */
+export function fromRoot(path: string): string {
+  return join(import.meta.dirname, '../../..', path);
+}

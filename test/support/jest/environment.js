@@ -1,0 +1,29 @@
+import { ModuleMocker } from 'jest-mock';
+
+const TEST_TIMEOUT = Symbol.for('TEST_TIMEOUT_SYMBOL');
+
+/** Runs tests in the process of the worker, without a context of their own: see runtime.js. */
+export default class NativeEnvironment {
+  global = globalThis;
+  moduleMocker = new ModuleMocker(globalThis);
+
+  /** Sets the `jest` of the tests of a file. */
+  setup() {
+    const { moduleMocker } = this;
+    Reflect.deleteProperty(globalThis, TEST_TIMEOUT);
+    globalThis.jest = {
+      fn: moduleMocker.fn.bind(moduleMocker),
+      spyOn: moduleMocker.spyOn.bind(moduleMocker),
+      restoreAllMocks: moduleMocker.restoreAllMocks.bind(moduleMocker),
+      setTimeout: (ms) => (globalThis[TEST_TIMEOUT] = ms),
+    };
+  }
+
+  teardown() {
+    this.moduleMocker.restoreAllMocks();
+  }
+
+  getVmContext() {
+    return null;
+  }
+}
