@@ -6,22 +6,12 @@ import { itemOf, createHttpContestant, createOwnRequests } from './loads.js';
 import { createLoginFlood } from './login-flood.js';
 import type { Contestant, Load } from './measure.js';
 import { NAMES } from './names.js';
-import { populate, type Known } from './population.js';
+import { populate, type Known, type Maker, type Setting } from './population.js';
 import { toAppRequest, toLoginRequest, toNodeRequest, createRefreshing, toUserRequest } from './requests.js';
 import { listPythonVerifiers } from './python.js';
-import type { BaselineKind, Service, Testbed } from './testbed.js';
+import type { BaselineKind, Testbed } from './testbed.js';
 import { listVerifiers } from './verifiers.js';
 import type { WorkKind, WorkTask } from './work-messages.js';
-
-export type Maker = (name: string) => Contestant | Promise<Contestant>;
-
-/** What every maker of a contestant needs. */
-export interface Setting {
-  readonly testbed: Testbed;
-  readonly service: Service;
-  readonly client: ApiClient;
-  readonly known: Known;
-}
 
 const passwordHashRow = z.object({ password_hash: z.string() });
 

@@ -4,6 +4,8 @@ import type { ApiClient, AppCredential, NodeCredential, Person } from '../tools/
 import { readClaims } from '../tools/read-claims.js';
 import { CONNECTIONS } from './measure.js';
 import type { Bearer } from './work-messages.js';
+import type { Contestant } from './measure.js';
+import type { Service, Testbed } from './testbed.js';
 
 const PASSWORD = 'a perfectly fine passphrase';
 const PEOPLE_AT_ONCE = 8;
@@ -40,4 +42,14 @@ async function logInAsNew(client: ApiClient, person: Person): Promise<Bearer> {
   const { id: userId } = await client.register(person);
   const { access_token: token } = await client.logIn(person);
   return { userId, sessionId: sessionClaims.parse(readClaims(token)).sid, token };
+}
+
+export type Maker = (name: string) => Contestant | Promise<Contestant>;
+
+/** What every maker of a contestant needs. */
+export interface Setting {
+  readonly testbed: Testbed;
+  readonly service: Service;
+  readonly client: ApiClient;
+  readonly known: Known;
 }

@@ -107,3 +107,13 @@ export class Ledger {
     return this.sessions.filter((session) => session.user === user);
   }
 }
+
+/** Credentials that no actor ends: any refusal of them is a wrong verdict. */
+export interface Kept {
+  readonly credentials: readonly Credential[];
+  readonly sessions: readonly Session[];
+}
+
+export function bearerOf({ accessToken }: Session): Readonly<Record<string, string>> {
+  return { Authorization: `Bearer ${accessToken}` };
+}

@@ -1,28 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { eventually } from '../tools/eventually.js';
-import { keyKinds } from './actors/key-kinds.js';
-import { liveKey } from './actors/key-life.js';
-import { liveUser } from './actors/user-life.js';
-import { verifyKey, watchVerifier } from './actors/verifiers.js';
-import { makeKept, watchKeys, watchLogins, watchRevoked, watchSessions, type Kept } from './actors/watchers.js';
 import { mayStillHappen, send, type Answer, type Request } from './client.js';
-import type { Key, Ledger, Life } from './ledger.js';
+import type { Kept, Key, Ledger, Life } from './ledger.js';
 import { pickOne } from './random.js';
 import { LoadRecord, type Route } from './record.js';
 import type { VerifierQuestion } from './verifiers/protocol.js';
 import type { VerifierProcess } from './verifiers/verifier-process.js';
 
 /** Runs its script once, and records what was acknowledged. */
-type Actor = (load: Load) => Promise<unknown>;
+export type Actor = (load: Load) => Promise<unknown>;
 
-const ACTORS: readonly Actor[] = [
-  ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.node)),
-  ...Array.from({ length: 3 }, () => (load: Load) => liveKey(load, keyKinds.app)),
-  ...Array.from({ length: 6 }, () => liveUser),
-  ...[watchKeys, watchKeys, watchSessions, watchSessions, watchLogins, watchLogins],
-  watchRevoked,
-];
 const THINK_TIME_MS = 20;
 const RETRY_INTERVAL_MS = 100;
 const IDLE_POLL_INTERVAL_MS = 10;
@@ -70,7 +57,7 @@ export class Load {
   private resumed: Promise<void> | undefined;
   private idle = 0;
 
-  private constructor(
+  constructor(
     private readonly setting: LoadSetting,
     private readonly options: LoadOptions,
   ) {
@@ -78,14 +65,10 @@ export class Load {
     this.record = this.createRecord();
   }
 
-  static async start(setting: LoadSetting, options: LoadOptions): Promise<Load> {
-    const load = new Load(setting, options);
-    load.kept = await makeKept(load);
-    await Promise.all(load.verifiers.map((verifier) => load.awaitStart(verifier)));
-    load.record = load.createRecord();
-    const actors = [...ACTORS, ...load.verifiers.map(watchVerifier)];
-    load.running = actors.map((act, index) => load.repeat(act, index));
-    return load;
+  /** Each of the actors repeats its script until the load stops. What was recorded before is forgotten. */
+  begin(actors: readonly Actor[]): void {
+    this.record = this.createRecord();
+    this.running = actors.map((act, index) => this.repeat(act, index));
   }
 
   get ledger(): Ledger {
@@ -184,16 +167,6 @@ export class Load {
       await sleep(RETRY_INTERVAL_MS);
     }
     return false;
-  }
-
-  /** Resolves when a verifier has started. */
-  private async awaitStart(verifier: VerifierProcess): Promise<void> {
-    const { credentials } = this.kept;
-    const accepts = async (): Promise<boolean> =>
-      (await Promise.all(credentials.map((one) => verifyKey(this, verifier, one)))).every(
-        (verdict) => verdict === true,
-      );
-    await eventually(`the ${verifier.name} verifier accepts a key`, accepts);
   }
 
   /** Records whether a verdict agrees with the ledger. @returns whether the credential was accepted */

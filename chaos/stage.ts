@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Variables } from '../src/config/environment.js';
 import type { Cleanup } from '../tools/cleanup.js';
+import { verifyKey } from './actors/verifiers.js';
 import { audit } from './audit.js';
 import { findBrokenBounds, type Bounds } from './bounds.js';
 import { now } from './client.js';
+import type { Credential } from './ledger.js';
 import type { Load, LoadOptions } from './load.js';
 import type { Options } from './options.js';
 import type { LoadRecord } from './record.js';
@@ -115,7 +117,17 @@ export class Stage {
     if (!holds) this.broken.push(bound);
   }
 
-  async end(): Promise<void> {
+  /** Every verifier gives its verdict on dead keys within the bound of a recovery, and it is a refusal. */
+  async expectVerifiersRefuse(credentials: readonly Credential[]): Promise<void> {
+    for (const verifier of this.load.verifiers) {
+      for (const credential of credentials) {
+        const verdict = await this.verdictOf(() => verifyKey(this.load, verifier, credential));
+        this.expect(verdict === false, `${credential.key.name} was not refused by the ${verifier.name} verifier`);
+      }
+    }
+  }
+
+  async stop(): Promise<void> {
     await this.running?.stop();
   }
 }
@@ -128,7 +140,7 @@ export async function runScenario(scenario: Scenario, { cleanup, seconds, patien
   try {
     await scenario.run(stage);
   } finally {
-    await stage.end();
+    await stage.stop();
   }
   const { record } = stage.load;
   await audit(stage.world.postgres, stage.load);

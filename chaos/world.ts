@@ -7,9 +7,10 @@ import { makeSecrets, productionVariables } from '../tools/service.js';
 import { TcpProxy } from '../tools/tcp-proxy.js';
 import { startBalancer } from './balancer.js';
 import { keyKinds, type IdAndKey } from './actors/key-kinds.js';
+import { startLoad } from './actors/start-load.js';
 import { send } from './client.js';
 import { Ledger } from './ledger.js';
-import { Load, type LoadOptions } from './load.js';
+import type { Load, LoadOptions } from './load.js';
 import { Replica } from './replica.js';
 import { findVerifierPrograms } from './verifiers/programs.js';
 import { VerifierProcess } from './verifiers/verifier-process.js';
@@ -95,7 +96,7 @@ export class World {
   startLoad(options: LoadOptions): Promise<Load> {
     const targets = () => ({ balancer: this.balancer, replicas: this.replicas.map(({ url }) => url) });
     const setting = { ledger: new Ledger(), targets, adminKey: this.secrets.ADMIN_API_KEY, verifiers: this.verifiers };
-    return Load.start(setting, options);
+    return startLoad(setting, options);
   }
 
   private async mintOwnKey(url: string): Promise<IdAndKey> {

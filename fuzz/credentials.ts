@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { SECRET } from './canaries.js';
 import type { Operation, Requirement } from './document.js';
 import { hostileText } from './values.js';
-import type { Header } from './wire.js';
+import type { Header } from './send.js';
 
 /** A change of one character, after which the credential is not valid any more. */
 export interface Spoil {

@@ -2,7 +2,8 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { z } from 'zod';
 import { leakOfAnswer } from './canaries.js';
 import type { ApiDocument, Operation } from './document.js';
-import type { Answer, Failure, GeneratedRequest, SentRequest, Wire } from './wire.js';
+import type { Answer, Failure, Wire } from './send.js';
+import type { GeneratedRequest, SentRequest } from './wire.js';
 
 const PROBLEM = 'application/problem+json';
 /** Statuses of requests that are refused before they reach an operation. */

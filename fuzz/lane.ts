@@ -3,7 +3,8 @@ import { repeatWhile } from '../tools/repeat-while.js';
 import type { Actors } from './actors.js';
 import type { Judge } from './judge.js';
 import type { Client } from './send.js';
-import { toCurl, toWire, type Answer, type Failure, type GeneratedRequest, type SentRequest } from './wire.js';
+import type { Answer, Failure } from './send.js';
+import { toCurl, toWire, type GeneratedRequest, type SentRequest } from './wire.js';
 
 const CHANGING = /^(POST|PATCH|DELETE|PUT)$/;
 /** A busy machine may have let the lease of the service end. */

@@ -6,7 +6,8 @@ import { badCredentials, goodCredentials, toHeaderValue } from './credentials.js
 import { FORM_TYPE, type Operation, type Parameter } from './document.js';
 import { badPath, badQuery, goodPath, goodQuery, junkSegment, symbols } from './targets.js';
 import { hostileText, validValue } from './values.js';
-import type { GeneratedRequest, Header, Media } from './wire.js';
+import type { Header } from './send.js';
+import type { GeneratedRequest, Media } from './wire.js';
 
 /** How to generate each part of a request. */
 type Parts = { readonly [Part in keyof GeneratedRequest]: fc.Arbitrary<GeneratedRequest[Part]> };

@@ -1,8 +1,29 @@
-import { Agent, request as httpRequest } from 'node:http';
+import { Agent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Answer, Failure, Header, Wire } from './wire.js';
 
 const TIMEOUT_MS = 60_000;
+
+export type Header = readonly [name: string, value: string];
+
+/** A request as it is sent. */
+export interface Wire {
+  readonly method: string;
+  readonly target: string;
+  readonly headers: readonly Header[];
+  readonly body: Buffer | undefined;
+  readonly chunked: boolean;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+/** There was no complete response. */
+export interface Failure {
+  readonly failure: string;
+}
 
 export interface JsonRequest {
   readonly headers: Readonly<Record<string, string>>;

@@ -11,7 +11,7 @@ import { mannWhitney } from './mann-whitney.js';
 import { Client } from './send.js';
 import { FuzzedService } from './service.js';
 import { listKinds, prepareRoutes, type Kind, type Route } from './timing-routes.js';
-import type { Answer } from './wire.js';
+import type { Answer } from './send.js';
 
 const USAGE = `Usage: npm run timing -- [--rounds N] [--cost C] [--short] [--only NAME]...
 

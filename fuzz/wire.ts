@@ -1,29 +1,7 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import type { Actors, CredentialKind } from './actors.js';
 import { bomb, compress, type Encoding, type GeneratedBody } from './bodies.js';
 import { spoil, type GeneratedCredentials } from './credentials.js';
-
-export type Header = readonly [name: string, value: string];
-
-/** A request as it is sent. */
-export interface Wire {
-  readonly method: string;
-  readonly target: string;
-  readonly headers: readonly Header[];
-  readonly body: Buffer | undefined;
-  readonly chunked: boolean;
-}
-
-export interface Answer {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: string;
-}
-
-/** There was no complete response. */
-export interface Failure {
-  readonly failure: string;
-}
+import type { Header, Wire } from './send.js';
 
 /** How a body is sent. */
 export interface Media {

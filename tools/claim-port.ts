@@ -1,6 +1,6 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { freePort } from '../src/embedded-postgres/free-port.js';
+import { findFreePort } from '../src/embedded-postgres/location.js';
 
 /**
  * @returns a port of the loopback address that is not given to another caller while this process runs, so that a server may
@@ -8,7 +8,7 @@ import { freePort } from '../src/embedded-postgres/free-port.js';
  */
 export async function claimPort(): Promise<number> {
   for (;;) {
-    const port = await freePort();
+    const port = await findFreePort();
     if (await holdToken(port)) return port;
   }
 }

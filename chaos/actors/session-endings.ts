@@ -1,8 +1,8 @@
 import type { Answer } from '../client.js';
-import { Life, type Session, type User } from '../ledger.js';
+import { bearerOf, Life, type Session, type User } from '../ledger.js';
 import type { Load } from '../load.js';
 import type { Route } from '../record.js';
-import { bearerOf, judgeRefresh, logIn, loginOf, meEverywhere, refreshOf } from './sessions.js';
+import { judgeRefresh, logIn, loginOf, meEverywhere, refreshOf } from './sessions.js';
 
 /** Ends a session. From the acknowledgement on, every replica refuses both of its tokens. */
 type Ending = (load: Load, user: User, session: Session) => Promise<void>;

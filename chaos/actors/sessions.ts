@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { tokenPair } from '../../tools/api-client.js';
 import { mayStillHappen, type Answer } from '../client.js';
-import { Life, type Session, type User } from '../ledger.js';
+import { bearerOf, Life, type Session, type User } from '../ledger.js';
 import type { Load, LoadRequest } from '../load.js';
 import { verifySessionEverywhere } from './verifiers.js';
 
@@ -16,10 +16,6 @@ export interface Tokens {
 
 export function loginOf({ email, password, from }: User, presented = password): LoadRequest {
   return { path: '/api/v0/auth/login', body: { email, password: presented }, from };
-}
-
-export function bearerOf({ accessToken }: Session): Readonly<Record<string, string>> {
-  return { Authorization: `Bearer ${accessToken}` };
 }
 
 export function refreshOf({ refreshToken, user }: Session): LoadRequest {

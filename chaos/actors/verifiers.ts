@@ -1,10 +1,8 @@
 import type { Answer } from '../client.js';
-import type { Credential, Key, Session } from '../ledger.js';
+import { bearerOf, type Credential, type Key, type Session } from '../ledger.js';
 import type { Load } from '../load.js';
 import { pickOne } from '../random.js';
-import type { Stage } from '../stage.js';
 import type { VerifierProcess } from '../verifiers/verifier-process.js';
-import { bearerOf } from './sessions.js';
 
 /** @returns the verdict; undefined without one */
 export async function verifyKey(
@@ -48,17 +46,6 @@ export async function verifyToken(load: Load, verifier: VerifierProcess, token: 
   const answer = await verifier.verify('user', { Authorization: `Bearer ${token}` });
   load.judgeVerifier(verifier, 'user', key, answer);
   return answer;
-}
-
-/** Every verifier gives its verdict on dead keys within the bound of a recovery, and it is a refusal. */
-export async function expectRefused(stage: Stage, credentials: readonly Credential[]): Promise<void> {
-  const { load } = stage;
-  for (const verifier of load.verifiers) {
-    for (const credential of credentials) {
-      const verdict = await stage.verdictOf(() => verifyKey(load, verifier, credential));
-      stage.expect(verdict === false, `${credential.key.name} was not refused by the ${verifier.name} verifier`);
-    }
-  }
 }
 
 function nameOf({ id, life }: Session): Pick<Key, 'name' | 'life'> {

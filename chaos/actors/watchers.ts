@@ -1,4 +1,4 @@
-import type { Credential, Session } from '../ledger.js';
+import type { Credential, Kept, Session } from '../ledger.js';
 import type { Load } from '../load.js';
 import { pickOne, randomAddress } from '../random.js';
 import { keyKinds } from './key-kinds.js';
@@ -7,12 +7,6 @@ import { logIn, me, refresh } from './sessions.js';
 import { startSessionNow } from './user-life.js';
 
 const KEPT = 3;
-
-/** Credentials that no actor ends: any refusal of them is a wrong verdict. */
-export interface Kept {
-  readonly credentials: readonly Credential[];
-  readonly sessions: readonly Session[];
-}
 
 export async function makeKept(load: Load): Promise<Kept> {
   const credentials: Credential[] = [];

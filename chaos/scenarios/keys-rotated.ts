@@ -4,9 +4,9 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { z } from 'zod';
 import type { PostgresServer } from '../../tools/postgres-server.js';
-import { bearerOf, meOf, refresh } from '../actors/sessions.js';
+import { meOf, refresh } from '../actors/sessions.js';
 import { verifyToken } from '../actors/verifiers.js';
-import { Life, type Key } from '../ledger.js';
+import { bearerOf, Life, type Key } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
 
 const CLI = fileURLToPath(new URL('../../src/cli/platform-auth.js', import.meta.url));

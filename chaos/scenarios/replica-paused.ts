@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mintBothNow, revokeThrough, validate } from '../actors/key-life.js';
-import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
+import { verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
 const PAUSED_MS = 10_000;
@@ -45,7 +45,7 @@ export const replicaPaused: Scenario = {
     paused.server.signal('SIGCONT');
     stage.markHealed();
     await Promise.all(verified);
-    await expectRefused(stage, known);
+    await stage.expectVerifiersRefuse(known);
     for (const { kind, key, answer } of await Promise.all(asked)) {
       const wasAccepted = load.judge(kind.validation, `${key.name}, after the pause`, key.life, answer);
       const told = `${key.name}: not refused after the pause but answered ${answer.status}`;

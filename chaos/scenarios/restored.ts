@@ -1,5 +1,5 @@
 import { mintBothNow, validate, validateEverywhere } from '../actors/key-life.js';
-import { expectRefused, verifySessionEverywhere } from '../actors/verifiers.js';
+import { verifySessionEverywhere } from '../actors/verifiers.js';
 import { meEverywhere } from '../actors/sessions.js';
 import { startSessionNow } from '../actors/user-life.js';
 import type { Scenario } from '../stage.js';
@@ -49,7 +49,7 @@ export const restored: Scenario = {
         stage.expect(wasAccepted === false, `${credential.key.name} was not refused after the restore`);
       }
     }
-    await expectRefused(stage, known);
+    await stage.expectVerifiersRefuse(known);
     await verifySessionEverywhere(load, session);
     await stage.rest();
   },

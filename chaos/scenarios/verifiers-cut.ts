@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mintBothNow, revokeThrough } from '../actors/key-life.js';
-import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
+import { verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario, Stage } from '../stage.js';
 
 /** Several times the lease. */
@@ -41,5 +41,5 @@ async function whileCut(stage: Stage, cut: () => Mend | Promise<Mend>): Promise<
   for (const credential of known) await verifyKeyEverywhere(load, credential);
   await sleep(CUT_MS);
   await mend();
-  await expectRefused(stage, known);
+  await stage.expectVerifiersRefuse(known);
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mintBothNow, revokeThrough } from '../actors/key-life.js';
-import { expectRefused, verifyKeyEverywhere } from '../actors/verifiers.js';
+import { verifyKeyEverywhere } from '../actors/verifiers.js';
 import type { Scenario } from '../stage.js';
 
 const PAUSED_MS = 2_000;
@@ -23,7 +23,7 @@ export const verifiersPaused: Scenario = {
     for (const verifier of load.verifiers) verifier.signal('SIGCONT');
     stage.markHealed();
     await Promise.all(first);
-    await expectRefused(stage, known);
+    await stage.expectVerifiersRefuse(known);
     await stage.rest();
   },
 };

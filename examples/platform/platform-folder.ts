@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { freePort } from '../../src/embedded-postgres/free-port.js';
+import { findFreePort } from '../../src/embedded-postgres/location.js';
 import type { Cleanup } from '../../tools/cleanup.js';
 import { EXAMPLE, ExampleError, toPath } from './paths.js';
 
@@ -26,7 +26,7 @@ export async function prepareFolder(cleanup: Cleanup, onFreePorts: boolean): Pro
   let text = readFileSync(toPath(mapPath), 'utf8');
   if (onFreePorts)
     for (const [place] of text.matchAll(/127\.0\.0\.1:\d+/g))
-      text = text.replace(place, `127.0.0.1:${await freePort()}`);
+      text = text.replace(place, `127.0.0.1:${await findFreePort()}`);
   const { services } = mapSchema.parse(parse(text));
   const urls = Object.fromEntries(Object.entries(services).map(([name, { url }]) => [name, url]));
   for (const url of Object.values(urls)) await refuseTakenPort(portOf(url));

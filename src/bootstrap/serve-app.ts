@@ -1,14 +1,18 @@
 import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { NestExpressApplication } from '@nestjs/platform-express';
 import type { StartWatch } from '../common/start-watch.js';
-import type { Environment } from '../config/environment.js';
+import { Environment } from '../config/environment.js';
 import { createApp, createInternalServer } from './create-app.js';
-import { stopGracefully } from './graceful-stop.js';
+import { Readiness } from '../health/health.js';
 import { Log } from '../logging/log.js';
 import { MetricsServer } from '../metrics/metrics-server.js';
 import type { StopTracing } from './tracing.js';
 
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+const SWEEP_INTERVAL_MS = 50;
 /** Part of the time between the delay and the deadline of a stop in which traces are delivered: a quarter. */
 const TRACING_DIVISOR = 4;
 
@@ -48,4 +52,76 @@ export async function serveApp(
 
 function readPort(server: Server): number {
   return (server.address() as AddressInfo).port;
+}
+
+/**
+ * On SIGTERM or SIGINT: becomes unready, waits until the load balancer has noticed, finishes the requests in flight,
+ * closes.
+ * @param internal the server of INTERNAL_PORT, if there is one
+ * @param afterClose stops what the application used
+ */
+function stopGracefully(
+  app: NestExpressApplication,
+  internal: Server | undefined,
+  afterClose: () => Promise<void>,
+): void {
+  const servers = internal ? [app.getHttpServer(), internal] : [app.getHttpServer()];
+  let stopping = false;
+  const stop = (): void => {
+    if (stopping) return;
+    stopping = true;
+    void drain(app, servers, afterClose);
+  };
+  for (const signal of SIGNALS) process.on(signal, stop);
+}
+
+async function drain(app: NestExpressApplication, servers: Server[], afterClose: () => Promise<void>): Promise<void> {
+  const { shutdownDelayMs, shutdownDeadlineMs } = app.get(Environment);
+  const log = app.get(Log);
+  setTimeout(() => {
+    exitWithFailure(log, 'stop_deadline_passed');
+  }, shutdownDeadlineMs).unref();
+  try {
+    log.info('stopping');
+    app.get(Readiness).drain();
+    servers.forEach(closeConnectionsAfterResponse);
+    await sleep(shutdownDelayMs);
+    // The logging service validates our app key with this service: deliver while it still answers.
+    await log.flush();
+    await closeServers(servers, (shutdownDeadlineMs - shutdownDelayMs) / 2);
+    await app.close();
+    await afterClose();
+    log.info('stopped');
+    process.exit(0);
+  } catch (error) {
+    console.error(error);
+    exitWithFailure(log, 'stop_failed');
+  }
+}
+
+function exitWithFailure(log: Log, message: string): never {
+  log.abandonDelivery();
+  log.error(message);
+  process.exit(1);
+}
+
+/** Closes each keep-alive connection after its next response, so that the client moves to another replica. */
+function closeConnectionsAfterResponse(server: Server): void {
+  server.prependListener('request', (_request, response) => {
+    response.setHeader('Connection', 'close');
+  });
+}
+
+/**
+ * Stops accepting connections and waits for the requests in flight.
+ * @param timeoutMs after which the remaining connections are closed, whose clients do not finish their requests
+ */
+async function closeServers(servers: Server[], timeoutMs: number): Promise<void> {
+  const closed = Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  // `close` ends the connections that are idle now, and misses the ones that become idle later.
+  const sweep = setInterval(() => servers.forEach((server) => server.closeIdleConnections()), SWEEP_INTERVAL_MS);
+  const cutoff = setTimeout(() => servers.forEach((server) => server.closeAllConnections()), timeoutMs);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(cutoff);
 }

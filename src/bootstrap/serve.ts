@@ -9,11 +9,13 @@ import {
 } from '../config/environment.js';
 import type { EmbeddedPostgres } from '../embedded-postgres/embedded-postgres.js';
 import { ensureSecrets, formatWelcome, startEmbeddedDatabase } from './first-run.js';
-import { describeStartFailure } from './start-failure.js';
 import type { StopTracing } from './tracing.js';
 import type { OpenPorts } from './serve-app.js';
-import { reportToSystemd } from './systemd.js';
-import { warnOfIgnoredVariables, watchStart } from './watch-start.js';
+import { describeStartFailure, reportToSystemd, warnOfIgnoredVariables, watchStart } from './start-report.js';
+
+// The start of the service: variables, secrets, ports, the embedded database of development, then the application in this
+// process (serve-app.ts) or in several (primary.ts). Invariant: tracing.ts is loaded first, because it patches modules as
+// they are loaded; and what only some starts need is imported when they need it.
 
 /** Starts the service, or prints why it cannot start and exits. */
 export async function serve(stopTracing?: StopTracing): Promise<void> {
@@ -51,7 +53,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       const { serveApp } = await import('./serve-app.js');
       ports = await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
     } else {
-      const { servePrimary } = await import('./workers/primary.js');
+      const { servePrimary } = await import('./primary.js');
       const variablesOfWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       const servers = internalPort === undefined ? 1 : 2;

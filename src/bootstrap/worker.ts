@@ -1,15 +1,14 @@
 import { isTracingRequested, readWorkerEnvironment } from '../config/environment.js';
 
-// One of several processes on one port, forked by src/bootstrap/workers/primary.ts. Tracing starts first, as in main.ts.
+// One of several processes on one port, forked by src/bootstrap/worker-fleet.ts. Tracing starts first, as in main.ts.
 const stopTracing = isTracingRequested() ? (await import('./tracing.js')).startTracing() : undefined;
-const { watchStart } = await import('./watch-start.js');
+const { describeStartFailure, watchStart } = await import('./start-report.js');
 try {
   const { serveApp } = await import('./serve-app.js');
   const environment = readWorkerEnvironment();
   const watch = watchStart(environment);
   await watch.limit(serveApp(environment, watch, stopTracing));
 } catch (error) {
-  const { describeStartFailure } = await import('./start-failure.js');
   console.error(describeStartFailure(error));
   process.exit(1);
 }

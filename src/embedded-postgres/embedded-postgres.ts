@@ -1,5 +1,6 @@
 // A real PostgreSQL server from the npm registry, for development and tests only. It belongs to a folder, and every
-// process that starts it for this folder shares one server. The last process that stops stops the server.
+// process that starts it for this folder shares one server. The last process that stops stops the server. The tests of
+// first-run.process.spec.ts fail without it, also as root and in a folder that only its owner may enter.
 
 import { execFile, spawnSync } from 'node:child_process';
 import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,8 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { createId } from '../common/ids.js';
-import { getServerFolder, locate, moveUnlessExists, type Location } from './location.js';
-import { freePort } from './free-port.js';
+import { findFreePort, getServerFolder, locate, moveUnlessExists, type Location } from './location.js';
 
 const USER = 'platform_auth';
 const START_TIMEOUT_MS = 60_000;
@@ -52,7 +52,7 @@ export class EmbeddedPostgres {
     // Another process may be starting or stopping the server.
     for (let waitedMs = 0; waitedMs < START_TIMEOUT_MS; waitedMs += POLL_INTERVAL_MS) {
       const running = readRunningPort(location);
-      const server = new EmbeddedPostgres(location, running ?? options.port ?? (await freePort()));
+      const server = new EmbeddedPostgres(location, running ?? options.port ?? (await findFreePort()));
       if (running === undefined) await server.launch(settings);
       if ((await server.count('SELECT 1')) !== undefined) return server;
       await sleep(POLL_INTERVAL_MS);

@@ -1,13 +1,19 @@
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import { computeDigest } from '../crypto/secret.js';
+import { computeDigest, generateFraction } from '../crypto/secret.js';
 
 const PLATFORMS: Readonly<Record<string, string>> = { win32: 'windows' };
 /** Clusters and programs when this process runs as root. Every user may enter it, unlike a checkout below `/root`. */
 const SYSTEM_FOLDER = '/var/lib/platform-auth';
 const UNPRIVILEGED_USER = 'nobody';
+/** Below the ports that systems assign to connections, and to servers that ask for any port: on Linux from 32768 on. */
+const FIRST_PORT = 20_000;
+const LAST_PORT = 32_767;
+const MAX_ATTEMPTS = 100;
 
 interface ServerUser {
   readonly uid: number;
@@ -96,4 +102,24 @@ function findUnprivilegedUser(): ServerUser {
       `PostgreSQL refuses to run as root, and the user "${UNPRIVILEGED_USER}" does not exist. Set DATABASE_URL, or start as another user.`,
     );
   return user;
+}
+
+/** @returns a port of the loopback address that was free a moment ago, and that the system assigns to no other process */
+export async function findFreePort(): Promise<number> {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+    const port = FIRST_PORT + Math.round(generateFraction() * (LAST_PORT - FIRST_PORT));
+    if (await isFree(port)) return port;
+  }
+  throw new Error(`No free port was found from ${FIRST_PORT} to ${LAST_PORT}`);
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const probe = createServer();
+  try {
+    await once(probe.listen(port, '127.0.0.1'), 'listening');
+  } catch {
+    return false;
+  }
+  await once(probe.close(), 'close');
+  return true;
 }

@@ -1,4 +1,4 @@
-import { describeStartFailure } from '../../src/bootstrap/start-failure.js';
+import { describeStartFailure } from '../../src/bootstrap/start-report.js';
 
 const failure = (code: string, fields: object = {}) =>
   Object.assign(new Error(`${code}: what the system says, open '.env'`), { code, ...fields });

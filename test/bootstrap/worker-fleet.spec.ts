@@ -1,5 +1,5 @@
 import { parseEnvironment } from '../../src/config/environment.js';
-import { computeBackoffMs, WorkerFleet, WorkerStartError } from '../../src/bootstrap/workers/worker-fleet.js';
+import { computeBackoffMs, WorkerFleet, WorkerStartError } from '../../src/bootstrap/worker-fleet.js';
 import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { VARIABLES } from '../support/settings.js';

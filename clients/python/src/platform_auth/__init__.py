@@ -8,8 +8,8 @@ from platform_auth.errors import (
     VerifierConfigurationError,
 )
 from platform_auth.principals import AppPrincipal, Door, NodePrincipal, Principal, UserPrincipal
-from platform_auth.testing import TestCredential, TestVerifier
-from platform_auth.verifier import Verifier
+from platform_auth.testing import TestCredential
+from platform_auth.verifier import TestVerifier, Verifier
 
 # Short names, for the parameters of routes.
 App = AppPrincipal

@@ -1,17 +1,13 @@
 """Plain ASGI middleware, for every framework that speaks ASGI 3. Sets `scope["auth"]`, which Starlette calls `request.auth`."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from platform_auth.credentials import Headers
-from platform_auth.errors import VerificationError, to_verification_error
+from platform_auth.errors import Message, Scope, Send, send_problem, to_verification_error
 from platform_auth.principals import Principal
 from platform_auth.verifier import Verifier
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -57,17 +53,3 @@ class RequireUser(_Guard):
 
     async def _verify(self, headers: Headers) -> Principal:
         return await self._verifier.verify_user(headers)
-
-
-async def send_problem(error: VerificationError, scope: Scope, send: Send) -> None:
-    """A WebSocket is refused before it is accepted: with the document if the server can, else with its own 403."""
-    prefix = "websocket." if scope["type"] == "websocket" else ""
-    if prefix and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    response = error.to_response()
-    content = response.content
-    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
-    headers.append((b"content-length", str(len(content)).encode()))
-    await send({"type": f"{prefix}http.response.start", "status": response.status, "headers": headers})
-    await send({"type": f"{prefix}http.response.body", "body": content})

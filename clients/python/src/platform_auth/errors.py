@@ -1,11 +1,17 @@
 """What a request that was not accepted is answered with: the problem documents of the authentication service (RFC 9457)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import uuid4
 
 from platform_auth.principals import Door
+
+# As ASGI 3 defines them.
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -143,3 +149,17 @@ class VerifierConfigurationError(Exception):
 def to_verification_error(error: Exception) -> VerificationError:
     """Never a 500: what is not a verdict could not be verified."""
     return error if isinstance(error, VerificationError) else UnavailableError()
+
+
+async def send_problem(error: VerificationError, scope: Scope, send: Send) -> None:
+    """A WebSocket is refused before it is accepted: with the document if the server can, else with its own 403."""
+    prefix = "websocket." if scope["type"] == "websocket" else ""
+    if prefix and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    response = error.to_response()
+    content = response.content
+    headers = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
+    headers.append((b"content-length", str(len(content)).encode()))
+    await send({"type": f"{prefix}http.response.start", "status": response.status, "headers": headers})
+    await send({"type": f"{prefix}http.response.body", "body": content})

@@ -8,9 +8,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketState
 
-from platform_auth.asgi import send_problem
 from platform_auth.credentials import Headers
-from platform_auth.errors import VerificationError, to_verification_error
+from platform_auth.errors import VerificationError, send_problem, to_verification_error
 
 Identity = TypeVar("Identity")
 _POLICY_VIOLATION = 1008

@@ -1,21 +1,17 @@
-"""A verifier with an authentication service in memory: the real verdicts, without a network, and without remembering."""
+"""An authentication service in memory, for the tests of a service: the real verdicts, without a network."""
 
 import base64
 import hashlib
 import json
-import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
-from uuid import uuid4
 
-from platform_auth.clocks import SYSTEM_CLOCKS
-from platform_auth.principals import AppPrincipal, NodePrincipal, Principal, UserPrincipal
-from platform_auth.runtime import Result, Runtime
+from platform_auth.principals import Principal
+from platform_auth.runtime import Result
 from platform_auth.transport import ServiceAnswer, ServiceRequest
-from platform_auth.verifier import Verifier
 
 Identity = TypeVar("Identity", bound=Principal)
 
@@ -30,62 +26,7 @@ class TestCredential(Generic[Identity]):
     __test__ = False
 
 
-class TestVerifier(Verifier):
-    """Created by Verifier.for_tests()."""
-
-    __test__ = False
-
-    def __init__(self, service_name: str = "service-under-test") -> None:
-        self._service = _MemoryService()
-        super().__init__(url="http://auth.test", app_id="test", app_key="test", service_name=service_name)
-
-    def mint_app(self, caller: str = "caller", target: str | None = None) -> TestCredential[AppPrincipal]:
-        """Mints a key of a calling service for the service under test."""
-        principal = AppPrincipal(str(uuid4()), caller, target or self._settings.service_name)
-        key = f"test_app_{secrets.token_urlsafe()}"
-        body = {"app_id": principal.app_id, "caller": caller, "target": principal.target}
-        self._service.issue(f"app {principal.app_id}", key, body)
-        return TestCredential({"X-Platform-App-Id": principal.app_id, "X-Platform-App-Key": key}, principal)
-
-    def mint_node(self, household_id: str | None = None) -> TestCredential[NodePrincipal]:
-        """Mints a key of a node."""
-        principal = NodePrincipal(str(uuid4()), (household_id or str(uuid4())).lower())
-        key = f"test_node_{secrets.token_urlsafe()}"
-        body = {"node_id": principal.node_id, "household_id": principal.household_id}
-        self._service.issue(f"node {principal.node_id}", key, body)
-        return TestCredential({"X-API-Key": f"{principal.node_id}:{key}"}, principal)
-
-    def mint_user(
-        self, user_id: str | None = None, email: str = "user@example.org", amr: Sequence[str] = ("pwd",)
-    ) -> TestCredential[UserPrincipal]:
-        """Mints an access token of a user, for a session of its own."""
-        principal = UserPrincipal((user_id or str(uuid4())).lower(), str(uuid4()), email, tuple(amr))
-        claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
-        token = f"{_encode({'alg': 'HS256', 'typ': 'JWT'})}.{_encode(claims)}.{secrets.token_urlsafe()}"
-        body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email, "amr": list(amr)}
-        self._service.issue(f"user {principal.session_id}", token, body)
-        return TestCredential({"Authorization": f"Bearer {token}"}, principal)
-
-    def revoke(self, credential: TestCredential[Any]) -> None:
-        """Revokes a key, or ends the session of a token: refused from now on."""
-        principal: Principal = credential.principal
-        match principal:
-            case AppPrincipal():
-                self._service.revoke(f"app {principal.app_id}")
-            case NodePrincipal():
-                self._service.revoke(f"node {principal.node_id}")
-            case UserPrincipal():
-                self._service.revoke(f"user {principal.session_id}")
-
-    def set_available(self, is_available: bool) -> None:
-        """False: every verification fails with 503, until this is called with True."""
-        self._service.is_available = is_available
-
-    def _create_runtime(self) -> Runtime:
-        return Runtime(SYSTEM_CLOCKS, self._service, _CallerWorker())
-
-
-class _CallerWorker:
+class CallerWorker:
     """Runs on the loop of the caller. Polls nothing: the service in memory has no lease to hand on."""
 
     _is_closed = False
@@ -103,7 +44,7 @@ class _CallerWorker:
         self._is_closed = True
 
 
-class _MemoryService:
+class MemoryService:
     """The routes that a verifier asks, over credentials in memory."""
 
     def __init__(self) -> None:
@@ -152,7 +93,7 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _encode(value: Mapping[str, object]) -> str:
+def encode_part(value: Mapping[str, object]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
 

@@ -2,24 +2,26 @@
 
 import logging
 import os
+import secrets
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from uuid import uuid4
 
+from platform_auth.clocks import SYSTEM_CLOCKS
 from platform_auth.credentials import Headers, find_app, find_node, find_token
 from platform_auth.errors import UnavailableError
 from platform_auth.events import LOGGER
 from platform_auth.options import Settings, read_environment
-from platform_auth.principals import AppPrincipal, NodePrincipal, UserPrincipal
+from platform_auth.principals import AppPrincipal, NodePrincipal, Principal, UserPrincipal
 from platform_auth.runtime import Runtime, create_system_runtime
+from platform_auth.testing import CallerWorker, MemoryService, TestCredential, encode_part
 from platform_auth.verifier_core import VerifierCore
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
-
-    from platform_auth.testing import TestVerifier
 
 
 class EnvironmentOptions(TypedDict, total=False):
@@ -97,8 +99,6 @@ class Verifier:
     @staticmethod
     def for_tests(service_name: str = "service-under-test") -> "TestVerifier":
         """A verifier that mints and accepts credentials in memory, for the tests of a service."""
-        from platform_auth.testing import TestVerifier
-
         return TestVerifier(service_name)
 
     async def verify_app(self, headers: Headers) -> AppPrincipal:
@@ -168,6 +168,61 @@ class Verifier:
         _INHERITED.append(self._core)
         self._starting = threading.Lock()
         self._core = None
+
+
+class TestVerifier(Verifier):
+    """Created by Verifier.for_tests(): mints credentials for a service in memory, and remembers none."""
+
+    __test__ = False
+
+    def __init__(self, service_name: str = "service-under-test") -> None:
+        self._service = MemoryService()
+        super().__init__(url="http://auth.test", app_id="test", app_key="test", service_name=service_name)
+
+    def mint_app(self, caller: str = "caller", target: str | None = None) -> TestCredential[AppPrincipal]:
+        """Mints a key of a calling service for the service under test."""
+        principal = AppPrincipal(str(uuid4()), caller, target or self._settings.service_name)
+        key = f"test_app_{secrets.token_urlsafe()}"
+        body = {"app_id": principal.app_id, "caller": caller, "target": principal.target}
+        self._service.issue(f"app {principal.app_id}", key, body)
+        return TestCredential({"X-Platform-App-Id": principal.app_id, "X-Platform-App-Key": key}, principal)
+
+    def mint_node(self, household_id: str | None = None) -> TestCredential[NodePrincipal]:
+        """Mints a key of a node."""
+        principal = NodePrincipal(str(uuid4()), (household_id or str(uuid4())).lower())
+        key = f"test_node_{secrets.token_urlsafe()}"
+        body = {"node_id": principal.node_id, "household_id": principal.household_id}
+        self._service.issue(f"node {principal.node_id}", key, body)
+        return TestCredential({"X-API-Key": f"{principal.node_id}:{key}"}, principal)
+
+    def mint_user(
+        self, user_id: str | None = None, email: str = "user@example.org", amr: Sequence[str] = ("pwd",)
+    ) -> TestCredential[UserPrincipal]:
+        """Mints an access token of a user, for a session of its own."""
+        principal = UserPrincipal((user_id or str(uuid4())).lower(), str(uuid4()), email, tuple(amr))
+        claims = {"sub": principal.user_id, "sid": principal.session_id, "email": email, "amr": list(amr)}
+        token = f"{encode_part({'alg': 'HS256', 'typ': 'JWT'})}.{encode_part(claims)}.{secrets.token_urlsafe()}"
+        body = {"user_id": principal.user_id, "session_id": principal.session_id, "email": email, "amr": list(amr)}
+        self._service.issue(f"user {principal.session_id}", token, body)
+        return TestCredential({"Authorization": f"Bearer {token}"}, principal)
+
+    def revoke(self, credential: TestCredential[Any]) -> None:
+        """Revokes a key, or ends the session of a token: refused from now on."""
+        principal: Principal = credential.principal
+        match principal:
+            case AppPrincipal():
+                self._service.revoke(f"app {principal.app_id}")
+            case NodePrincipal():
+                self._service.revoke(f"node {principal.node_id}")
+            case UserPrincipal():
+                self._service.revoke(f"user {principal.session_id}")
+
+    def set_available(self, is_available: bool) -> None:
+        """False: every verification fails with 503, until this is called with True."""
+        self._service.is_available = is_available
+
+    def _create_runtime(self) -> Runtime:
+        return Runtime(SYSTEM_CLOCKS, self._service, CallerWorker())
 
 
 _VERIFIERS: "weakref.WeakSet[Verifier]" = weakref.WeakSet()

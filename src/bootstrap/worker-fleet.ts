@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Variables } from '../../config/environment.js';
-import type { Log } from '../../logging/log.js';
+import type { Variables } from '../config/environment.js';
+import type { Log } from '../logging/log.js';
 
 /** A worker that ran for this long did not crash at its start. */
 const MIN_STABLE_MS = 60_000;
@@ -72,14 +72,14 @@ export class WorkerFleet {
    */
   async start(): Promise<readonly number[]> {
     try {
-      const first = await this.startSlot();
-      const others = await Promise.all(Array.from({ length: this.size - 1 }, () => this.startSlot()));
-      for (const slot of [first, ...others]) void this.keep(slot);
+      const first = await this.startWorker();
+      const others = await Promise.all(Array.from({ length: this.size - 1 }, () => this.startWorker()));
+      for (const slot of [first, ...others]) void this.replaceExitedWorkers(slot);
       return await first.listening;
     } catch (error) {
       // A signal during the start is a stop, not a failure: `stop` ends the process.
       if (this.isStopping()) return new Promise(() => undefined);
-      await this.end('SIGKILL');
+      await this.stopWorkers('SIGKILL');
       throw error;
     }
   }
@@ -92,21 +92,21 @@ export class WorkerFleet {
     this.stopping.abort();
     const kill = setTimeout(() => {
       for (const pid of this.pids) this.log.error('worker_killed', { worker_pid: pid });
-      this.signal('SIGKILL');
+      this.signalWorkers('SIGKILL');
     }, deadlineMs);
-    const exits = await this.end('SIGTERM');
+    const exits = await this.stopWorkers('SIGTERM');
     clearTimeout(kill);
     return exits.every(Boolean);
   }
 
-  private async end(signal: 'SIGTERM' | 'SIGKILL'): Promise<boolean[]> {
+  private async stopWorkers(signal: 'SIGTERM' | 'SIGKILL'): Promise<boolean[]> {
     this.stopping.abort();
     const exits = [...this.slots].map(async (slot) => {
       const exit = await slot.exit;
       // Before it listens a worker has no handler for the signal: there is nothing to drain.
       return exit.code === 0 || (!slot.isListening && exit.signal === 'SIGTERM');
     });
-    this.signal(signal);
+    this.signalWorkers(signal);
     return Promise.all(exits);
   }
 
@@ -114,11 +114,11 @@ export class WorkerFleet {
     return this.stopping.signal.aborted;
   }
 
-  private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+  private signalWorkers(signal: 'SIGTERM' | 'SIGKILL'): void {
     for (const { worker } of this.slots) worker.process.kill(signal);
   }
 
-  private open(): WorkerSlot {
+  private forkWorker(): WorkerSlot {
     const worker = cluster.fork(this.program.variables);
     const exit = waitForExit(worker);
     const listening = waitForListening(worker, this.program.servers);
@@ -129,8 +129,8 @@ export class WorkerFleet {
     return slot;
   }
 
-  private async startSlot(): Promise<WorkerSlot> {
-    const slot = this.open();
+  private async startWorker(): Promise<WorkerSlot> {
+    const slot = this.forkWorker();
     await new Promise<void>((resolve, reject) => {
       void slot.listening.then(() => resolve());
       void slot.exit.then(() => reject(new WorkerStartError('A worker could not start: its reason is printed above.')));
@@ -139,8 +139,8 @@ export class WorkerFleet {
   }
 
   /** Replaces the worker of a slot whenever it exits, until the fleet stops. */
-  private async keep(first: WorkerSlot): Promise<void> {
-    for (let slot = first, crashes = 0; ; slot = this.open(), this.restarts += 1) {
+  private async replaceExitedWorkers(first: WorkerSlot): Promise<void> {
+    for (let slot = first, crashes = 0; ; slot = this.forkWorker(), this.restarts += 1) {
       const exit = await slot.exit;
       if (this.isStopping()) return;
       crashes = performance.now() - slot.startedAt < MIN_STABLE_MS ? crashes + 1 : 0;

@@ -1,13 +1,16 @@
-// Several processes on one port (WORKERS). The primary runs the migrations, forks, replaces and stops the workers, and
-// serves their metrics as one exposition; it takes no requests. To the database a worker is a replica like any other.
-
-import type { StartWatch } from '../../common/start-watch.js';
-import type { Environment } from '../../config/environment.js';
-import { migrate, retryUntilReachable } from '../../database/migrate.js';
-import { Log } from '../../logging/log.js';
-import { MetricsEndpoint } from '../../metrics/metrics-server.js';
-import type { OpenPorts } from '../serve-app.js';
+import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
+import type { StartWatch } from '../common/start-watch.js';
+import type { Environment } from '../config/environment.js';
+import { migrate, retryUntilReachable } from '../database/migrate.js';
+import { Log } from '../logging/log.js';
+import { MetricsEndpoint } from '../metrics/metrics-server.js';
+import { PREFIX } from '../metrics/metrics-registry.js';
+import type { OpenPorts } from './serve-app.js';
 import { WorkerFleet, type WorkerProgram } from './worker-fleet.js';
+
+// Several processes on one port (WORKERS): test/bootstrap/workers.process.spec.ts. The primary runs the migrations, forks,
+// replaces and stops the workers, and serves their metrics as one exposition; it takes no requests. To the database a
+// worker is a replica like any other.
 
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 /** Workers keep the deadline themselves; one that still runs this much later hangs. */
@@ -55,6 +58,31 @@ async function openMetrics(
   log: Log,
 ): Promise<MetricsEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
-  const { createFleetMetrics } = await import('./fleet-metrics.js');
   return MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
+}
+
+/** @returns a function that reads the metrics of all workers, aggregated, and those of the fleet itself */
+function createFleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
+  const workers = new AggregatorRegistry();
+  const own = new Registry();
+  const registers = [own];
+  new Gauge({
+    name: `${PREFIX}workers`,
+    help: 'Worker processes that listen.',
+    registers,
+    collect() {
+      this.set(fleet.listening);
+    },
+  });
+  new Gauge({ name: `${PREFIX}workers_wanted`, help: 'Worker processes that WORKERS asks for.', registers }).set(size);
+  new Counter({
+    name: `${PREFIX}worker_restarts_total`,
+    help: 'Workers that replaced another.',
+    registers,
+    collect() {
+      this.reset();
+      this.inc(fleet.restarts);
+    },
+  });
+  return async () => `${await workers.clusterMetrics()}${await own.metrics()}`;
 }

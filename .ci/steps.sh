@@ -1,0 +1,71 @@
+# What .ci/run and .ci/nightly share: steps that are counted, one after another or beside each other, and their last line.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: >"$work/counts"
+
+# The registry may be slow, or fail now and again.
+export npm_config_fetch_retries=5 npm_config_fetch_timeout=600000
+
+# Runs a step, and notes what it counted. A step that failed without counting is one failure.
+step() {
+  local output status line p f start=$SECONDS
+  output=$(mktemp "$work/output.XXXXXX")
+  if [ -n "${is_beside:-}" ]; then
+    "$@" >"$output" 2>&1
+    status=$?
+    # Shown at its end, in one piece.
+    { flock 9; echo "── $*"; cat "$output"; } 9>"$work/shown"
+  else
+    echo "── $*"
+    "$@" 2>&1 | tee "$output"
+    status=${PIPESTATUS[0]}
+  fi
+  line=$(grep -E '^(Tests: |[0-9]+ passed, [0-9]+ failed)' "$output" | tail -n 1)
+  p=$(grep -oE '[0-9]+ passed' <<<"$line" | grep -oE '[0-9]+' || echo 0)
+  f=$(grep -oE '[0-9]+ failed' <<<"$line" | grep -oE '[0-9]+' || echo 0)
+  if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
+  echo "$p $f" >>"$work/counts"
+  echo "── $*: $p passed, $f failed, $((SECONDS - start)) s"
+}
+
+# Runs functions beside each other. One that ends early is a failure.
+beside() {
+  local lane pid pids=()
+  for lane in "$@"; do
+    (is_beside=yes && "$lane") &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || echo '0 1' >>"$work/counts"; done
+}
+
+# Programs that the steps need, and the packages of Debian that have them.
+PROGRAMS="chromium curl haproxy faketime openssl pgbouncer prometheus promtool ps nginx caddy"
+PACKAGES="chromium curl haproxy faketime openssl pgbouncer procps prometheus nginx-light caddy python3-venv"
+
+has_packages() {
+  local program
+  for program in $PROGRAMS; do command -v "$program" >/dev/null || return; done
+  python3 -c 'import ensurepip, venv' 2>/dev/null
+}
+
+install_packages() {
+  has_packages && return
+  local as_root="" server new=()
+  [ "$(id -u)" -eq 0 ] || as_root=sudo
+  for server in nginx caddy; do command -v "$server" >/dev/null || new+=("$server"); done
+  # shellcheck disable=SC2086 # A list of words.
+  $as_root apt-get update -qq -o Acquire::Retries=5 &&
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 $PACKAGES >/dev/null
+  local status=$?
+  # Debian starts what it installs, on port 80, unless a policy forbids it.
+  for server in ${new[@]+"${new[@]}"}; do $as_root service "$server" stop >/dev/null 2>&1; done
+  return $status
+}
+
+# Prints the last line. Fails unless something passed and nothing failed.
+finish() {
+  awk '{ p += $1; f += $2 } END { printf "%d passed, %d failed\n", p, f; exit !(p > 0 && f == 0) }' "$work/counts"
+}

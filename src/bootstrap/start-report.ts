@@ -1,0 +1,75 @@
+import { execFile } from 'node:child_process';
+import { StartTimeoutError, StartWatch } from '../common/start-watch.js';
+import { InvalidEnvironmentError, type Environment, type Variables } from '../config/environment.js';
+import { describeIgnoredVariables } from '../config/ignored-variables.js';
+import { toErrorFields } from '../logging/log-line.js';
+import { Log } from '../logging/log.js';
+import { WorkerStartError } from './worker-fleet.js';
+
+// What a start tells the operator and systemd. Its log lines go to the console only, so that a start that fails need not
+// wait for a delivery.
+
+const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
+const SYSTEMD_PROGRAM = 'systemd-notify';
+const SYSTEMD_TIMEOUT_MS = 5_000;
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+
+/** Creates the watch over the start. */
+export function watchStart(environment: Environment): StartWatch {
+  const log = createConsoleLog(environment);
+  return new StartWatch(environment.startTimeoutSeconds * 1_000, ({ step, seconds, reason }) =>
+    log.warn('start_waits', { waiting_for: step, waited_seconds: seconds, reason }),
+  );
+}
+
+/** Names the variables that are set and ignored, because they were removed or are misspelt. */
+export function warnOfIgnoredVariables(environment: Environment, variables: Variables): void {
+  const reason = describeIgnoredVariables(variables);
+  const log = createConsoleLog(environment);
+  if (reason !== undefined) log.warn('variables_ignored', { reason });
+}
+
+/** @returns why the start failed, for the operator; contains no secret */
+export function describeStartFailure(error: unknown): string {
+  if (error instanceof InvalidEnvironmentError || error instanceof WorkerStartError) return error.message;
+  if (error instanceof StartTimeoutError) return `The service could not start: ${error.message}. Check DATABASE_URL.`;
+  const { code, port, message, variable } = error as NodeJS.ErrnoException & { port?: number; variable?: string };
+  if (code === 'EADDRINUSE' && (variable === 'METRICS_PORT' || variable === 'INTERNAL_PORT')) {
+    return `Port ${port ?? ''} is taken: choose another ${variable}.`;
+  }
+  if (code === 'EADDRINUSE') {
+    return `Port ${port ?? ''} is taken: the service may be running already. Stop it, or choose another port: PORT=7702 npm start`;
+  }
+  if (code === 'EACCES' && variable !== undefined && port !== undefined && port < 1_024)
+    return `${variable} ${port} needs more rights than this user has: choose one above 1023.`;
+  if (variable !== undefined)
+    return `HOST cannot be used (${code ?? 'unknown'}). It must be an address of this machine.`;
+  if (code === 'ECONNREFUSED') return 'The database at DATABASE_URL refuses connections. Is it running?';
+  if (code === 'ENOTFOUND') return 'The host in DATABASE_URL is not known. Is it spelt right?';
+  if (code !== undefined && FILE_ERROR_CODES.has(code)) {
+    return (
+      `The service could not start: ${message}. It keeps .env and .data/ in the current folder: start it in a folder ` +
+      'of your own, or set SECRET_KEY, ADMIN_API_KEY and DATABASE_URL.'
+    );
+  }
+  return `The service could not start: ${message}`;
+}
+
+/**
+ * Tells systemd that the service is ready, and later that it stops (`Type=notify`). systemd's own program sends it: the
+ * socket takes datagrams, and Node.js has none of the Unix domain. Hence `NotifyAccess=all` in the unit.
+ */
+export function reportToSystemd(environment: Environment): void {
+  const log = createConsoleLog(environment);
+  const notify = (state: string): void => {
+    execFile(SYSTEMD_PROGRAM, [state], { timeout: SYSTEMD_TIMEOUT_MS }, (error) => {
+      if (error) log.warn('systemd_not_notified', { error: toErrorFields(error) });
+    });
+  };
+  notify('READY=1');
+  for (const signal of SIGNALS) process.once(signal, () => notify('STOPPING=1'));
+}
+
+function createConsoleLog(environment: Environment): Log {
+  return new Log({ ...environment, loggingServiceUrl: undefined });
+}
