@@ -1,0 +1,83 @@
+// What commands need from their environment, for their help.
+import { InvalidArgumentError } from 'commander';
+import { isId } from '../common/ids.js';
+import { parseBaseUrl } from './http-client.js';
+
+export const NEEDS_ADMIN_KEY =
+  'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE (it may be the key of an operator), in the environment or in .env.';
+export const NEEDS_DATABASE =
+  'Connects to the database: needs DATABASE_URL or DATABASE_URL_FILE, in the environment or in .env.';
+export const EXIT_CODES =
+  'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 141 the reader of the output has ended.';
+
+/** @returns the end of a help text */
+export function formatNeeds(needs: string, example: string): string {
+  return `\n${needs}\n\nExample:\n  ${example}`;
+}
+
+// Moments and durations as operators write them: 30m, 24h, 7d, or ISO 8601.
+
+const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** @returns milliseconds */
+export function parseDuration(text: string): number {
+  const duration = readDuration(text);
+  if (duration === undefined) throw new InvalidArgumentError('It must be a duration: 30m, 24h, 7d.');
+  return duration;
+}
+
+/** @returns a moment in the past as ISO 8601 */
+export function parsePast(text: string): string {
+  const duration = readDuration(text);
+  return toIso(
+    duration === undefined ? Date.parse(text) : Date.now() - duration,
+    'It must be a date and time (ISO 8601), or how long ago: 30m, 24h, 7d.',
+  );
+}
+
+const NEVER = 'never';
+
+/** @returns a moment in the future as ISO 8601, or "never" */
+export function parseExpiry(text: string): string {
+  if (text === NEVER) return NEVER;
+  const duration = readDuration(text);
+  return toIso(
+    duration === undefined ? Date.parse(text) : Date.now() + duration,
+    'It must be a date and time (ISO 8601), in how long (24h, 90d), or "never".',
+  );
+}
+
+/** Commander has no null for the value of an option. */
+export function toExpiresAt(expires: string | undefined): string | null | undefined {
+  return expires === NEVER ? null : expires;
+}
+
+function readDuration(text: string): number | undefined {
+  const [, amount, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
+  return amount === undefined ? undefined : Number(amount) * (UNIT_MS[unit] ?? NaN);
+}
+
+function toIso(at: number, otherwise: string): string {
+  if (Number.isNaN(at)) throw new InvalidArgumentError(otherwise);
+  return new Date(at).toISOString();
+}
+
+export function parseUuid(text: string): string {
+  if (!isId(text)) throw new InvalidArgumentError('It must be a UUID.');
+  return text;
+}
+
+export function parseServiceUrl(text: string): string {
+  try {
+    return parseBaseUrl(text);
+  } catch {
+    throw new InvalidArgumentError('It must be an http(s) URL without user, query or fragment.');
+  }
+}
+
+export function createNumberParser(min: number, max: number): (text: string) => number {
+  return (text) => {
+    if (/^\d{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text);
+    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+  };
+}

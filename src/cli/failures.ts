@@ -1,0 +1,140 @@
+import { types } from 'node:util';
+import { CommanderError } from 'commander';
+import { StartTimeoutError } from '../common/start-watch.js';
+import { InvalidEnvironmentError } from '../config/environment.js';
+import { CommandFailedError, say, type Output } from './output.js';
+
+const EXIT_FAILED = 1;
+const EXIT_USAGE = 2;
+
+/**
+ * Reports why a command failed on standard error: as text, or as the last line `{"code", "message"}` for scripts.
+ * @returns the exit code
+ */
+export function reportFailure(error: unknown, { json }: Output): number {
+  if (error instanceof CommanderError) {
+    if (error.exitCode === 0) return 0;
+    if (json) sayFailure({ code: 'usage', message: describeUsage(error) });
+    return EXIT_USAGE;
+  }
+  const failure = toFailure(error);
+  if (json) sayFailure(failure);
+  else say(failure.message);
+  return EXIT_FAILED;
+}
+
+export function toFailure(error: unknown): Failure {
+  if (error instanceof CommandFailedError) return { code: error.code, message: error.message };
+  if (error instanceof InvalidEnvironmentError)
+    return { code: 'configuration_unusable', message: error.message + adviseOn(error) };
+  if (error instanceof StartTimeoutError)
+    return { code: 'database_unreachable', message: `Gave up: ${error.message}.` };
+  const known = describeSystemError(error);
+  if (known) return known;
+  return { code: 'unexpected', message: `Unexpected error: ${error instanceof Error ? error.message : String(error)}` };
+}
+
+/** Outside production the service runs without DATABASE_URL, so a newcomer does not know one. */
+function adviseOn({ problems }: InvalidEnvironmentError): string {
+  if (!problems.some((problem) => problem.startsWith('DATABASE_URL is required'))) return '';
+  return '\nThe URL of the database that the service starts by itself in development: docs/operations/embedded-database.md';
+}
+
+function sayFailure({ code, message }: Failure): void {
+  say(JSON.stringify({ code, message }));
+}
+
+/** Commander prints the help, which is not a message, when a group is called without a command. */
+function describeUsage({ code, message }: CommanderError): string {
+  return code === 'commander.help' ? 'No command is named. See --help.' : message.replace(/^error: /, '');
+}
+
+// The program's own words for errors of the operating system and of PostgreSQL, each with the next step.
+
+/** An error for people, with a stable code for scripts. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
+
+const FILE_REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'you may not read or write it, or write in its folder',
+  EPERM: 'you may not replace it; run this as its owner',
+  ENOENT: 'it does not exist, or its folder does not',
+  ENOTDIR: 'a part of its path is not a folder',
+  EISDIR: 'it is a directory',
+  EEXIST: 'there is a file of that name already',
+  EROFS: 'its file system is read-only',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'your disk quota is used up',
+};
+
+interface DatabaseFailure {
+  readonly code: string;
+  readonly what: string;
+  /** What to do about it. */
+  readonly next: string;
+}
+
+const UNREACHABLE = 'database_unreachable';
+const FORBIDDEN = 'database_forbidden';
+const OUTDATED = 'schema_outdated';
+const CORRECT_URL = 'Correct DATABASE_URL.';
+const START = 'Start PostgreSQL, or correct DATABASE_URL.';
+const CHECK_NETWORK = 'Check the network, or correct DATABASE_URL.';
+const DATABASE_FAILURES: Readonly<Record<string, readonly [code: string, what: string, next: string]>> = {
+  ECONNREFUSED: [UNREACHABLE, 'The connection to the database was refused.', START],
+  ECONNRESET: [UNREACHABLE, 'The connection to the database was lost.', 'Run this again.'],
+  ENOENT: [UNREACHABLE, 'The socket of the database does not exist.', START],
+  ENOTFOUND: [UNREACHABLE, 'The host of the database has no address.', CORRECT_URL],
+  EAI_AGAIN: [UNREACHABLE, 'The address of the database could not be looked up.', CHECK_NETWORK],
+  EHOSTUNREACH: [UNREACHABLE, 'The host of the database cannot be reached.', CHECK_NETWORK],
+  ETIMEDOUT: [UNREACHABLE, 'The database did not answer in time.', CHECK_NETWORK],
+  '57P03': [UNREACHABLE, 'PostgreSQL is starting or stopping.', 'Run this again in a few seconds.'],
+  '53300': [UNREACHABLE, 'PostgreSQL has no free connection.', 'Close some, or raise max_connections.'],
+  '3D000': ['database_missing', 'The database does not exist.', 'Create it (createdb), or correct DATABASE_URL.'],
+  '28P01': [FORBIDDEN, 'PostgreSQL refuses the user or the password.', CORRECT_URL],
+  '28000': [FORBIDDEN, 'PostgreSQL refuses the connection of this user.', 'Correct DATABASE_URL, or pg_hba.conf.'],
+  '42501': [FORBIDDEN, 'The role in DATABASE_URL may not do this.', 'Use the role that owns the tables.'],
+  '42P01': [OUTDATED, 'The schema is missing, or older than this program.', 'Run: platform-auth migrate'],
+  '42703': [OUTDATED, 'The schema is older than this program.', 'Run: platform-auth migrate'],
+};
+/** The driver reports these without a code. */
+const TIMEOUT = /^(timeout expired|Connection terminated due to connection timeout|Query read timeout)/;
+
+/** @returns why a file cannot be used; undefined when the error is not one of a file */
+export function describeFileReason(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException | undefined)?.syscall === 'connect' ? undefined : FILE_REASONS[getCode(error)];
+}
+
+/** @returns undefined when the error is not a known one of PostgreSQL or of the connection to it */
+export function describeDatabaseFailure(error: unknown): DatabaseFailure | undefined {
+  const isTimeout = types.isNativeError(error) && TIMEOUT.test(error.message);
+  const [code, what, next] = DATABASE_FAILURES[isTimeout ? 'ETIMEDOUT' : getCode(error)] ?? [];
+  return code !== undefined && what !== undefined && next !== undefined ? { code, what, next } : undefined;
+}
+
+/** @returns the cause of a failure for the middle of a sentence, without the next step */
+export function describeCause(error: unknown): string {
+  const known = describeFileReason(error) ?? describeDatabaseFailure(error)?.what;
+  return (known ?? (types.isNativeError(error) ? error.message : String(error))).replace(/\.$/, '');
+}
+
+/** @returns undefined for an error that this program has no words for */
+export function describeSystemError(error: unknown): Failure | undefined {
+  const reason = describeFileReason(error);
+  if (reason !== undefined) {
+    const { path = 'A file' } = error as NodeJS.ErrnoException;
+    const next = 'Remove the cause, or name another place, and run this again.';
+    return { code: 'file_unusable', message: `${path} cannot be used: ${reason}. ${next}` };
+  }
+  const failure = describeDatabaseFailure(error);
+  return failure && { code: failure.code, message: `${failure.what} ${failure.next}` };
+}
+
+/** A host with several addresses fails with one error for each. */
+function getCode(error: unknown): string {
+  const { code, errors } = (error ?? {}) as { code?: unknown; errors?: unknown };
+  if (typeof code === 'string') return code;
+  return Array.isArray(errors) && errors.length > 0 ? getCode(errors[0]) : '';
+}

@@ -1,0 +1,171 @@
+// The CLI's HTTP client. `sendRequest` is the only place that opens an HTTP connection: bounded in time, and redirects
+// are returned instead of followed, so that a credential reaches only the address it was meant for. `callService` adds
+// the body and the errors that an operator reads. A change without a response may have been made: NoAnswerError.
+import { announceIfSlow, CommandFailedError } from './output.js';
+
+const DEFAULT_TIMEOUT_MS = 15_000;
+const UNTRUSTED_CERTIFICATE = /CERT|SIGNED|SSL|TLS/;
+/** Errors after which the service cannot have received the request. */
+const NEVER_SENT = new RegExp(`^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$|${UNTRUSTED_CERTIFICATE.source}`);
+
+/** What is valid in a header; fetch would quote any other value in its error, and the value is a secret. */
+export const HEADER_VALUE = /^[\x21-\x7e]+$/;
+
+export interface HttpRequest {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON. */
+  readonly body?: object | undefined;
+  readonly timeoutMs?: number;
+}
+
+/** A problem document (RFC 9457): the body of every error response of the service. */
+interface ProblemBody {
+  readonly code: string;
+  readonly title: string;
+  readonly detail: string;
+  readonly request_id?: string;
+  /** With missing_scope. */
+  readonly scopes?: readonly string[];
+  readonly errors?: readonly { readonly pointer: string; readonly detail: string }[];
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly retryAfter: string | null;
+  readonly body: unknown;
+}
+
+/** The service answered with a problem. Carries its stable code to branch on. */
+export class RefusedError extends CommandFailedError {
+  override readonly name = 'RefusedError';
+}
+
+/** A change was sent and not answered: the service may or may not have made it. */
+export class NoAnswerError extends CommandFailedError {
+  override readonly name = 'NoAnswerError';
+
+  constructor(message: string) {
+    super(message, 'no_answer');
+  }
+}
+
+/**
+ * Adds what to do next when a change was not answered.
+ * @param advice valid whether or not the change was made
+ */
+export async function withAdvice<Result>(call: Promise<Result>, advice: string): Promise<Result> {
+  try {
+    return await call;
+  } catch (error) {
+    throw error instanceof NoAnswerError ? new CommandFailedError(`${error.message}\n  ${advice}`, error.code) : error;
+  }
+}
+
+/** Sends one HTTP request and resolves with the response, of any status; the caller reads or cancels its body. */
+export async function sendRequest(
+  url: string,
+  { method = 'GET', headers, body, timeoutMs = DEFAULT_TIMEOUT_MS }: HttpRequest = {},
+): Promise<Response> {
+  return fetch(url, {
+    method,
+    headers: { Accept: 'application/json', ...headers, ...(body && { 'Content-Type': 'application/json' }) },
+    ...(body && { body: JSON.stringify(body) }),
+    redirect: 'manual',
+    signal: AbortSignal.timeout(timeoutMs),
+  });
+}
+
+/**
+ * Calls the service, and says on standard error when the response is slow.
+ * @returns the answer, of any status
+ * @throws {CommandFailedError} when there is none; {@link NoAnswerError} when the request may have changed something
+ */
+export async function callService(url: string, path: string, request: HttpRequest): Promise<Answer> {
+  try {
+    return await announceIfSlow(`Waiting for ${url}`, sendRequest(url + path, request).then(readAnswer));
+  } catch (error) {
+    const why = describeFailure(url, error);
+    if (request.method === 'GET' || NEVER_SENT.test(readErrorCode(error)))
+      throw new CommandFailedError(why, 'service_unreachable');
+    throw new NoAnswerError(`${why} Whether it was done is not known.`);
+  }
+}
+
+async function readAnswer(response: Response): Promise<Answer> {
+  const isJson = /\bjson\b/.test(response.headers.get('content-type') ?? '');
+  const text = await response.text();
+  const retryAfter = response.headers.get('retry-after');
+  return { status: response.status, retryAfter, body: isJson ? JSON.parse(text) : undefined };
+}
+
+/** @returns the code of a failed connection, which fetch hides behind "fetch failed"; empty when there is none */
+export function readErrorCode(error: unknown): string {
+  return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code ?? '';
+}
+
+function describeFailure(url: string, error: unknown): string {
+  const { name } = error as Error;
+  const code = readErrorCode(error);
+  if (name === 'TimeoutError')
+    return `${url} did not answer within ${DEFAULT_TIMEOUT_MS / 1_000} seconds. Run this again, or look at its /health.`;
+  if (name === 'SyntaxError') return `${url} answered with a body that is not valid JSON.`;
+  if (code === 'ECONNREFUSED')
+    return `Connection to ${url} refused. Start the service (\`npm start\`), or correct --url or AUTH_URL.`;
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return `The host of ${url} has no address. Correct --url or AUTH_URL.`;
+  if (UNTRUSTED_CERTIFICATE.test(code))
+    return `The certificate of ${url} is not trusted (${code}). Name its authority in NODE_EXTRA_CA_CERTS.`;
+  return `The connection to ${url} failed${code && ` (${code})`}.`;
+}
+
+/** @returns the error for an answer that is not a success, with what to do about it */
+export function toRefusal(url: string, answer: Answer): CommandFailedError {
+  const problem = readProblem(answer);
+  if (answer.status >= 300 && answer.status < 400)
+    return new CommandFailedError(
+      `${url} redirects, and keys are not sent to another address. Give the final one with --url.`,
+      'redirected',
+    );
+  if (!problem) {
+    return new CommandFailedError(
+      `${url} answered ${answer.status}, but not as this service does. Does the address belong to another service or to a proxy?`,
+      'unexpected_answer',
+    );
+  }
+  const errors = problem.errors ?? [];
+  const fields = errors.map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
+  const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
+  // The details of these problems refer to members of the document, which are printed instead.
+  const detail = errors.length > 0 || problem.scopes ? '' : ` ${problem.detail}`;
+  const said = `${problem.title} (${problem.code}, ${answer.status}).${detail}`;
+  return new RefusedError(said + fields + adviseOn(answer, problem) + id, problem.code);
+}
+
+export function readProblem({ body }: Answer): ProblemBody | undefined {
+  const isProblem = typeof body === 'object' && body !== null && 'code' in body && 'title' in body;
+  return isProblem ? (body as ProblemBody) : undefined;
+}
+
+function adviseOn({ status, retryAfter }: Answer, { code, scopes = [] }: ProblemBody): string {
+  if (code === 'invalid_admin_key')
+    return '\n  ADMIN_API_KEY is neither the key that the service runs with nor the key of a live operator.';
+  if (code === 'missing_scope') return `\n  The key is valid. Its operator needs the scope ${scopes.join(' or ')}.`;
+  if (code === 'credential_revoked') return '\n  Nothing was changed. Make a new one instead.';
+  if (code === 'not_found')
+    return '\n  Is the id right? `list` shows every id. With INTERNAL_PORT set, --url or AUTH_URL must name that port.';
+  if (status === 503 || status === 429) return `\n  Try again in ${retryAfter ?? 'a few'} seconds.`;
+  return '';
+}
+
+/** @throws {CommandFailedError} when a text is not a URL to which a path can be appended */
+export function parseBaseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) {
+    throw new CommandFailedError(
+      '--url or AUTH_URL must be an http(s) URL without user, query or fragment, as in https://auth.home',
+      'usage',
+    );
+  }
+  return url.href.replace(/\/+$/, '');
+}
