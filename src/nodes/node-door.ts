@@ -18,6 +18,7 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
   constructor(
     doors: Doors,
     @Inject(NODE_KEYS) private readonly keys: NodeKeys,
+    private readonly freshness: Freshness,
   ) {
     super('X-API-Key');
     doors.install('node', this);
@@ -27,7 +28,9 @@ export class NodeStrategy extends PassportStrategy(HeaderKeyStrategy, 'node') {
     const colon = credential.indexOf(':');
     if (colon < 1 || colon === credential.length - 1) throw createRefusal('node', 'malformed');
     const nodeId = credential.slice(0, colon).toLowerCase();
-    const verdict = await this.keys.verifyKey(nodeId, credential.slice(colon + 1), wantsFreshVerdict(request));
+    const isFresh = wantsFreshVerdict(request);
+    if (isFresh) await this.freshness.noteArrival(request);
+    const verdict = await this.keys.verifyKey(nodeId, credential.slice(colon + 1), isFresh);
     if (verdict.valid) {
       const forwarder = request.user as Principal | undefined;
       const forwardedBy = forwarder?.door === 'app' ? forwarder.caller : null;

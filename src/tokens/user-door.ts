@@ -31,6 +31,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
     doors: Doors,
     accessTokens: AccessTokens,
+    freshness: Freshness,
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
     private readonly clock: Clock,
@@ -43,9 +44,10 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
           if (found) done(null, found.key as unknown as string);
           else done(new Error('not the header of a token of this service'));
         };
-        accessTokens
-          .findVerificationKey(token, wantsFreshVerdict(request))
-          .then(use, (error: unknown) => this.error(error as Error));
+        const isFresh = wantsFreshVerdict(request);
+        const find = () => accessTokens.findVerificationKey(token, isFresh);
+        const found = isFresh ? freshness.noteArrival(request).then(find) : find();
+        found.then(use, (error: unknown) => this.error(error as Error));
       },
       // jsonwebtoken refuses a public key for HS256, and a secret one for ES256, so the key decides which is accepted.
       algorithms: ['HS256', 'ES256'],

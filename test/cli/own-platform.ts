@@ -1,7 +1,6 @@
 import { lstatSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { jest } from '@jest/globals';
 import { parse as parseVariables } from 'dotenv';
 import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
