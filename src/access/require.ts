@@ -103,7 +103,7 @@ const NeedsScope = (scope: Scope) =>
 
 /** Declares the doors of a route that has a guard of its own. */
 export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
-  const refusals = doors.flatMap((door) =>
+  const refusals = doors.flatMap((door): Problem[] =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );
   if (doors.includes('admin')) refusals.push(problems.tooManyRequests);
