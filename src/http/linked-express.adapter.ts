@@ -108,13 +108,17 @@ interface ListedRoute {
   readonly methods?: readonly string[];
 }
 
+interface KnownPath {
+  readonly pattern: RegExp;
+  readonly methods: readonly string[];
+}
+
 /**
  * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; and OPTIONS (§9.3.7).
  * Install it after all routes: the table is built once. Only unmatched requests search it.
  */
 function refuseOtherMethods(app: Express): RequestHandler {
-  const routes = (app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes();
-  const known = routes.map(({ path, methods = [] }) => ({ pattern: toPattern(path), methods }));
+  const known = listKnownPaths(app);
   return ({ method, path }, response, next) => {
     const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
     const Allow = [...new Set([...methods, 'OPTIONS'])].sort().join(', ');
@@ -122,6 +126,14 @@ function refuseOtherMethods(app: Express): RequestHandler {
     else if (method === 'OPTIONS') response.status(204).set({ Allow }).end();
     else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow } });
   };
+}
+
+/** @returns the path patterns of all installed routes, with their methods */
+export function listKnownPaths(app: Express): KnownPath[] {
+  const routes = (app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes();
+  return routes.flatMap(({ path, methods = [] }) =>
+    methods.length > 0 ? [{ pattern: toPattern(path), methods }] : [],
+  );
 }
 
 /** Parameters (`:id`) stand for one segment, wildcards (`*rest`) for any number. */
