@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import type { ApiClient, AppCredential, NodeCredential, Person } from '../tools/api-client.js';
 import { readClaims } from '../tools/read-claims.js';
-import { CONNECTIONS } from './measure.js';
+import { CONNECTIONS, type Contestant } from './measure.js';
 import type { Bearer } from './work-messages.js';
-import type { Contestant } from './measure.js';
 import type { Service, Testbed } from './testbed.js';
 
 const PASSWORD = 'a perfectly fine passphrase';

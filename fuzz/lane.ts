@@ -2,8 +2,7 @@ import fc from 'fast-check';
 import { repeatWhile } from '../tools/repeat-while.js';
 import type { Actors } from './actors.js';
 import type { Judge } from './judge.js';
-import type { Client } from './send.js';
-import type { Answer, Failure } from './send.js';
+import type { Client, Answer, Failure } from './send.js';
 import { toCurl, toWire, type GeneratedRequest, type SentRequest } from './wire.js';
 
 const CHANGING = /^(POST|PATCH|DELETE|PUT)$/;

@@ -8,10 +8,9 @@ import { readCommandLine } from '../tools/command-line.js';
 import { percentile } from '../tools/statistics.js';
 import { formatFigure, printTable } from '../tools/table.js';
 import { mannWhitney } from './mann-whitney.js';
-import { Client } from './send.js';
+import { Client, type Answer } from './send.js';
 import { FuzzedService } from './service.js';
 import { listKinds, prepareRoutes, type Kind, type Route } from './timing-routes.js';
-import type { Answer } from './send.js';
 
 const USAGE = `Usage: npm run timing -- [--rounds N] [--cost C] [--short] [--only NAME]...
 

@@ -1,15 +1,90 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import { ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { toActor } from '../access/actor.js';
-import { PageQuery, toPageRequest } from '../http/page.js';
+import { EXAMPLES } from '../common/examples.js';
+import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
+import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import type { Session } from '../tokens/session.entity.js';
 import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
-import { ChangePasswordRequest, DeleteAccountRequest, markCurrent, OwnSessionPageResponse } from './account.dto.js';
 import { AccountService } from './account.service.js';
+
+const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
+
+export class ChangePasswordRequest {
+  @PasswordField(CURRENT_PASSWORD)
+  current_password!: string;
+
+  @PasswordField({
+    description: 'It needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
+    example: EXAMPLES.newPassword,
+  })
+  new_password!: string;
+}
+
+export class DeleteAccountRequest {
+  @PasswordField(CURRENT_PASSWORD)
+  password!: string;
+}
+
+interface OwnSession {
+  readonly session: Session;
+  readonly isCurrent: boolean;
+}
+
+export class OwnSessionResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty({ description: 'whether the access token of this request belongs to it', example: true })
+  is_current!: boolean;
+
+  @ApiProperty({ ...MOMENT, description: 'the login' })
+  created_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the login: an IPv4 address, or an IPv6 /64' })
+  created_from!: string | null;
+
+  @ApiProperty({
+    type: String,
+    nullable: true,
+    description: 'of the login: printable ASCII, at most 200 characters. The client chose it: escape it',
+    example: EXAMPLES.userAgent,
+  })
+  user_agent!: string | null;
+
+  @ApiProperty({ ...MOMENT, description: 'the last refresh, or the login' })
+  last_used_at!: string;
+
+  @ApiProperty({ ...NETWORK, description: 'the network of the last refresh, or of the login' })
+  last_used_from!: string | null;
+
+  @ApiProperty({ ...MOMENT, description: 'when it expires if it is not used' })
+  expires_at!: string;
+
+  @ApiProperty({ ...MOMENT, description: 'when it ends even if it is used' })
+  absolute_expires_at!: string;
+
+  static from({ session, isCurrent }: OwnSession): OwnSessionResponse {
+    return {
+      id: session.id,
+      is_current: isCurrent,
+      created_at: session.createdAt.toISOString(),
+      created_from: session.createdFrom,
+      user_agent: session.userAgent,
+      last_used_at: session.rotatedAt.toISOString(),
+      last_used_from: session.rotatedFrom ?? session.createdFrom,
+      expires_at: session.expiresAt.toISOString(),
+      absolute_expires_at: session.absoluteExpiresAt.toISOString(),
+    };
+  }
+}
+
+export class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSessionResponse>(OwnSessionResponse) {}
 
 @ApiTags('users')
 @Controller('api/v0/users/me')
@@ -28,8 +103,11 @@ export class AccountController {
   })
   @ApiNoContentResponse({ description: 'The password is changed, and every other session has ended' })
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
-    const passwords = { current: body.current_password, next: body.new_password };
-    await this.account.changePassword(getPrincipal(request, 'user'), passwords, toActor(request));
+    const { current_password: password, new_password: newPassword } = body;
+    await this.account.changePassword(
+      { principal: getPrincipal(request, 'user'), password, newPassword },
+      toActor(request),
+    );
   }
 
   @Post('delete')
@@ -42,7 +120,7 @@ export class AccountController {
   })
   @ApiNoContentResponse({ description: 'The account is deleted, and every session of it has ended' })
   async deleteOwnAccount(@Req() request: Request, @Body() { password }: DeleteAccountRequest): Promise<void> {
-    await this.account.delete(getPrincipal(request, 'user'), password, toActor(request));
+    await this.account.deleteAccount({ principal: getPrincipal(request, 'user'), password }, toActor(request));
   }
 
   @Get('sessions')
@@ -51,8 +129,9 @@ export class AccountController {
   @ApiOkResponse({ type: OwnSessionPageResponse })
   async listOwnSessions(@Req() request: Request, @Query() query: PageQuery): Promise<OwnSessionPageResponse> {
     const principal = getPrincipal(request, 'user');
-    const page = await this.account.listSessions(principal, toPageRequest(query));
-    return OwnSessionPageResponse.from(markCurrent(page, principal.sessionId));
+    const { items, nextCursor } = await this.account.listSessions(principal.userId, toPageRequest(query));
+    const own = items.map((session) => ({ session, isCurrent: session.id === principal.sessionId }));
+    return OwnSessionPageResponse.from({ items: own, nextCursor });
   }
 
   @Delete('sessions')
@@ -75,6 +154,7 @@ export class AccountController {
   })
   @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
   async endOwnSession(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.account.endSession(getPrincipal(request, 'user'), id, toActor(request));
+    const { userId } = getPrincipal(request, 'user');
+    await this.account.endSession({ userId, sessionId: id }, toActor(request));
   }
 }

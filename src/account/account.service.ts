@@ -15,6 +15,12 @@ import { OwnAccount } from '../users/own-account.js';
 import { PasswordPolicy } from '../users/password-policy.js';
 import { PasswordProof } from '../users/password-proof.js';
 
+/** A call for which the access token is not enough. */
+interface OwnCall {
+  readonly principal: UserPrincipal;
+  readonly password: string;
+}
+
 @Injectable()
 export class AccountService {
   constructor(
@@ -31,34 +37,36 @@ export class AccountService {
    * @throws {ProblemException} validation_failed; wrong_password; too_many_requests; hashing_busy; invalid_access_token
    */
   async changePassword(
-    principal: UserPrincipal,
-    passwords: { current: string; next: string },
+    { principal, password, newPassword }: OwnCall & { readonly newPassword: string },
     actor: Actor,
   ): Promise<void> {
-    // First, because it costs no guess.
-    this.policy.check(passwords.next, '/new_password');
+    // Before the password is verified: a new password that the policy refuses must not cost a guess.
+    this.policy.check(newPassword, '/new_password');
     // A refusal waits too: it may mean that an earlier try of this call has changed the password.
     await this.propagation.propagateAfter(async () => {
-      const verified = await this.proof.verify(principal, passwords.current, actor);
-      await this.account.changePassword(verified, passwords.next, actor, (transaction, userId) =>
+      const verified = await this.proof.verify(principal, password, actor);
+      await this.account.changePassword(verified, newPassword, actor, (transaction, userId) =>
         this.sessions.endAll(transaction, userId, 'password_changed', principal.sessionId),
       );
     });
   }
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
-  async delete(principal: UserPrincipal, password: string, actor: Actor): Promise<void> {
+  async deleteAccount({ principal, password }: OwnCall, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
       await this.account.delete(await this.proof.verify(principal, password, actor), actor);
     });
   }
 
-  async listSessions({ userId }: UserPrincipal, page: PageRequest): Promise<Page<Session>> {
+  async listSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
     return this.ownSessions.list(userId, page);
   }
 
   /** @throws {ProblemException} not_found */
-  async endSession({ userId }: UserPrincipal, sessionId: string, actor: Actor): Promise<void> {
+  async endSession(
+    { userId, sessionId }: { readonly userId: string; readonly sessionId: string },
+    actor: Actor,
+  ): Promise<void> {
     await this.propagation.propagateAfter(() => this.ownSessions.end(sessionId, userId, actor));
   }
 

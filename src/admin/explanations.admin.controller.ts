@@ -13,7 +13,7 @@ import {
   type LoginExplanation,
   LoginExplanations,
   type LoginReason,
-} from '../second-factors/login-explanations.js';
+} from '../second-factors/second-factors.service.js';
 
 /** Unlike that of other responses, its example is a moment. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
@@ -207,7 +207,7 @@ export class ExplanationsAdminController {
   })
   @ApiOkResponse({ type: UserExplanationResponse })
   async explainUser(@Param('id') id: string, @Query() { address }: ExplainUserQuery): Promise<UserExplanationResponse> {
-    return UserExplanationResponse.from(await this.logins.explain(id, address ?? null));
+    return UserExplanationResponse.from(await this.logins.explainLogin(id, address ?? null));
   }
 
   @Get('nodes/:node_id/explain')

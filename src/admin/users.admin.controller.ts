@@ -20,7 +20,7 @@ import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import { SecondFactorsService } from '../second-factors/second-factors.service.js';
+import { FactorChanges } from '../second-factors/factor-changes.js';
 import { type Session, SESSION_END_REASONS } from '../tokens/session.entity.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { RegistrationRequest } from '../users/credentials.dto.js';
@@ -108,7 +108,7 @@ export class UsersAdminController {
   constructor(
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
-    private readonly secondFactors: SecondFactorsService,
+    private readonly factorChanges: FactorChanges,
     private readonly oneTimeTokens: OneTimeTokens,
     private readonly propagation: Propagation,
   ) {}
@@ -216,7 +216,7 @@ export class UsersAdminController {
   })
   @ApiNoContentResponse()
   async removeUserFactors(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.secondFactors.removeAll(id, toActor(request));
+    await this.factorChanges.removeAllFactors(id, toActor(request));
   }
 
   @Post(':id/password-reset')

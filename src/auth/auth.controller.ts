@@ -5,25 +5,112 @@ import {
   ApiNoContentResponse,
   ApiOkResponse,
   ApiOperation,
+  ApiProperty,
+  ApiPropertyOptional,
   ApiSecurity,
   ApiTags,
 } from '@nestjs/swagger';
+import { IsIn, ValidateIf } from 'class-validator';
 import type { Request, Response } from 'express';
-import { ApiProblems } from '../problems/api-problems.js';
+import { toActor } from '../access/actor.js';
 import { readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
-import { toActor } from '../access/actor.js';
+import { CharactersBetween, IfSent } from '../common/fields.js';
+import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import { CodeField } from '../second-factors/totp-enrolment.js';
+import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
 import { Throttled } from '../throttling/throttle.js';
+import type { TokenPair } from '../tokens/access-tokens.js';
 import { CredentialsRequest, RegistrationRequest } from '../users/credentials.dto.js';
 import { UserResponse } from '../users/user.dto.js';
-import { LogoutRequest, RefreshRequest, TokenPairResponse } from './auth.dto.js';
-import { AuthService } from './auth.service.js';
+import { AuthService, RegistrationService } from './auth.service.js';
+import { LoginService, SecondFactorLogins } from './login.js';
+
+const REFRESH_TOKEN = {
+  minLength: 1,
+  maxLength: 512,
+  description: 'opaque; the refresh_token of the last login or refresh response',
+  example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…',
+};
+
+export class RefreshRequest {
+  @ApiProperty(REFRESH_TOKEN)
+  @CharactersBetween(1, 512)
+  refresh_token!: string;
+}
+
+export class LogoutRequest {
+  @ApiPropertyOptional(REFRESH_TOKEN)
+  @IfSent()
+  @CharactersBetween(1, 512)
+  refresh_token?: string;
+}
+
+/** RFC 6749 §5.1. */
+export class TokenPairResponse {
+  @ApiProperty({
+    description: 'JWT, signed with HS256 or ES256 (`ACCESS_TOKEN_ALGORITHM`)',
+    example: 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIwMTk4NWY0ZSJ9.c2lnbmF0dXJl',
+  })
+  access_token!: string;
+
+  @ApiProperty({ description: 'opaque; shown once', example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…' })
+  refresh_token!: string;
+
+  @ApiProperty({ enum: ['Bearer'] })
+  token_type!: 'Bearer';
+
+  @ApiProperty({ type: 'integer', description: 'seconds until the access token expires', example: 900 })
+  expires_in!: number;
+
+  static from({ accessToken, refreshToken, ttlSeconds }: TokenPair): TokenPairResponse {
+    return { access_token: accessToken, refresh_token: refreshToken, token_type: 'Bearer', expires_in: ttlSeconds };
+  }
+}
+
+const MAX_CHALLENGE_LENGTH = 200;
+
+export class SecondFactorRequest {
+  @ApiProperty({
+    minLength: 1,
+    maxLength: MAX_CHALLENGE_LENGTH,
+    description: 'of the second_factor_required',
+    example: 'AQGT…',
+  })
+  @CharactersBetween(1, MAX_CHALLENGE_LENGTH)
+  challenge!: string;
+
+  @ApiProperty({ enum: SECOND_FACTOR_METHODS, example: 'totp' })
+  @IsIn(SECOND_FACTOR_METHODS, { message: `must be one of ${SECOND_FACTOR_METHODS.join(', ')}` })
+  method!: SecondFactorMethod;
+
+  @CodeField('with the methods totp and recovery_code', { optional: true })
+  @ValidateIf(({ method }: SecondFactorRequest, value) => method !== 'passkey' || value !== undefined)
+  code?: string;
+
+  @PasskeyField('with the method passkey: what toJSON() of the PublicKeyCredential returns in the browser', {
+    optional: true,
+  })
+  @ValidateIf(({ method }: SecondFactorRequest, value) => method === 'passkey' || value !== undefined)
+  passkey?: object;
+}
+
+export class PasskeyLoginRequest {
+  @PasskeyField()
+  passkey!: object;
+}
 
 @ApiTags('auth')
 @Controller('api/v0/auth')
 export class AuthController {
-  constructor(private readonly auth: AuthService) {}
+  constructor(
+    private readonly registration: RegistrationService,
+    private readonly logins: LoginService,
+    private readonly secondFactors: SecondFactorLogins,
+    private readonly auth: AuthService,
+  ) {}
 
   @Post('register')
   @Public()
@@ -34,9 +121,9 @@ export class AuthController {
   async register(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
-    @Body() { email, password }: RegistrationRequest,
+    @Body() body: RegistrationRequest,
   ): Promise<UserResponse> {
-    const user = await this.auth.register(email, password, toActor(request));
+    const user = await this.registration.register(body, toActor(request));
     response.location(`/api/v0/users/${user.id}`);
     return UserResponse.from(user);
   }
@@ -61,8 +148,8 @@ export class AuthController {
       'account whose address is not verified is 403.',
   })
   @ApiOkResponse({ type: TokenPairResponse })
-  async login(@Req() request: Request, @Body() { email, password }: CredentialsRequest): Promise<TokenPairResponse> {
-    return TokenPairResponse.from(await this.auth.logIn(email, password, toActor(request)));
+  async login(@Req() request: Request, @Body() body: CredentialsRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.logins.logInWithPassword(body, toActor(request)));
   }
 
   @Post('refresh')
@@ -78,7 +165,7 @@ export class AuthController {
   })
   @ApiOkResponse({ type: TokenPairResponse })
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
-    return TokenPairResponse.from(await this.auth.refresh(body.refresh_token, toActor(request)));
+    return TokenPairResponse.from(await this.auth.refreshSession(body.refresh_token, toActor(request)));
   }
 
   @Post('logout')
@@ -94,6 +181,57 @@ export class AuthController {
   @ApiBody({ type: LogoutRequest, required: false })
   @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
-    await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
+    const presented = { refreshToken: body.refresh_token, bearer: readBearer(request) };
+    await this.auth.logOut(presented, toActor(request));
+  }
+
+  @Post('login/second-factor')
+  @HttpCode(200)
+  @Public()
+  @Throttled('second-factor-address')
+  @ApiProblems(
+    problems.invalidSecondFactor,
+    problems.emailNotVerified,
+    problems.hashingBusy,
+    problems.totpSecretUnreadable,
+  )
+  @ApiOperation({
+    summary: 'Answer the challenge of a login',
+    description:
+      'After `second_factor_required`: with a code of the authenticator app, a recovery code, or a passkey. Each code ' +
+      'works once, and wrong ones are counted per account: over the limit the response is 429, and the code is not ' +
+      'verified. The challenge can be tried again after a wrong code.',
+  })
+  @ApiOkResponse({ type: TokenPairResponse })
+  async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.logins.logInWithSecondFactor(body, toActor(request)));
+  }
+
+  @Post('login/passkey/options')
+  @HttpCode(200)
+  @Public()
+  @Throttled('second-factor-address')
+  @ApiProblems(problems.notFound)
+  @ApiOperation({
+    summary: 'Get the options to log in with a passkey alone',
+    description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
+  })
+  @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
+  async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
+    return this.secondFactors.createPasskeyOptions();
+  }
+
+  @Post('login/passkey')
+  @HttpCode(200)
+  @Public()
+  @Throttled('second-factor-address')
+  @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
+  @ApiOperation({
+    summary: 'Log in with a passkey alone',
+    description: 'The authenticator must have verified the user, by a PIN or a fingerprint for example.',
+  })
+  @ApiOkResponse({ type: TokenPairResponse })
+  async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
+    return TokenPairResponse.from(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
   }
 }

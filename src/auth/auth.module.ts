@@ -6,13 +6,12 @@ import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AuthController } from './auth.controller.js';
-import { AuthService } from './auth.service.js';
-import { SecondFactorController } from './second-factor.controller.js';
-import { SecondFactorLogin } from './second-factor-login.js';
+import { AuthService, RegistrationService } from './auth.service.js';
+import { LoginService, SecondFactorLogins } from './login.js';
 
 @Module({
   imports: [AuditModule, RevocationModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
-  controllers: [AuthController, SecondFactorController],
-  providers: [AuthService, SecondFactorLogin],
+  controllers: [AuthController],
+  providers: [RegistrationService, LoginService, SecondFactorLogins, AuthService],
 })
 export class AuthModule {}

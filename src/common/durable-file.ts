@@ -1,3 +1,8 @@
+// Files with keys: replaced atomically, readable by their owner only, and whole after a power cut. The folder may belong to
+// a user with fewer rights than this process (root), who can put another file in their place at any moment (TOCTOU): only
+// a file that was opened here is read, and only one that was created here changes its owner. write-file-atomic 7 does not
+// do that: it opens a predictable name, follows links, and sets the owner by path; test/common/durable-file.spec.ts fails.
+
 import {
   closeSync,
   constants,
@@ -18,14 +23,9 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { createRandomId } from './ids.js';
 
-// Files that are replaced atomically and survive a power cut. The folder may belong to a user with fewer rights than
-// this process (root), who can put another file in their place at any moment (TOCTOU). So only a file that was opened
-// here is read, and only a file that was created here changes its owner; no function checks a path and trusts it
-// afterwards.
-
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 const PRIVATE_MODE = 0o600;
-/** Of exFAT and some shared folders, where two processes may create a file at the same moment. */
+/** Errors of exFAT and some shared folders, where two processes may create a file at the same moment. */
 const NO_HARD_LINKS = new Set(['EPERM', 'ENOTSUP', 'ENOSYS']);
 
 /** A file as it was when it was opened. The bytes and the owner belong to the same file. */
@@ -35,7 +35,7 @@ export interface FoundFile {
 }
 
 /** Computes the new content of a file. */
-export type Change = (found: FoundFile | undefined) => Buffer;
+type Change = (found: FoundFile | undefined) => Buffer;
 
 /** The path leads to something other than a regular file. */
 export class NotRegularFileError extends Error {
@@ -67,8 +67,7 @@ export function readRegular(path: string): FoundFile | undefined {
 }
 
 /**
- * Replaces a file atomically: a reader finds the old or the new content, also after a power cut. Only the owner may
- * read the file. It keeps its owner; a new file belongs to the user of this process.
+ * Replaces a file, which keeps its owner; a new one belongs to the user of this process.
  * @param change receives the file as it is now
  * @throws {NotRegularFileError} as {@link readRegular}
  */
@@ -77,17 +76,18 @@ export function replaceFile(path: string, change: Change): void {
   const temporary = writeBeside(path, change);
   try {
     renameSync(temporary, path);
-  } catch (error) {
+  } finally {
     rmSync(temporary, { force: true });
-    throw error;
   }
-  syncFolder(dirname(path));
+  syncFolder(path);
 }
 
-/**
- * Creates a file atomically, as {@link replaceFile} replaces one. Of several processes one succeeds.
- * @returns false when the path exists; nothing was changed then
- */
+/** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
+export function rehearseReplacement(path: string, change: Change): void {
+  rmSync(writeBeside(path, change), { force: true });
+}
+
+/** @returns false when the path exists; nothing was changed then. Of several processes one succeeds. */
 export function createFile(path: string, bytes: Buffer): boolean {
   removeLeftovers(path);
   const temporary = writeBeside(path, () => bytes);
@@ -101,18 +101,13 @@ export function createFile(path: string, bytes: Buffer): boolean {
   } finally {
     rmSync(temporary, { force: true });
   }
-  syncFolder(dirname(path));
+  syncFolder(path);
   return true;
 }
 
-/** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
-export function rehearseReplacement(path: string, change: Change): void {
-  rmSync(writeBeside(path, change), { force: true });
-}
-
-/** O_NONBLOCK: opening a pipe without a writer must not block the command. */
 function openExisting(path: string): number | undefined {
   try {
+    // O_NONBLOCK: opening a pipe without a writer must not block the command.
     return openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -130,43 +125,36 @@ function writeBeside(path: string, change: Change): string {
   const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.${createRandomId()}.new`);
   const descriptor = openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, PRIVATE_MODE);
   try {
-    if (found) setOwner(descriptor, found.stats);
+    const { uid, gid } = fstatSync(descriptor);
+    if (found && (found.stats.uid !== uid || found.stats.gid !== gid))
+      fchownSync(descriptor, found.stats.uid, found.stats.gid);
     fchmodSync(descriptor, PRIVATE_MODE);
     writeFileSync(descriptor, bytes);
     fsyncSync(descriptor);
+    return temporary;
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
   } finally {
     closeSync(descriptor);
   }
-  return temporary;
-}
-
-function setOwner(descriptor: number, { uid, gid }: Stats): void {
-  const current = fstatSync(descriptor);
-  if (current.uid !== uid || current.gid !== gid) fchownSync(descriptor, uid, gid);
 }
 
 /** Without this a power cut may lose the new name, although the file's content is on the disk. */
-function syncFolder(folder: string): void {
+function syncFolder(path: string): void {
   if (process.platform === 'win32') return;
-  const descriptor = openSync(folder, O_RDONLY);
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
+  const descriptor = openSync(dirname(path), O_RDONLY);
+  fsyncSync(descriptor);
+  closeSync(descriptor);
 }
 
 /** Removes the temporary files of killed processes, because they contain keys too. */
 function removeLeftovers(path: string): void {
-  const folder = dirname(path);
   const start = `.${basename(path)}.`;
-  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+  for (const entry of readdirSync(dirname(path), { withFileTypes: true })) {
     if (entry.isDirectory() || !entry.name.startsWith(start)) continue;
     const pid = /^(\d+)\.[\w-]+\.new$/.exec(entry.name.slice(start.length))?.[1];
-    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(folder, entry.name), { force: true });
+    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(dirname(path), entry.name), { force: true });
   }
 }
 

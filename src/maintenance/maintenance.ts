@@ -10,7 +10,7 @@ import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { TotpVault } from '../second-factors/totp-vault.js';
+import { TotpVault } from '../second-factors/totp.js';
 import { KeyRotation } from '../signing-keys/key-rotation.js';
 import { PurgeJob, RetentionClock } from './purge.js';
 
@@ -57,7 +57,7 @@ export class KeyMaterialJob {
   ) {}
 
   async renewKeyMaterial(): Promise<void> {
-    await this.warnOnFailure('totp_secrets_job_failed', () => this.totpVault.reencrypt());
+    await this.warnOnFailure('totp_secrets_job_failed', () => this.totpVault.reencryptSecrets());
     await this.warnOnFailure('signing_keys_job_failed', async () => {
       await this.rotation.reencrypt();
       await this.rotation.run();

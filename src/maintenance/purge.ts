@@ -100,7 +100,7 @@ export class PurgeJob {
       if (!now) return 0;
       for await (const deleted of this.credentials.purge(now)) count += deleted;
       await this.throttleWindows.purgeWindows();
-      await this.challenges.purge();
+      await this.challenges.purgeUsedChallenges();
       await this.oneTimeTokens.purge(now);
       await this.outbox.purgeRequests();
     } catch (error) {

@@ -194,9 +194,7 @@ export const problems = {
     status: 403,
     code: 'email_not_verified',
     title: 'The e-mail address is not verified',
-    detail:
-      'The login is right, and the account must prove its e-mail address first. Open the link that was sent to it, or ' +
-      'ask for a new one, and log in again.',
+    detail: 'Verify your e-mail address, then log in: open the link that was sent to it, or ask for a new one.',
   },
   missingScope: {
     status: 403,

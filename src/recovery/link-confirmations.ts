@@ -1,7 +1,8 @@
 /**
- * Links by e-mail: a user who cannot log in asks for a new password, proves an address, or changes it. A request goes to the
- * outbox and says nothing about the account; the worker looks the account up, makes the token and sends the mail. A
- * confirmation uses the token in the transaction of its act. Terms: request, link, confirmation.
+ * What the token of a link does: sets a new password, proves an address, or changes it. The token is looked up before the
+ * expensive part, and used in the transaction of the act, which locks the row of the user first.
+ * Invariant: the moment of the first proof of an address (`email_verified_at`) never changes. Before it any client could have
+ * registered the address and left second factors behind that log in, so a reset by mail removes those that are older.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -11,9 +12,9 @@ import { Clock } from '../common/clock.js';
 import { toNetworks } from '../common/network.js';
 import { PasswordHasher, type PasswordHash } from '../crypto/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
-import { Propagation } from '../revocation/propagation.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { SecondFactorsService } from '../second-factors/second-factors.service.js';
+import { Propagation } from '../revocation/propagation.js';
+import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES, type FoundToken } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
@@ -21,14 +22,14 @@ import { PasswordPolicy } from '../users/password-policy.js';
 import { User } from '../users/user.entity.js';
 
 @Injectable()
-export class LinkConfirmations {
+export class PasswordResets {
   constructor(
     private readonly dataSource: DataSource,
     private readonly tokens: OneTimeTokens,
     private readonly policy: PasswordPolicy,
     private readonly hasher: PasswordHasher,
     private readonly account: OwnAccount,
-    private readonly factors: SecondFactorsService,
+    private readonly factors: FactorChanges,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -36,11 +37,14 @@ export class LinkConfirmations {
   ) {}
 
   /**
-   * Ends all sessions of the user, and by mail removes the second factors that were made before the first proof of the
-   * address. When it has returned, no verifier accepts their tokens. A refused password does not use the token.
+   * Ends all sessions of the user. When it has returned, no verifier accepts their tokens. A refused password does not use
+   * the token.
    * @throws {ProblemException} validation_failed; invalid_link; hashing_busy
    */
-  async resetPassword(token: string, newPassword: string, actor: Actor): Promise<void> {
+  async resetPassword(
+    { token, newPassword }: { readonly token: string; readonly newPassword: string },
+    actor: Actor,
+  ): Promise<void> {
     this.policy.check(newPassword, '/new_password');
     await this.propagation.propagateAfter(async () => {
       // Before the hashing: an anonymous client without a valid token costs no bcrypt.
@@ -63,8 +67,7 @@ export class LinkConfirmations {
     if (!(await this.account.setPassword(transaction, user, passwordHash)))
       throw new Error('The password of a locked row was set by another transaction');
     const provenAt = user.emailVerifiedAt ?? undefined;
-    // Before the first proof any client could have registered the address, and left factors behind that log in.
-    const removed = isByMail ? await this.factors.remove(transaction, user.id, provenAt) : undefined;
+    const removed = isByMail ? await this.factors.removeFactors(transaction, user.id, provenAt) : undefined;
     if (isByMail && !provenAt) await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
     const count = await this.sessions.endAll(transaction, user.id, 'password_reset');
     await this.audit.record(transaction, {
@@ -76,58 +79,67 @@ export class LinkConfirmations {
       logFields: { user_id: user.id, count },
     });
   }
+}
+
+@Injectable()
+export class EmailConfirmations {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly tokens: OneTimeTokens,
+    private readonly factors: FactorChanges,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
 
   /**
-   * Proves the address of the account, or changes it. After a change, no verifier answers with the old address.
+   * Proves the address of the account, or changes it. When it has returned, no verifier answers with the old address.
    * @throws {ProblemException} invalid_link; email_taken when the new address was taken since the request
    */
   async confirmEmail(token: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
-      await this.commitEmail(await this.tokens.find(token, EMAIL_PURPOSES), actor);
+      const found = await this.tokens.find(token, EMAIL_PURPOSES);
+      await this.dataSource
+        .transaction((transaction) => this.commitEmail(transaction, found, actor))
+        .catch((error: unknown) => {
+          if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
+          throw error;
+        });
     });
   }
 
-  private async commitEmail(found: FoundToken, actor: Actor): Promise<void> {
+  private async commitEmail(transaction: EntityManager, found: FoundToken, actor: Actor): Promise<void> {
     const { purpose, email } = found;
     if (email === null) throw new Error('A token about an address has no address');
-    try {
-      await this.dataSource.transaction(async (transaction) => {
-        const user = await this.tokens.use(transaction, found);
-        const { id: userId } = user;
-        const time = this.clock.now();
-        const isChange = purpose === 'email_change';
-        const changes = isChange ? { email, updatedAt: time } : {};
-        const emailVerifiedAt = await this.determineProof(transaction, user, email, time);
-        await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt });
-        if (isChange) await this.tokens.voidAll(transaction, userId);
-        await this.audit.record(transaction, {
-          event: isChange ? 'user.email.changed' : 'user.email.verified',
-          actor: toUserActor(actor, userId),
-          time,
-          subject: userId,
-          logFields: { user_id: userId },
-        });
-      });
-    } catch (error) {
-      if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
-      throw error;
-    }
+    const user = await this.tokens.use(transaction, found);
+    const { id: userId } = user;
+    const time = this.clock.now();
+    const isChange = purpose === 'email_change';
+    const changes = isChange ? { email, updatedAt: time } : {};
+    const emailVerifiedAt = await this.determineFirstProof(transaction, user, email);
+    await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt });
+    if (isChange) await this.tokens.voidAll(transaction, userId);
+    await this.audit.record(transaction, {
+      event: isChange ? 'user.email.changed' : 'user.email.verified',
+      actor: toUserActor(actor, userId),
+      time,
+      subject: userId,
+      logFields: { user_id: userId },
+    });
   }
 
   /**
-   * The moment of the first proof, which a reset by mail compares the factors with. It stays: the factors that were made
-   * since are the owner's, also under another address.
+   * The moment that later resets compare the factors with. The first proof of another address counts as older than every
+   * factor: the password alone chooses that address, and must not be enough to remove the factors by a reset.
    */
-  private async determineProof(
+  private async determineFirstProof(
     transaction: EntityManager,
     { id, email, emailVerifiedAt }: User,
     provenEmail: string,
-    time: Date,
   ): Promise<Date> {
     if (emailVerifiedAt) return emailVerifiedAt;
-    // The password alone chooses another address. If that were a proof, it would remove the factors, without a code.
     return provenEmail === email
-      ? this.factors.findMomentAfterAll(transaction, id, time)
-      : this.factors.findMomentBeforeAll(transaction, id, time);
+      ? this.factors.findMomentAfterNewestFactor(transaction, id)
+      : this.factors.findMomentBeforeOldestFactor(transaction, id);
   }
 }

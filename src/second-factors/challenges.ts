@@ -1,3 +1,9 @@
+/**
+ * Challenges of logins and of passkeys: text that any replica can verify, so that an anonymous client writes no row. It holds
+ * kind, time (of PostgreSQL), user and nonce, under an HMAC. A second HMAC also binds a context, which is read from the
+ * account: with one HMAC alone, the time to refuse a forged challenge would tell whether the user in it exists. Invariant: a
+ * challenge lives 5 minutes and is used once, in the transaction of the act; only then a row is written.
+ */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { NIL, parse } from 'uuid';
@@ -5,26 +11,26 @@ import { addSeconds } from '../common/clock.js';
 import { toUuid } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
 import { computeDigest, computeMac, deriveKey, generateSecretBytes, isSameDigest } from '../crypto/secret.js';
-import { Database } from '../database/database.js';
+import { Database, DatabaseClock } from '../database/database.js';
 
 const PURPOSE = 'platform-auth challenges v2';
 const KINDS = { login: 1, registration: 2, passkey: 3 } as const;
 export const CHALLENGE_TTL_SECONDS = 300;
-/** A transaction that waited: PostgreSQL's clock is read on another connection. */
+/** A challenge may seem to come from the future: a transaction that waited has read the clock before it was issued. */
 const TOLERANCE_SECONDS = 5;
 const KIND_BYTES = 1;
 const TIME_BYTES = 6;
 const USER_BYTES = 16;
 const NONCE_BYTES = 16;
 const BODY_BYTES = KIND_BYTES + TIME_BYTES + USER_BYTES + NONCE_BYTES;
-/** Of each of the two: half of an HMAC-SHA-256 (RFC 2104 §5). */
+/** Each of the two is half of an HMAC-SHA-256 (RFC 2104 §5). */
 const MAC_BYTES = 16;
 const FORMAT = new RegExp(`^[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + 2 * MAC_BYTES) * 4) / 3)}}$`);
 
-/** `login`: after the password; `registration`: of a passkey; `passkey`: for a login with nothing else. */
+/** `login` follows the right password, `registration` precedes a new passkey, `passkey` begins a login with a passkey alone. */
 export type ChallengeKind = keyof typeof KINDS;
 
-/** A challenge that this service issued, as it was presented. Its age and its context are not verified. */
+/** A challenge that this service issued, and that a client has sent. Its age and its context are not verified yet. */
 export interface PresentedChallenge {
   readonly body: Buffer;
   readonly contextMac: Buffer;
@@ -35,17 +41,12 @@ export interface PresentedChallenge {
 
 type Keys = ReturnType<typeof deriveKeys>;
 
-const USE = 'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest';
+const CONSUME =
+  'INSERT INTO used_challenges (digest, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING digest';
 
 const PURGE = `DELETE FROM used_challenges WHERE digest IN (SELECT digest FROM used_challenges
   WHERE expires_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-/**
- * Challenges of logins and of passkeys: kind, time, user and nonce with an HMAC, so that any replica takes the answer
- * and an anonymous client writes no row. A second HMAC binds the context, which is read from the account: without the
- * first one, the time to refuse a forged challenge would reveal whether the id in it exists. Times are those of
- * PostgreSQL. A row is written when one is used, which happens once.
- */
 @Injectable()
 export class Challenges {
   private readonly keys: Keys;
@@ -54,16 +55,15 @@ export class Challenges {
   constructor(
     { secretKey, secretKeyPrevious }: Environment,
     private readonly database: Database,
+    private readonly clock: DatabaseClock,
   ) {
     this.keys = deriveKeys(secretKey);
     this.previousKeys = secretKeyPrevious === undefined ? undefined : deriveKeys(secretKeyPrevious);
   }
 
-  /**
-   * @param now by the clock of PostgreSQL
-   * @param context what must be the same when it is answered
-   */
-  issue(kind: ChallengeKind, now: Date, userId: string = NIL, context = ''): string {
+  /** @param context what must be the same when the challenge is answered */
+  async issueChallenge(kind: ChallengeKind, userId: string = NIL, context = ''): Promise<string> {
+    const now = await this.clock.now();
     const body = Buffer.alloc(BODY_BYTES);
     body.writeUInt8(KINDS[kind]);
     body.writeUIntBE(now.getTime(), KIND_BYTES, TIME_BYTES);
@@ -73,8 +73,8 @@ export class Challenges {
     return Buffer.concat([body, ...macs]).toString('base64url');
   }
 
-  /** @returns undefined for text that is not a challenge of this kind that this service issued; nothing is read for it */
-  read(kind: ChallengeKind, text: string): PresentedChallenge | undefined {
+  /** @returns undefined for text that is not a challenge of this kind, issued by this service. Reads nothing. */
+  parseChallenge(kind: ChallengeKind, text: string): PresentedChallenge | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text, 'base64url');
     const body = bytes.subarray(0, BODY_BYTES);
@@ -83,14 +83,18 @@ export class Challenges {
     const originMac = bytes.subarray(BODY_BYTES, BODY_BYTES + MAC_BYTES);
     if (!this.isMadeWith((keys) => computeOriginMac(keys, body), originMac)) return undefined;
     const issuedAt = new Date(body.readUIntBE(KIND_BYTES, TIME_BYTES));
-    // Of the bytes and not of the text: base64url has spare bits.
+    // The digest of the text would not do: base64url has spare bits, so that several texts are one challenge.
     return { body, contextMac: bytes.subarray(-MAC_BYTES), userId, issuedAt, digest: computeDigest(bytes) };
   }
 
-  /** @param now by the clock of PostgreSQL */
-  isValid({ body, contextMac, issuedAt }: PresentedChallenge, now: Date, context = ''): boolean {
-    if (now > addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) || now < addSeconds(issuedAt, -TOLERANCE_SECONDS))
-      return false;
+  /** Whether it has not expired, by the clock of PostgreSQL. */
+  async isCurrent({ issuedAt }: PresentedChallenge): Promise<boolean> {
+    const now = await this.clock.now();
+    return now <= addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) && now >= addSeconds(issuedAt, -TOLERANCE_SECONDS);
+  }
+
+  /** Whether it was issued with this context. */
+  isBoundTo({ body, contextMac }: PresentedChallenge, context = ''): boolean {
     return this.isMadeWith((keys) => computeContextMac(keys, body, context), contextMac);
   }
 
@@ -98,19 +102,19 @@ export class Challenges {
    * @param transaction in which the answer takes effect
    * @returns whether it was not used before. Of concurrent callers one gets true.
    */
-  async use(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
+  async consumeChallenge(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
     const values = [digest, addSeconds(issuedAt, CHALLENGE_TTL_SECONDS)];
-    return (await transaction.query<unknown[]>(USE, values)).length > 0;
+    return (await transaction.query<unknown[]>(CONSUME, values)).length > 0;
   }
 
   /** Deletes used challenges that have expired. See {@link Database.purge}. */
-  async purge(): Promise<number> {
+  async purgeUsedChallenges(): Promise<number> {
     return this.database.purge(PURGE, '1 hours');
   }
 
   private isMadeWith(compute: (keys: Keys) => Buffer, mac: Buffer): boolean {
-    const present = this.previousKeys ? [this.keys, this.previousKeys] : [this.keys];
-    return present.some((keys) => isSameDigest(compute(keys), mac));
+    const keyPairs = this.previousKeys ? [this.keys, this.previousKeys] : [this.keys];
+    return keyPairs.some((keys) => isSameDigest(compute(keys), mac));
   }
 }
 
@@ -126,7 +130,7 @@ function computeContextMac({ context: key }: Keys, body: Buffer, context: string
   return computeMac(key, Buffer.concat([body, Buffer.from(context)])).subarray(0, MAC_BYTES);
 }
 
-/** What a challenge is bound to besides the account: a change of the password voids it. */
+/** The context of challenges that follow a password: another password voids them. */
 export function toPasswordContext({ passwordChangedAt }: { readonly passwordChangedAt: Date | null }): string {
   return passwordChangedAt?.toISOString() ?? '';
 }

@@ -1,36 +1,106 @@
+/**
+ * Changes of the set of factors, by the user or by an operator. Each locks the row of the user, as a change of the password
+ * and the end of all sessions do, and moves `users.factors_changed_at`: a login that is being verified has read another set,
+ * and is refused. When a call that ended sessions has returned, no verifier accepts their tokens.
+ */
 import { Injectable } from '@nestjs/common';
+import type { Request } from 'express';
 import { DataSource, type EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
+import { toActor, type Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
-import type { UserPrincipal } from '../access/principals.js';
+import { getPrincipal, type UserPrincipal } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
+import { PasswordField } from '../common/fields.js';
+import { isId } from '../common/ids.js';
+import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
-import { type Problem, ProblemException } from '../problems/problems.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OwnAccount } from '../users/own-account.js';
-import { PasswordProof } from '../users/password-proof.js';
-import { ProvenOwner } from './proven-owner.js';
-import { READ_OWNER, TOUCH_USER } from './factor-statements.js';
+import { createWrongPassword, PasswordProof } from '../users/password-proof.js';
+import { buildHasSecondFactor, type VerifiedUser } from '../users/password-verifier.js';
+import type { UserWithFactors } from './second-factors.service.js';
 
-interface OwnerState {
+const TOUCH_USER = `UPDATE users SET factors_changed_at =
+    GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id`;
+const READ_STATE = `SELECT
+    ${buildHasSecondFactor('$1')} AS "hasFactor",
+    EXISTS (SELECT FROM sessions WHERE id = $2 AND user_id = $1 AND ended_at IS NULL) AS "isLive"`;
+/** `$2`: only the factors made before. Recovery codes are deleted with their app, and are never older. */
+const REMOVE_FACTORS = `WITH
+    totp AS (DELETE FROM totp_factors WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
+             RETURNING user_id),
+    keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
+             RETURNING user_id)
+  SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
+const READ_CREATION_TIMES = `SELECT min(created_at) AS oldest, max(created_at) AS newest FROM (
+    SELECT created_at FROM totp_factors WHERE user_id = $1
+    UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
+
+/** The body of a change that needs the password alone. */
+export class ProofRequest {
+  @PasswordField()
+  password!: string;
+}
+
+/** A call of a user who is logged in. */
+export interface OwnCall {
+  readonly principal: UserPrincipal;
+  readonly actor: Actor;
+}
+
+export function toOwnCall(request: Request): OwnCall {
+  return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
+}
+
+/** A user who has entered the password again, and may change the factors. Void once the password has changed. */
+export class ReauthenticatedUser {
+  private constructor(
+    readonly userId: string,
+    readonly sessionId: string,
+    /** Identifies the password that the user entered. */
+    readonly passwordChangedAt: Date | null,
+    /** The refusal when the password was changed since. */
+    readonly createVoidError: () => ProblemException,
+  ) {}
+
+  static byPassword({ userId, sessionId }: UserPrincipal, { passwordChangedAt }: VerifiedUser): ReauthenticatedUser {
+    const createVoidError = (): ProblemException => createWrongPassword(userId, 'changed_meanwhile');
+    return new ReauthenticatedUser(userId, sessionId, passwordChangedAt, createVoidError);
+  }
+
+  /**
+   * A user who completes a step that began with the password: the enrolment of an app, or the registration of a passkey.
+   * @param user as it was read when the completion was verified
+   */
+  static byEarlierStep(
+    { userId, sessionId }: UserPrincipal,
+    { passwordChangedAt }: UserWithFactors,
+    createVoidError: () => ProblemException,
+  ): ReauthenticatedUser {
+    return new ReauthenticatedUser(userId, sessionId, passwordChangedAt, createVoidError);
+  }
+}
+
+/** What was done in the transaction. */
+interface FactorChange<Result> {
+  readonly result: Result;
+  readonly event: AuditEvent;
+  /** Set when the change leaves the set of factors as it was. */
+  readonly keepsFactors?: boolean;
+}
+
+interface RemovedFactors {
+  readonly totp: number;
+  readonly passkeys: number;
+}
+
+interface UserState {
   readonly isLive: boolean;
   readonly hasFactor: boolean;
 }
 
-/** What was done in the transaction. */
-export interface FactorChange<Result> {
-  readonly result: Result;
-  readonly event: AuditEvent;
-  /** Whether the set of factors is as it was. */
-  readonly keepsFactors?: boolean;
-}
-
-/**
- * Changes that users make to their factors. Each locks the user's row, as a change of the password and the end of all
- * sessions do.
- */
 @Injectable()
 export class FactorChanges {
   constructor(
@@ -44,22 +114,33 @@ export class FactorChanges {
   ) {}
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
-  async verifyPassword(principal: UserPrincipal, password: string, actor: Actor): Promise<ProvenOwner> {
-    return ProvenOwner.byPassword(principal, await this.passwords.verify(principal, password, actor));
+  async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
+    return ReauthenticatedUser.byPassword(principal, await this.passwords.verify(principal, password, actor));
   }
 
   /**
-   * Runs a change while the session is live and the password is unchanged, and records it. With the first factor all other
-   * sessions end: they began without one. When it has returned, no verifier accepts their tokens. Logins that are
-   * being verified are refused: they have read another set of factors.
+   * Commits and records a change, if the session is live and the password is unchanged. When it adds the first factor, the
+   * other sessions end: they began without one.
    * @param change throws to undo itself
-   * @throws {ProblemException} the refusal of the owner; invalid_access_token when the session has ended
+   * @throws {ProblemException} the refusal of the user; invalid_access_token when the session has ended
    */
-  async run<Result>(
-    owner: ProvenOwner,
+  async commitChange<Result>(
+    user: ReauthenticatedUser,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
   ): Promise<Result> {
-    return this.propagation.propagateAfterRefusal(() => this.commit(owner, change));
+    return this.propagation.propagateAfterRefusal(async () => {
+      const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
+        const { hasFactor } = await this.lockUser(transaction, user);
+        const changed = await change(transaction);
+        if (!changed.keepsFactors) await transaction.query(TOUCH_USER, [user.userId, this.clock.now()]);
+        const isFirstFactor = !hasFactor && (await this.readState(transaction, user)).hasFactor;
+        const event = isFirstFactor ? await this.endOtherSessions(transaction, user, changed.event) : changed.event;
+        await this.audit.record(transaction, event);
+        return { result: changed.result, isFirst: isFirstFactor };
+      });
+      if (isFirst) await this.propagation.awaitPropagation();
+      return result;
+    });
   }
 
   /** Refuses a repeated change. The call that made it may have ended sessions and still be waiting, so this one waits too. */
@@ -68,27 +149,65 @@ export class FactorChanges {
     throw new ProblemException(problem);
   }
 
-  private async commit<Result>(
-    owner: ProvenOwner,
-    change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
-  ): Promise<Result> {
-    const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
-      const { hasFactor } = await this.lock(transaction, owner);
-      const changed = await change(transaction);
-      if (!changed.keepsFactors) await transaction.query(TOUCH_USER, [owner.userId, this.clock.now()]);
-      const isFirstFactor = !hasFactor && (await this.read(transaction, owner)).hasFactor;
-      const event = isFirstFactor ? await this.endOthers(transaction, owner, changed.event) : changed.event;
-      await this.audit.record(transaction, event);
-      return { result: changed.result, isFirst: isFirstFactor };
+  /**
+   * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent.
+   * @throws {ProblemException} not_found
+   */
+  async removeAllFactors(userId: string, actor: Actor): Promise<void> {
+    await this.propagation.propagateAfter(async () => {
+      if (!isId(userId)) throw new ProblemException(problems.notFound);
+      await this.dataSource.transaction((transaction) => this.removeAsOperator(transaction, userId, actor));
     });
-    if (isFirst) await this.propagation.awaitPropagation();
-    return result;
+  }
+
+  /**
+   * @param transaction holds the lock of the user's row
+   * @param madeBefore undefined: all factors
+   */
+  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date): Promise<RemovedFactors> {
+    const [removed] = await transaction.query<RemovedFactors[]>(REMOVE_FACTORS, [userId, madeBefore ?? null]);
+    return removed ?? { totp: 0, passkeys: 0 };
+  }
+
+  /** @returns now, or a later moment that is after the creation of every factor by the clock of any replica */
+  async findMomentAfterNewestFactor(transaction: EntityManager, userId: string): Promise<Date> {
+    const { newest } = await this.readCreationTimes(transaction, userId);
+    return new Date(Math.max(this.clock.now().getTime(), newest ? newest.getTime() + 1 : 0));
+  }
+
+  /** @returns now, or an earlier moment that is not after the creation of any factor by the clock of any replica */
+  async findMomentBeforeOldestFactor(transaction: EntityManager, userId: string): Promise<Date> {
+    const { oldest } = await this.readCreationTimes(transaction, userId);
+    const now = this.clock.now();
+    return oldest && oldest < now ? oldest : now;
+  }
+
+  private async readCreationTimes(transaction: EntityManager, userId: string) {
+    type CreationTimes = { readonly oldest: Date | null; readonly newest: Date | null };
+    const [times] = await transaction.query<CreationTimes[]>(READ_CREATION_TIMES, [userId]);
+    return times ?? { oldest: null, newest: null };
+  }
+
+  private async removeAsOperator(transaction: EntityManager, userId: string, actor: Actor): Promise<void> {
+    const time = this.clock.now();
+    const [[user]] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [userId, time]);
+    if (!user) throw new ProblemException(problems.notFound);
+    const { totp, passkeys } = await this.removeFactors(transaction, user.id);
+    const count = await this.sessions.endAll(transaction, user.id, 'admin');
+    const event = 'admin.user.factors_removed';
+    const logFields = { user_id: user.id, count };
+    if (totp + passkeys + count === 0) {
+      this.audit.logOnly(event, actor, logFields);
+      return;
+    }
+    const details = { before: { totp: totp > 0, passkeys }, ended_sessions: count };
+    await this.audit.record(transaction, { event, actor, time, subject: user.id, details, logFields });
   }
 
   /** @returns the event with the number of the sessions that ended */
-  private async endOthers(
+  private async endOtherSessions(
     transaction: EntityManager,
-    { userId, sessionId }: ProvenOwner,
+    { userId, sessionId }: ReauthenticatedUser,
     event: AuditEvent,
   ): Promise<AuditEvent> {
     const count = await this.sessions.endAll(transaction, userId, 'second_factor_added', sessionId);
@@ -96,18 +215,18 @@ export class FactorChanges {
     return { ...event, details: { ...details, ended_sessions: count }, logFields: { ...logFields, count } };
   }
 
-  private async lock(transaction: EntityManager, owner: ProvenOwner): Promise<OwnerState> {
-    const { userId, passwordChangedAt } = owner;
+  private async lockUser(transaction: EntityManager, user: ReauthenticatedUser): Promise<UserState> {
+    const { userId, passwordChangedAt } = user;
     const isUnchanged = await this.account.lock(transaction, { id: userId, passwordChangedAt });
-    // After the lock: a statement of its own sees what its holder before has committed.
-    const state = await this.read(transaction, owner);
+    // A statement after the lock sees what the transaction that held it before has committed.
+    const state = await this.readState(transaction, user);
     if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
-    if (!isUnchanged) throw owner.createVoidError();
+    if (!isUnchanged) throw user.createVoidError();
     return state;
   }
 
-  private async read(transaction: EntityManager, { userId, sessionId }: ProvenOwner): Promise<OwnerState> {
-    const [state] = await transaction.query<OwnerState[]>(READ_OWNER, [userId, sessionId]);
+  private async readState(transaction: EntityManager, { userId, sessionId }: ReauthenticatedUser): Promise<UserState> {
+    const [state] = await transaction.query<UserState[]>(READ_STATE, [userId, sessionId]);
     return state ?? { isLive: false, hasFactor: false };
   }
 }

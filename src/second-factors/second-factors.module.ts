@@ -6,34 +6,29 @@ import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { Challenges } from './challenges.js';
-import { CodeVerifier } from './code-verifier.js';
+import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
-import { FactorRefusals } from './factor-refusals.js';
-import { LoginExplanations } from './login-explanations.js';
-import { PasskeyVerifier } from './passkey-verifier.js';
-import { PasskeysController } from './passkeys.controller.js';
-import { PasskeysService } from './passkeys.service.js';
-import { RelyingParty } from './relying-party.js';
-import { SecondFactorsService } from './second-factors.service.js';
-import { TotpController } from './totp.controller.js';
-import { TotpService } from './totp.service.js';
-import { TotpVault } from './totp-vault.js';
+import { PasskeysController, PasskeysService } from './passkeys.js';
+import { LoginExplanations, SecondFactorsService } from './second-factors.service.js';
+import { TotpController, TotpService } from './totp-enrolment.js';
+import { TotpVault } from './totp.js';
+import { PasskeyVerifier, RelyingParty } from './webauthn.js';
 
 const SHARED = [
   SecondFactorsService,
   LoginExplanations,
+  FactorChanges,
   CodeVerifier,
   PasskeyVerifier,
   RelyingParty,
   Challenges,
   TotpVault,
-  FactorRefusals,
 ];
 
 @Module({
   imports: [AccessModule, AuditModule, RevocationModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
-  providers: [...SHARED, FactorChanges, TotpService, PasskeysService],
+  providers: [...SHARED, TotpService, PasskeysService],
   exports: SHARED,
 })
 export class SecondFactorsModule {}

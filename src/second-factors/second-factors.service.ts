@@ -1,28 +1,35 @@
 /**
- * Second factors of users: authenticator apps (TOTP), recovery codes and passkeys. A passkey is also enough alone.
- * A code works once: one conditional statement accepts it, in the transaction of what it is for (which locks the row of the
- * user first, then the challenge, then the factor). A change of the set of factors needs the password, and commits
- * together with its audit event. Challenges (challenges.ts) live 5 minutes by PostgreSQL's clock, and are used once.
+ * Second factors of users: authenticator apps (TOTP) with recovery codes beside them, and passkeys, which also log in alone.
+ * A proof (a code, an answer of a passkey) is verified first. `UseProof` consumes it in the transaction of the act that it
+ * authorises, and only once. Transactions lock the row of the user, then the challenge, then the factor. A change of the
+ * factors needs the password, and commits together with its audit event (factor-changes.ts).
+ * This file: which factors a user has, how a proof is refused, and why a login would be refused.
  */
 import { Injectable } from '@nestjs/common';
-import { DataSource, type EntityManager } from 'typeorm';
+import type { EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
+import type { CountedRefusal } from '../audit/counted-refusals.js';
 import { isId } from '../common/ids.js';
 import type { SecondFactorMethod } from '../common/names.js';
+import { toNetwork } from '../common/network.js';
+import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
-import { Database } from '../database/database.js';
-import { Propagation } from '../revocation/propagation.js';
-import { ProblemException, problems } from '../problems/problems.js';
-import { SessionsService } from '../tokens/sessions.service.js';
-import {
-  FIND_MOMENT_AFTER_ALL,
-  FIND_MOMENT_BEFORE_ALL,
-  READ_FACTORS,
-  REMOVE_FACTORS,
-  TOUCH_USER,
-} from './factor-statements.js';
+import { Database, type Statement } from '../database/database.js';
+import type { Problem } from '../problems/problems.js';
+import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
+
+const READ_USER: Statement = {
+  name: 'second_factors_read',
+  text: `SELECT users.id, email, password_changed_at AS "passwordChangedAt",
+           email_verified_at AS "emailVerifiedAt",
+           factors_changed_at AS "factorsChangedAt", is_active AS "isActive",
+           encrypted_secret AS "encryptedSecret", totp_factors.created_at AS "enrolledAt", confirmed_at AS "confirmedAt",
+           (SELECT count(*)::integer FROM recovery_codes WHERE user_id = users.id) AS "recoveryCodes",
+           (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+              'id', encode(credential_id, 'base64'), 'transports', to_jsonb(transports)) ORDER BY passkeys.id), '[]')
+            FROM passkeys WHERE user_id = users.id) AS passkeys
+         FROM users LEFT JOIN totp_factors ON totp_factors.user_id = users.id WHERE users.id = $1`,
+};
 
 interface KnownPasskey {
   /** base64url */
@@ -30,7 +37,7 @@ interface KnownPasskey {
   readonly transports: string[];
 }
 
-/** A user, and what the user can answer a challenge with. */
+/** What a login with a second factor, or a change of the factors, needs to know about a user. */
 export interface UserWithFactors {
   readonly id: string;
   readonly email: string;
@@ -40,16 +47,16 @@ export interface UserWithFactors {
   readonly factorsChangedAt: Date | null;
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
-  /** When the enrolment began. Null: not enrolled. */
+  /** When the enrolment of the app began; null without one. */
   readonly enrolledAt: Date | null;
-  /** Null: enrolled and not confirmed, or not enrolled. */
+  /** Null while the enrolment is not confirmed: logins do not ask for codes yet. */
   readonly confirmedAt: Date | null;
-  /** Unused ones. */
+  /** The number of unused ones. */
   readonly recoveryCodes: number;
   readonly passkeys: readonly KnownPasskey[];
 }
 
-/** The factors that the user has. {@link SecondFactorsService.listMethods} returns only factors that a login accepts. */
+/** All factors that the user has. {@link SecondFactorsService.listMethods} returns only those that a login accepts. */
 export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFactors): SecondFactorMethod[] {
   return [
     ...(confirmedAt ? (['totp'] as const) : []),
@@ -61,18 +68,13 @@ export function listFactors({ confirmedAt, recoveryCodes, passkeys }: UserWithFa
 @Injectable()
 export class SecondFactorsService {
   constructor(
-    private readonly dataSource: DataSource,
     private readonly database: Database,
-    private readonly audit: AuditLog,
-    private readonly sessions: SessionsService,
-    private readonly propagation: Propagation,
     private readonly environment: Environment,
-    private readonly clock: Clock,
   ) {}
 
   /** @returns undefined when the user does not exist */
-  async read(userId: string): Promise<UserWithFactors | undefined> {
-    const row = await this.database.row<UserWithFactors>(READ_FACTORS, [userId]);
+  async readUser(userId: string): Promise<UserWithFactors | undefined> {
+    const row = await this.database.row<UserWithFactors>(READ_USER, [userId]);
     const toUrlSafe = (id: string): string => Buffer.from(id, 'base64').toString('base64url');
     return row && { ...row, passkeys: row.passkeys.map((passkey) => ({ ...passkey, id: toUrlSafe(passkey.id) })) };
   }
@@ -81,65 +83,144 @@ export class SecondFactorsService {
   listMethods(user: UserWithFactors): SecondFactorMethod[] {
     return listFactors(user).filter((method) => method !== 'passkey' || this.environment.webauthnRpId !== undefined);
   }
+}
 
-  /** @returns the given moment, or a later one after which the user made no factor by the clock of any replica */
-  async findMomentAfterAll(transaction: EntityManager, userId: string, moment: Date): Promise<Date> {
-    const [row] = await transaction.query<{ moment: Date }[]>(FIND_MOMENT_AFTER_ALL, [userId, moment]);
-    return row?.moment ?? moment;
+const REFUSAL_EVENT = 'user.second_factor.failed';
+export type FactorReason = RefusalReason<typeof REFUSAL_EVENT>;
+
+/**
+ * Consumes a proof in the transaction of the act that it authorises: both are committed, or neither.
+ * @throws {RefusedProofError} when another call has consumed it; for a code, an error that the CodeVerifier counts
+ */
+export type UseProof = (transaction: EntityManager) => Promise<void>;
+
+/** Thrown in the transaction that a proof authorises, to roll it back. */
+export class RefusedProofError extends Error {
+  override readonly name = 'RefusedProofError';
+
+  constructor(readonly reason: FactorReason) {
+    super(reason);
+  }
+}
+
+export interface RefusedFactor {
+  readonly problem: Problem;
+  readonly reason: FactorReason;
+  readonly actor: Actor;
+  /** Undefined while no challenge is verified: a client could name any user. The network is counted then. */
+  readonly userId?: string | undefined;
+}
+
+/** Describes a refused second factor for the log. */
+export function toFactorRefusal(reason: FactorReason, userId?: string) {
+  return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
+}
+
+/** Describes a refused second factor for the audit log, which counts it as it counts wrong passwords. */
+export function toCountedRefusal({ problem, reason, actor, userId }: RefusedFactor): CountedRefusal {
+  const refusal = toFactorRefusal(reason, userId);
+  return { problem, refusal, counted: userId ?? toNetwork(actor.address), subject: userId };
+}
+
+export const LOGIN_REASON_CODES = [
+  'unknown',
+  'disabled',
+  'email_not_verified',
+  'throttled',
+  'second_factor_throttled',
+  'second_factor_unusable',
+] as const;
+
+/** One reason to refuse a login with the right password, for operators only. */
+export interface LoginReason {
+  readonly code: (typeof LOGIN_REASON_CODES)[number];
+  readonly detail: string;
+  /** When the reason ends by itself; null when it lasts until someone acts. */
+  readonly until: Date | null;
+}
+
+export interface LoginExplanation {
+  readonly isAccepted: boolean;
+  readonly emailVerifiedAt: Date | null;
+  readonly factors: readonly SecondFactorMethod[];
+  /** What a login asks for after the right password; empty when the password is enough. */
+  readonly methods: readonly SecondFactorMethod[];
+  readonly reasons: readonly LoginReason[];
+}
+
+const UNKNOWN: LoginReason = { code: 'unknown', detail: 'No account has this id.', until: null };
+const DISABLED: LoginReason = { code: 'disabled', detail: 'The account is disabled.', until: null };
+const NOT_VERIFIED: LoginReason = {
+  code: 'email_not_verified',
+  detail: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
+  until: null,
+};
+const UNUSABLE: LoginReason = {
+  code: 'second_factor_unusable',
+  detail: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
+  until: null,
+};
+const LIMITED_BY: Readonly<Record<string, string>> = {
+  'login-account-address': 'for this account from this address',
+  'login-account': 'for this account, from addresses where it did not log in lately',
+  'login-address': 'from this address, for all accounts',
+};
+
+/** Tells operators why a login would be refused now, which the login hides from callers (enumeration). Counts nothing. */
+@Injectable()
+export class LoginExplanations {
+  constructor(
+    private readonly secondFactors: SecondFactorsService,
+    private readonly logins: LoginThrottle,
+    private readonly codes: SecondFactorThrottle,
+    private readonly environment: Environment,
+  ) {}
+
+  /** @param address of the client that would log in; null: of any */
+  async explainLogin(userId: string, address: string | null): Promise<LoginExplanation> {
+    const user = isId(userId) ? await this.secondFactors.readUser(userId) : undefined;
+    if (!user) return { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [], reasons: [UNKNOWN] };
+    const factors = listFactors(user);
+    const methods = this.secondFactors.listMethods(user);
+    const reasons = [...this.listLastingReasons(user, methods), ...(await this.listThrottles(user.email, address))];
+    const throttled = await this.listThrottledMethods(user.id, methods);
+    const hasOpenMethod = methods.length === 0 || throttled.length < methods.length;
+    return {
+      isAccepted: reasons.length === 0 && hasOpenMethod,
+      emailVerifiedAt: user.emailVerifiedAt,
+      factors,
+      methods,
+      reasons: [...reasons, ...throttled],
+    };
   }
 
-  /** @returns the given moment, or an earlier one before which the user made no factor by the clock of any replica */
-  async findMomentBeforeAll(transaction: EntityManager, userId: string, moment: Date): Promise<Date> {
-    const [row] = await transaction.query<{ moment: Date }[]>(FIND_MOMENT_BEFORE_ALL, [userId, moment]);
-    return row?.moment ?? moment;
+  private listLastingReasons(user: UserWithFactors, methods: readonly SecondFactorMethod[]): LoginReason[] {
+    const isUnproven = this.environment.requireVerifiedEmail && user.emailVerifiedAt === null;
+    return [
+      ...(user.isActive ? [] : [DISABLED]),
+      ...(isUnproven ? [NOT_VERIFIED] : []),
+      ...(listFactors(user).length > 0 && methods.length === 0 ? [UNUSABLE] : []),
+    ];
   }
 
-  /**
-   * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. When it has
-   * returned, no verifier accepts their tokens.
-   * @throws {ProblemException} not_found
-   */
-  async removeAll(userId: string, actor: Actor): Promise<void> {
-    await this.propagation.propagateAfter(() => this.commitRemoval(userId, actor));
-  }
-
-  private async commitRemoval(userId: string, actor: Actor): Promise<void> {
-    if (!isId(userId)) throw new ProblemException(problems.notFound);
-    await this.dataSource.transaction(async (transaction) => {
-      const [users] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [userId, this.clock.now()]);
-      const [user] = users;
-      if (!user) throw new ProblemException(problems.notFound);
-      const removed = await this.remove(transaction, user.id);
-      const count = await this.sessions.endAll(transaction, user.id, 'admin');
-      const event = 'admin.user.factors_removed';
-      const logFields = { user_id: user.id, count };
-      if (removed.totp + removed.passkeys + count === 0) {
-        this.audit.logOnly(event, actor, logFields);
-        return;
-      }
-      await this.audit.record(transaction, {
-        event,
-        actor,
-        time: this.clock.now(),
-        subject: user.id,
-        details: { before: { totp: removed.totp > 0, passkeys: removed.passkeys }, ended_sessions: count },
-        logFields,
-      });
+  private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
+    const exhausted = await this.logins.listExhaustedLoginLimits(email, address);
+    return exhausted.map(({ name, until }) => {
+      const detail = `Too many wrong passwords ${LIMITED_BY[name] ?? ''}: until then the right one is answered with 429, too.`;
+      return { code: 'throttled', detail, until };
     });
   }
 
-  /**
-   * @param transaction holds the lock of the user's row
-   * @param madeBefore undefined: all of them
-   * @returns how many there were
-   */
-  async remove(
-    transaction: EntityManager,
-    userId: string,
-    madeBefore?: Date,
-  ): Promise<{ totp: number; passkeys: number }> {
-    const values = [userId, madeBefore ?? null];
-    const [removed] = await transaction.query<{ totp: number; passkeys: number }[]>(REMOVE_FACTORS, values);
-    return removed ?? { totp: 0, passkeys: 0 };
+  /** @returns one reason for each method that is answered with 429 */
+  private async listThrottledMethods(userId: string, methods: readonly SecondFactorMethod[]): Promise<LoginReason[]> {
+    const reasons: LoginReason[] = [];
+    for (const method of methods) {
+      if (method === 'passkey') continue;
+      const ends = (await this.codes.listExhaustedCodeLimits(userId, method)).map(({ until }) => until.getTime());
+      if (ends.length === 0) continue;
+      const detail = `Too many wrong codes: until then ${method} is answered with 429, also with a right code.`;
+      reasons.push({ code: 'second_factor_throttled', detail, until: new Date(Math.max(...ends)) });
+    }
+    return reasons;
   }
 }

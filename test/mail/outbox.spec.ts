@@ -15,6 +15,7 @@ import {
   workOff,
 } from '../support/mail-server.js';
 import { metricsUrl, scrape } from '../support/scrape.js';
+import { PASSWORD } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { useApp } from '../support/use-app.js';
@@ -142,14 +143,43 @@ describe('a mail in the outbox', () => {
     expect(answer).toContain('platform_auth_mails_waiting');
   });
 
-  it('is given up after 24 hours, and purged when no service sends mail any more', async () => {
+  it('is given up after 24 hours: recorded with the request that asked for it, where the address has an account', async () => {
     const erin = await app.user();
+    const session = await erin.logsIn();
     server.refuse('rcpt', 451);
-    await request(app, erin.email);
+    const reset = await request(app, erin.email);
+    const change = await app
+      .post('/api/v0/users/me/email', { password: PASSWORD, new_email: 'erin-new@example.org' })
+      .set('Authorization', `Bearer ${session.access_token}`)
+      .expect(202);
     await workOff(app);
+    const tokens = await app.database.query('SELECT * FROM one_time_tokens ORDER BY digest');
+    const failed = await count('failed');
+    await app.database.query(
+      `INSERT INTO mail_requests (id, kind, recipient) VALUES (gen_random_uuid(), 'password_reset', 'nobody@example.org')`,
+    );
     await app.database.query(`UPDATE mail_requests SET requested_at = now() - interval '25 hours'`);
     await workOff(app);
     expect(await countWaiting(app)).toBe(0);
+    const outcomes = await recorded(app, { subject: erin.id, event: 'user.mail.failed' });
+    const toOutcome = (kind: string, { headers }: { headers: Record<string, string> }) =>
+      expect.objectContaining({
+        request_id: headers['x-request-id'],
+        details: expect.objectContaining({ kind }) as unknown,
+      }) as unknown;
+    expect(outcomes).toHaveLength(3);
+    expect(outcomes).toEqual(
+      expect.arrayContaining([
+        toOutcome('password_reset', reset),
+        toOutcome('email_change', change),
+        toOutcome('email_change_notice', change),
+      ]),
+    );
+    await eventually('they are counted', async () => (await count('failed')) > failed);
+    expect(await app.database.query('SELECT * FROM one_time_tokens ORDER BY digest')).toEqual(tokens);
+  });
+
+  it('is purged when no service sends mail any more', async () => {
     await app.database.query(
       `INSERT INTO mail_requests (id, kind, recipient, requested_at, next_attempt_at)
        VALUES (gen_random_uuid(), 'password_reset', 'old@example.org', now() - interval '3 days', now() + interval '1 day')`,

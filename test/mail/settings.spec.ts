@@ -1,6 +1,6 @@
 import { parseEnvironment } from '../../src/config/environment.js';
 import { createMailTransport } from '../../src/mail/mail-transport.js';
-import { readLinkPages } from '../../src/recovery/link-mails.js';
+import { readLinkPages } from '../../src/recovery/links.js';
 import { MAIL_VARIABLES } from '../support/mail-server.js';
 import { VARIABLES } from '../support/settings.js';
 

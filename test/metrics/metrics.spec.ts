@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { eventually } from '../../tools/eventually.js';
+import { fromRoot } from '../support/from-root.js';
 import { PASSWORD } from '../support/settings.js';
 import { metricsUrl, scrape, type Scrape } from '../support/scrape.js';
 import { TestApp } from '../support/test-app.js';
@@ -254,3 +256,28 @@ describe('live sessions', () => {
 function portOf(app: TestApp): number {
   return (app.server.address() as { port: number }).port;
 }
+
+describe('docs/observability.md', () => {
+  const app = useApp({ variables: { ...ON, LOGGING_SERVICE_URL: 'http://127.0.0.1:9/logs' } });
+
+  it('lists every metric with its labels, and no other', async () => {
+    await app.validateNode('no:node').expect(401);
+    await app.refresh('no token').expect(401);
+    const refusal = { event: 'session.refresh.refused', reason: 'malformed' };
+    const seen = await once(app, (now) => now.value('flow_refusals_total', refusal) === 1);
+    const page = readFileSync(fromRoot('docs/observability.md'), 'utf8');
+    const rows = [...page.matchAll(/^\| `(platform_auth_\w+)` \| ([^|]*)\|/gm)];
+    const listed = new Map(rows.map(([, name, labels]) => [name!, (labels!.match(/\w+/g) ?? []).sort()]));
+    // Those of Node.js differ with the operating system.
+    const ofNode = /^platform_auth_(nodejs|process)_/;
+    expect(seen.names.filter((name) => !listed.has(name))).toEqual([]);
+    const exported = seen.names.filter((name) => !ofNode.test(name));
+    const labelsOf = (name: string): string[] =>
+      [...(seen.labels.get(name) ?? []), ...(seen.labels.get(`${name}_bucket`) ?? [])].filter(
+        (label) => label !== 'le',
+      );
+    expect([...listed].filter(([name]) => !ofNode.test(name)).sort()).toEqual(
+      exported.map((name) => [name, [...new Set(labelsOf(name))].sort()]).sort(),
+    );
+  });
+});

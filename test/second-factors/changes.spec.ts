@@ -1,6 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
-import { CodeVerifier } from '../../src/second-factors/code-verifier.js';
-import { RelyingParty } from '../../src/second-factors/relying-party.js';
+import { CodeVerifier } from '../../src/second-factors/codes.js';
+import { RelyingParty } from '../../src/second-factors/webauthn.js';
 import { PasswordProof } from '../../src/users/password-proof.js';
 import { PasswordVerifier } from '../../src/users/password-verifier.js';
 import { recorded } from '../audit/record.js';
@@ -93,7 +93,7 @@ describe('a change of second factors', () => {
   it('refuses an enrolment and options whose answer was verified before the password was changed', async () => {
     const owner = await FactorOwner.of(app);
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
-    afterNext(app.nest.get(CodeVerifier), 'verifyEnrolment', otherPassword(owner));
+    afterNext(app.nest.get(CodeVerifier), 'verifyEnrolmentCode', otherPassword(owner));
     expectProblem(await owner.post('/totp/confirm', { code: owner.code() }), problems.wrongSecondFactor);
 
     const passkey = new Authenticator().create(await owner.creationOptions());

@@ -1,6 +1,6 @@
 import { Secret } from 'otpauth';
 import type { Test as SupertestRequest } from 'supertest';
-import { computeCode } from '../../src/second-factors/totp.js';
+import { computeTotpCode } from '../../src/second-factors/totp.js';
 import { Owner } from '../support/owner.js';
 import { PASSWORD } from '../support/settings.js';
 import type { TestApp, Tokens } from '../support/test-app.js';
@@ -49,7 +49,7 @@ export class FactorOwner extends Owner {
   /** @param offset in time steps */
   code(offset = 0): string {
     const step = Math.floor(this.app.clock.now().getTime() / 1_000 / STEP_SECONDS) + offset;
-    return computeCode(Buffer.from(Secret.fromBase32(this.secret).bytes), step);
+    return computeTotpCode(Buffer.from(Secret.fromBase32(this.secret).bytes), step);
   }
 
   /** A code that is wrong now, and in the steps around. */

@@ -1,4 +1,4 @@
-import { PasskeyVerifier } from '../../src/second-factors/passkey-verifier.js';
+import { PasskeyVerifier } from '../../src/second-factors/webauthn.js';
 import { problems } from '../../src/problems/problems.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -313,14 +313,14 @@ describe('POST /api/v0/auth/login/passkey', () => {
     const verifier = app.nest.get(PasskeyVerifier);
     const options = [await passkeyOptions(app), await passkeyOptions(app)] as const;
 
-    afterNext(verifier, 'verify', () =>
+    afterNext(verifier, 'verifyPasskey', () =>
       removed.post(`/passkeys/${items[0]!.id}/remove`, { password: PASSWORD }).expect(204),
     );
     expectProblem(await logInWithPasskey(app, first.get(options[0])), problems.invalidPasskey);
 
     const { body } = await app.admin.post(`/users/${reset.user.id}/password-reset`).expect(201);
     const confirmation = { token: (body as { token: string }).token, new_password: `${PASSWORD} 2` };
-    afterNext(verifier, 'verify', () => app.post('/api/v0/auth/password-reset/confirm', confirmation).expect(204));
+    afterNext(verifier, 'verifyPasskey', () => app.post('/api/v0/auth/password-reset/confirm', confirmation).expect(204));
     expectProblem(await logInWithPasskey(app, second.get(options[1])), problems.invalidPasskey);
 
     const refusals = app.log.events('user.second_factor.failed').slice(-2);

@@ -1,5 +1,5 @@
 import { problems } from '../../src/problems/problems.js';
-import { computeCode, findTimeStep } from '../../src/second-factors/totp.js';
+import { computeTotpCode, findTimeStep } from '../../src/second-factors/totp.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { countByStatus } from '../support/throttled.js';
@@ -22,14 +22,14 @@ const SECRET = Buffer.from('12345678901234567890');
 describe('codes of an authenticator app', () => {
   it.each(VECTORS)('are those of RFC 6238 at %d seconds', (seconds, code) => {
     const step = Math.floor(seconds / 30);
-    expect(computeCode(SECRET, step)).toBe(code);
+    expect(computeTotpCode(SECRET, step)).toBe(code);
     expect(findTimeStep(SECRET, code, new Date(seconds * 1_000))).toBe(step);
   });
 
   it('are accepted one step early and one step late, and no further', () => {
     const now = new Date(1_234_567_890_000);
     const step = 1_234_567_890 / 30;
-    const found = [-2, -1, 0, 1, 2].map((offset) => findTimeStep(SECRET, computeCode(SECRET, step + offset), now));
+    const found = [-2, -1, 0, 1, 2].map((offset) => findTimeStep(SECRET, computeTotpCode(SECRET, step + offset), now));
     expect(found).toEqual([undefined, step - 1, step, step + 1, undefined]);
   });
 });

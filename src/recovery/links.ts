@@ -1,12 +1,79 @@
+/**
+ * Links by e-mail: a user who cannot log in asks for a new password, proves an address, or changes it.
+ * Terms: a request goes to the outbox and tells nothing about the account; the worker then looks the account up, issues a
+ * one-time token and sends the mail with the link; a confirmation (link-confirmations.ts) uses the token. Invariant: an
+ * anonymous request costs the same work for every address, and a token is never stored.
+ */
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
-import type { MailKind } from '../mail/templates.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../mail/outbox.js';
+import type { MailKind } from '../mail/templates.js';
+import { Throttle } from '../throttling/throttle.js';
 import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
+import { OwnAccount } from '../users/own-account.js';
+import { PasswordProof } from '../users/password-proof.js';
 import { User } from '../users/user.entity.js';
+
+interface EmailChange {
+  readonly principal: { readonly userId: string; readonly email: string };
+  readonly password: string;
+  readonly newEmail: string;
+}
+
+@Injectable()
+export class LinkRequests {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly outbox: Outbox,
+    private readonly throttle: Throttle,
+    private readonly proof: PasswordProof,
+    private readonly account: OwnAccount,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * @param email canonical
+   * @throws {ProblemException} too_many_requests, alike for addresses without an account
+   */
+  async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
+    await this.throttle.countMails([email], actor.address);
+    await this.outbox.add(kind, email, actor.requestId);
+    this.audit.logOnly('user.mail.requested', actor, { reason: kind });
+  }
+
+  /**
+   * Asks the new address for a confirmation, and tells the old one. Only the worker looks whether the new one is taken.
+   * @param change.principal of the user door
+   * @param change.newEmail canonical
+   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token
+   */
+  async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
+    const verified = await this.proof.verify(principal, password, actor);
+    const { id: userId, email } = verified;
+    await this.throttle.countMails([email, newEmail], actor.address);
+    const { requestId } = actor;
+    await this.dataSource.transaction(async (transaction) => {
+      // A change of the password voids the requests that were made with the old one, so this one must not come later.
+      await this.account.lockUnchanged(transaction, verified);
+      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
+      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
+      await this.audit.record(transaction, {
+        event: 'user.email.change_requested',
+        actor,
+        time: this.clock.now(),
+        subject: userId,
+        logFields: { user_id: userId },
+      });
+    });
+  }
+}
 
 /** The page that the link of each mail leads to. */
 type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string>>;
@@ -25,7 +92,7 @@ export function readLinkPages({
   };
 }
 
-/** Decides who gets a mail, and makes its token, immediately before the mail is sent. */
+/** Decides who gets a mail, and issues its token, immediately before the mail is sent. */
 @Injectable()
 export class LinkMails implements OnModuleInit {
   constructor(
@@ -45,7 +112,7 @@ export class LinkMails implements OnModuleInit {
     });
   }
 
-  /** @returns undefined when no account may get the mail; that costs the HTTP request nothing */
+  /** @returns undefined when no account may get the mail. The HTTP request has been answered by then, so its time tells nothing. */
   private async composeMail(request: MailRequest, pages: LinkPages): Promise<ComposedMail | undefined> {
     return this.dataSource.transaction(async (transaction) => {
       const user = await this.findRecipient(transaction, request);
@@ -71,7 +138,7 @@ export class LinkMails implements OnModuleInit {
     const user = await transaction.findOne(User, { where, lock: { mode: 'pessimistic_read' } });
     if (!user?.isActive) return undefined;
     if (kind === 'email_verification' && user.emailVerifiedAt !== null) return undefined;
-    // The owner of a taken address gets no link with which to lose the account to this one.
+    // The owner of a taken address must not get a link that gives the address to another account.
     const isTaken =
       kind === 'email_change' && user.email !== recipient && (await transaction.existsBy(User, { email: recipient }));
     return isTaken ? undefined : user;

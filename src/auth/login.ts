@@ -1,0 +1,285 @@
+/**
+ * Logins, step by step: 1. the password, 2. the challenge of a user with a second factor, 3. the answer to it, or a passkey
+ * alone, 4. the session. Invariants: every refused password has the same response and the same cost (user enumeration). A
+ * guess is reserved in a throttle before it is verified, and settled by the verdict. A wrong code is counted in
+ * second-factors/codes.ts. Proofs are verified first, and consumed in the transaction that starts the session.
+ */
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { toUserActor, type Actor } from '../access/actor.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import type { SecondFactorMethod } from '../common/names.js';
+import type { RefusalReason } from '../common/security-events.js';
+import { Environment } from '../config/environment.js';
+import { ProblemException, problems, type Problem } from '../problems/problems.js';
+import { Challenges, toPasswordContext, type PresentedChallenge } from '../second-factors/challenges.js';
+import { CodeVerifier } from '../second-factors/codes.js';
+import {
+  RefusedProofError,
+  SecondFactorsService,
+  toCountedRefusal,
+  type RefusedFactor,
+  type UseProof,
+  type UserWithFactors,
+} from '../second-factors/second-factors.service.js';
+import {
+  parseAuthentication,
+  PasskeyVerifier,
+  readChallenge,
+  RelyingParty,
+  type PasskeyOwner,
+  type PasskeyRequestOptionsResponse,
+} from '../second-factors/webauthn.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
+import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
+import type { Amr, SessionOwner } from '../tokens/grant.js';
+import { NewSessions } from '../tokens/new-sessions.js';
+import { PasswordVerifier, type VerifiedUser } from '../users/password-verifier.js';
+
+/** An answer to the challenge of a login. The code or the passkey is there, by the method. */
+interface SecondFactorAnswer {
+  readonly challenge: string;
+  readonly method: SecondFactorMethod;
+  readonly code?: string;
+  readonly passkey?: object;
+}
+
+/** A login whose proofs are verified, and not consumed yet. */
+interface VerifiedLogin {
+  /** As it was when the proofs were verified. */
+  readonly owner: PasskeyOwner;
+  readonly challenge: PresentedChallenge;
+  readonly useFactor: UseProof;
+  readonly amr: Amr;
+  /** The answer when the proofs were consumed, or the account changed, meanwhile. */
+  readonly problem: Problem;
+}
+
+type StartSession = (login: VerifiedLogin) => Promise<TokenPair>;
+
+/** Steps 2 and 3: challenges a user with second factors, and verifies the answer. */
+@Injectable()
+export class SecondFactorLogins {
+  constructor(
+    private readonly factors: SecondFactorsService,
+    private readonly challenges: Challenges,
+    private readonly codes: CodeVerifier,
+    private readonly passkeys: PasskeyVerifier,
+    private readonly relyingParty: RelyingParty,
+    private readonly refusals: CountedRefusals,
+  ) {}
+
+  /** @returns second_factor_required, with a challenge that a change of the password voids */
+  async createChallenge(verified: VerifiedUser, user?: UserWithFactors): Promise<ProblemException> {
+    const { id } = verified;
+    const current = user ?? (await this.factors.readUser(id));
+    const methods = current ? this.factors.listMethods(current) : [];
+    const challenge = await this.challenges.issueChallenge('login', id, toPasswordContext(verified));
+    const passkey_options =
+      current && methods.includes('passkey')
+        ? this.relyingParty.createAuthenticationOptions(challenge, current.passkeys)
+        : undefined;
+    return new ProblemException(problems.secondFactorRequired, {
+      refusal: { event: 'user.login.challenged', reason: 'second_factor', fields: { user_id: id } },
+      members: { methods, challenge, ...(passkey_options && { passkey_options }) },
+    });
+  }
+
+  /** @returns a challenge, if the user has added a factor since the password was verified, and kept that password */
+  async createChallengeIfAdded(verified: VerifiedUser): Promise<ProblemException | undefined> {
+    const user = await this.factors.readUser(verified.id);
+    if (!user?.isActive || toPasswordContext(user) !== toPasswordContext(verified)) return undefined;
+    return user.confirmedAt || user.passkeys.length > 0 ? this.createChallenge(verified, user) : undefined;
+  }
+
+  /** Verifies the answer to a challenge, and starts the session with it. */
+  async acceptAnswer(answer: SecondFactorAnswer, actor: Actor, startSession: StartSession): Promise<TokenPair> {
+    const { challenge, user } = await this.openChallenge(answer.challenge, actor);
+    const problem = problems.invalidSecondFactor;
+    if (answer.method === 'passkey') {
+      const { amr, useFactor } = await this.verifyPasskeyOf(user, answer, actor);
+      return startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'], problem });
+    }
+    const presented = { user, code: answer.code ?? '', actor, problem };
+    const startWithCode = (useFactor: UseProof): Promise<TokenPair> =>
+      startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'], problem });
+    return answer.method === 'totp'
+      ? this.codes.acceptTotpCode(presented, startWithCode)
+      : this.codes.acceptRecoveryCode(presented, startWithCode);
+  }
+
+  /**
+   * The options of a login with a passkey alone. Nothing is known of the user, so they are the same for every client.
+   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
+   */
+  async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
+    return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
+  }
+
+  /** Verifies the answer of a passkey to the options of a login with a passkey alone. */
+  async verifyPasskeyAlone(answer: object, actor: Actor): Promise<VerifiedLogin> {
+    if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
+    const problem = problems.invalidPasskey;
+    const response = parseAuthentication(answer);
+    const text = readChallenge(response);
+    const challenge = this.challenges.parseChallenge('passkey', text);
+    const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
+    if (!isValid) return this.refuseFactor({ problem, reason: 'challenge', actor });
+    const verdict = await this.passkeys.verifyPasskey(response, text);
+    if (!verdict.valid) return this.refuseFactor({ problem, reason: verdict.reason, actor, userId: verdict.userId });
+    const { owner, amr, useFactor } = verdict;
+    return { owner, challenge, useFactor, amr: [amr, 'user', 'mfa'], problem };
+  }
+
+  /** Consumes the challenge and the factor of a login. */
+  async consumeProofs(transaction: EntityManager, { challenge, useFactor }: VerifiedLogin): Promise<void> {
+    if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw new RefusedProofError('challenge');
+    await useFactor(transaction);
+  }
+
+  /** Counts a refused second factor. */
+  async refuseFactor(refused: RefusedFactor): Promise<never> {
+    throw await this.refusals.recordRefusal(toCountedRefusal(refused), refused.actor);
+  }
+
+  /** A forged challenge is refused before the account is read: the time to refuse it tells nothing about the id in it. */
+  private async openChallenge(
+    text: string,
+    actor: Actor,
+  ): Promise<{ challenge: PresentedChallenge; user: UserWithFactors }> {
+    const problem = problems.invalidSecondFactor;
+    const challenge = this.challenges.parseChallenge('login', text);
+    if (!challenge) return this.refuseFactor({ problem, reason: 'challenge', actor });
+    const [user, isCurrent] = await Promise.all([
+      this.factors.readUser(challenge.userId),
+      this.challenges.isCurrent(challenge),
+    ]);
+    if (!user || !isCurrent || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
+      return this.refuseFactor({ problem, reason: 'challenge', actor });
+    if (!user.isActive) return this.refuseFactor({ problem, reason: 'disabled', actor, userId: user.id });
+    return { challenge, user };
+  }
+
+  private async verifyPasskeyOf(user: UserWithFactors, { challenge, passkey = {} }: SecondFactorAnswer, actor: Actor) {
+    const response = parseAuthentication(passkey);
+    const isAnswer = this.factors.listMethods(user).includes('passkey') && readChallenge(response) === challenge;
+    const verdict = isAnswer
+      ? await this.passkeys.verifyPasskey(response, challenge, user.id)
+      : ({ valid: false, reason: 'wrong_passkey' } as const);
+    if (verdict.valid) return verdict;
+    const problem = problems.invalidSecondFactor;
+    return this.refuseFactor({ problem, reason: verdict.reason, actor, userId: user.id });
+  }
+}
+
+/** Steps 1 and 4: verifies the password, and starts the session. */
+@Injectable()
+export class LoginService {
+  constructor(
+    private readonly passwords: PasswordVerifier,
+    private readonly throttle: LoginThrottle,
+    private readonly refusals: CountedRefusals,
+    private readonly secondFactors: SecondFactorLogins,
+    private readonly newSessions: NewSessions,
+    private readonly accessTokens: AccessTokens,
+    private readonly environment: Environment,
+  ) {}
+
+  /**
+   * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified and
+   * second_factor_required after the right password; too_many_requests; hashing_busy
+   */
+  async logInWithPassword(
+    { email, password }: { readonly email: string; readonly password: string },
+    actor: Actor,
+  ): Promise<TokenPair> {
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
+      this.passwords.verify(email, password, turn),
+    );
+    if (!verdict.valid) return this.refusePassword({ email, ...verdict, actor });
+    const { user } = verdict;
+    if (this.mustVerifyEmail(user))
+      return this.refusePassword({
+        email,
+        reason: 'email_not_verified',
+        userId: user.id,
+        actor,
+        problem: problems.emailNotVerified,
+      });
+    if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
+    const tokens = await this.startSession(user, ['pwd'], actor);
+    if (tokens) return tokens;
+    const challenge = await this.secondFactors.createChallengeIfAdded(user);
+    if (challenge) throw challenge;
+    return this.refusePassword({ email, reason: 'changed_meanwhile', userId: user.id, actor });
+  }
+
+  /**
+   * @throws {ProblemException} invalid_second_factor; validation_failed; email_not_verified; too_many_requests; hashing_busy;
+   * unavailable; totp_secret_unreadable
+   */
+  async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
+    return this.secondFactors.acceptAnswer(answer, actor, (login) => this.startSessionWithProofs(login, actor));
+  }
+
+  /** @throws {ProblemException} invalid_passkey; validation_failed; email_not_verified; not_found without WEBAUTHN_RP_ID */
+  async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
+    return this.startSessionWithProofs(await this.secondFactors.verifyPasskeyAlone(answer, actor), actor);
+  }
+
+  /**
+   * Starts the session and consumes the proofs in one transaction. Of concurrent answers to one challenge, and of concurrent
+   * uses of one factor, one begins a session.
+   */
+  private async startSessionWithProofs(login: VerifiedLogin, actor: Actor): Promise<TokenPair> {
+    const { owner, amr, problem } = login;
+    const { id: userId } = owner;
+    try {
+      const tokens = await this.startSession(owner, amr, actor, async (transaction) => {
+        await this.secondFactors.consumeProofs(transaction, login);
+        // After the proofs are accepted, and the transaction rolls them back: only their owner learns it.
+        if (this.mustVerifyEmail(owner)) throw new RefusedProofError('email_not_verified');
+      });
+      return tokens ?? (await this.secondFactors.refuseFactor({ problem, reason: 'changed_meanwhile', actor, userId }));
+    } catch (error) {
+      // Other errors are not ours to answer: the CodeVerifier counts a wrong code.
+      if (!(error instanceof RefusedProofError)) throw error;
+      const { reason } = error;
+      const answer = reason === 'email_not_verified' ? problems.emailNotVerified : problem;
+      return this.secondFactors.refuseFactor({ problem: answer, reason, actor, userId });
+    }
+  }
+
+  /** @returns undefined when the account was disabled, or has another password or other factors, since it was read */
+  private async startSession(
+    owner: SessionOwner,
+    amr: Amr,
+    actor: Actor,
+    useProofs?: UseProof,
+  ): Promise<TokenPair | undefined> {
+    const sign = await this.accessTokens.createSigner();
+    const grant = await this.newSessions.start(owner, toUserActor(actor, owner.id), amr, useProofs);
+    return grant && sign(grant);
+  }
+
+  private mustVerifyEmail({ emailVerifiedAt }: PasskeyOwner): boolean {
+    return this.environment.requireVerifiedEmail && emailVerifiedAt === null;
+  }
+
+  private async refusePassword({
+    email,
+    reason,
+    userId,
+    actor,
+    problem = problems.invalidCredentials,
+  }: {
+    readonly email: string;
+    readonly reason: RefusalReason<'user.login.failed'>;
+    readonly userId?: string;
+    readonly actor: Actor;
+    readonly problem?: Problem;
+  }): Promise<never> {
+    const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
+    throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
+  }
+}

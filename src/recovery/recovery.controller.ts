@@ -1,0 +1,160 @@
+import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { ApiAcceptedResponse, ApiNoContentResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import type { Request } from 'express';
+import { toActor } from '../access/actor.js';
+import { getPrincipal } from '../access/principals.js';
+import { Public, RequireUser } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
+import { CharactersBetween, EmailField, NEW_PASSWORD, NewEmailField, PasswordField } from '../common/fields.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { problems } from '../problems/problems.js';
+import { Throttled } from '../throttling/throttle.js';
+import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { EmailConfirmations, PasswordResets } from './link-confirmations.js';
+import { LinkRequests } from './links.js';
+
+const MAX_TOKEN_LENGTH = 128;
+const ACCEPTED = { description: 'The request is recorded. Whether a mail follows is not told' } as const;
+
+/** The body of a request for a link. */
+export class LinkRequest {
+  @EmailField()
+  email!: string;
+}
+
+export class ConfirmPasswordResetRequest {
+  @ApiProperty({
+    minLength: 1,
+    maxLength: MAX_TOKEN_LENGTH,
+    description: 'the token of the link, or the one that an operator handed over',
+    example: EXAMPLES.resetToken,
+  })
+  @CharactersBetween(1, MAX_TOKEN_LENGTH)
+  token!: string;
+
+  @PasswordField(NEW_PASSWORD)
+  new_password!: string;
+}
+
+export class ConfirmEmailRequest {
+  @ApiProperty({
+    minLength: 1,
+    maxLength: MAX_TOKEN_LENGTH,
+    description: 'the token of the link',
+    example: EXAMPLES.emailToken,
+  })
+  @CharactersBetween(1, MAX_TOKEN_LENGTH)
+  token!: string;
+}
+
+export class ChangeEmailRequest {
+  @PasswordField({ description: 'the current password' })
+  password!: string;
+
+  @NewEmailField()
+  new_email!: string;
+}
+
+/** Works without a mail server too: an operator can hand a token over. */
+@ApiTags('auth')
+@Controller('api/v0/auth/password-reset')
+export class PasswordResetController {
+  constructor(private readonly resets: PasswordResets) {}
+
+  @Post('confirm')
+  @HttpCode(204)
+  @Public()
+  @Throttled('link')
+  @ApiProblems(problems.invalidLink, problems.hashingBusy)
+  @ApiOperation({
+    summary: 'Set a new password with the token of a link',
+    description:
+      'Ends all sessions of the user. The token is valid once, for 30 minutes, and void after any change of the ' +
+      'password or of the address. A password that is refused does not use the token. A link by e-mail also removes the ' +
+      'second factors that were made before the first proof of the address.',
+  })
+  @ApiNoContentResponse({ description: 'The password is set, and every session of the user has ended' })
+  async confirmPasswordReset(@Req() request: Request, @Body() body: ConfirmPasswordResetRequest): Promise<void> {
+    const { token, new_password: newPassword } = body;
+    await this.resets.resetPassword({ token, newPassword }, toActor(request));
+  }
+}
+
+/** Needs mail: production without MAIL_URL does not have these routes. */
+@ApiTags('auth')
+@Controller('api/v0/auth')
+export class LinksController {
+  constructor(
+    private readonly requests: LinkRequests,
+    private readonly confirmations: EmailConfirmations,
+  ) {}
+
+  @Post('password-reset')
+  @HttpCode(202)
+  @Public()
+  @Throttled('mail')
+  @ApiOperation({
+    summary: 'Request a link to reset the password',
+    description:
+      'Every well-formed address gets the same response, and costs the same work. An active account gets a link to ' +
+      'PASSWORD_RESET_URL. Requests are counted per network and per address, with an account or without.',
+  })
+  @ApiAcceptedResponse(ACCEPTED)
+  async requestPasswordReset(@Req() request: Request, @Body() { email }: LinkRequest): Promise<void> {
+    await this.requests.requestLink('password_reset', email, toActor(request));
+  }
+
+  @Post('email-verification')
+  @HttpCode(202)
+  @Public()
+  @Throttled('mail')
+  @ApiOperation({
+    summary: 'Request a link that verifies the e-mail address',
+    description: 'As a request to reset the password. An account whose address is verified gets no mail.',
+  })
+  @ApiAcceptedResponse(ACCEPTED)
+  async requestEmailVerification(@Req() request: Request, @Body() { email }: LinkRequest): Promise<void> {
+    await this.requests.requestLink('email_verification', email, toActor(request));
+  }
+
+  @Post('email-verification/confirm')
+  @HttpCode(204)
+  @Public()
+  @Throttled('link')
+  @ApiProblems(problems.invalidLink, problems.emailTaken)
+  @ApiOperation({
+    summary: 'Confirm an e-mail address with the token of a link',
+    description:
+      'Verifies the address of the account, or changes it if the link was sent for a change. The token is valid once, ' +
+      'for 30 minutes, and void after any change of the password. 409 when the new address was taken meanwhile.',
+  })
+  @ApiNoContentResponse({ description: 'The address is verified; after a change, it is the address of the account' })
+  async confirmEmail(@Req() request: Request, @Body() { token }: ConfirmEmailRequest): Promise<void> {
+    await this.confirmations.confirmEmail(token, toActor(request));
+  }
+}
+
+/** Needs mail: production without MAIL_URL does not have this route. */
+@ApiTags('users')
+@Controller('api/v0/users/me')
+export class OwnEmailController {
+  constructor(private readonly requests: LinkRequests) {}
+
+  @Post('email')
+  @HttpCode(202)
+  @RequireUser()
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiOperation({
+    summary: 'Change your e-mail address',
+    description:
+      'The new address gets a link, whose token POST /api/v0/auth/email-verification/confirm takes; until then nothing ' +
+      'changes. The old address is notified. The response does not tell whether the new address is taken. A wrong password ' +
+      'is counted like a failed login.',
+  })
+  @ApiAcceptedResponse({ description: 'The request is recorded' })
+  async changeEmail(@Req() request: Request, @Body() body: ChangeEmailRequest): Promise<void> {
+    const principal = getPrincipal(request, 'user');
+    const change = { principal, password: body.password, newEmail: body.new_email };
+    await this.requests.requestEmailChange(change, toActor(request));
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * Codes of authenticator apps, and recovery codes: verified, counted when wrong, and consumed. A code works once: one
+ * conditional statement consumes it in the transaction of the act that it authorises, so that a failed act costs no code.
+ * A guess is reserved in the throttle before a code is compared. A wrong or consumed code spends it, anything else refunds it.
+ */
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { toUserActor, type Actor } from '../access/actor.js';
+import { withAuditEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import { Clock } from '../common/clock.js';
+import { computeDigest, generateSecretBytes, type SecretDigest } from '../crypto/secret.js';
+import { DatabaseClock } from '../database/database.js';
+import { ProblemException, problems, type Problem } from '../problems/problems.js';
+import { SecondFactorThrottle, type CodeGuess } from '../throttling/guess-throttles.js';
+import { toCountedRefusal, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
+import { findTimeStep, toBase32, TotpVault } from './totp.js';
+
+const RECOVERY_CODE_COUNT = 10;
+/** 120 bits: a plain digest is enough from 112 bits on (ASVS 6.5.2). */
+const RECOVERY_CODE_BYTES = 15;
+const RECOVERY_CODE_FORMAT = /^[a-z2-7]{24}$/;
+const GROUP_OF_FOUR = /.{4}(?!$)/g;
+
+const DELETE_RECOVERY_CODES = 'DELETE FROM recovery_codes WHERE user_id = $1';
+const INSERT_RECOVERY_CODES =
+  'INSERT INTO recovery_codes (user_id, digest) SELECT $1, digest FROM unnest($2::bytea[]) AS given (digest)';
+const USE_RECOVERY_CODE = withAuditEvent({
+  name: 'recovery_codes_use',
+  text: `DELETE FROM recovery_codes WHERE user_id = $1 AND digest = $2 RETURNING user_id`,
+});
+
+/** Decides the race of one code that is sent several times: the time step only grows. */
+const USE_TIME_STEP = `UPDATE totp_factors SET last_step = $2
+  WHERE user_id = $1 AND confirmed_at IS NOT NULL AND (last_step IS NULL OR last_step < $2)`;
+
+/** @returns new codes, each as six groups of four letters and digits; the former ones are void */
+export async function replaceRecoveryCodes(transaction: EntityManager, userId: string): Promise<string[]> {
+  const codes = Array.from({ length: RECOVERY_CODE_COUNT }, () =>
+    toBase32(generateSecretBytes(RECOVERY_CODE_BYTES)).toLowerCase().replace(GROUP_OF_FOUR, '$&-'),
+  );
+  await transaction.query(DELETE_RECOVERY_CODES, [userId]);
+  await transaction.query(INSERT_RECOVERY_CODES, [userId, codes.map(toRecoveryDigest)]);
+  return codes;
+}
+
+/** @returns undefined for text that is not in the format of a recovery code; case, blanks and dashes do not count */
+function toRecoveryDigest(code: string): SecretDigest | undefined {
+  const plain = code.toLowerCase().replace(/[\s-]/g, '');
+  return RECOVERY_CODE_FORMAT.test(plain) ? computeDigest(plain) : undefined;
+}
+
+export interface PresentedCode {
+  readonly user: UserWithFactors;
+  readonly code: string;
+  readonly actor: Actor;
+  /** The answer to a wrong code: 401 at a login, 403 to a user who is logged in. */
+  readonly problem: Problem;
+}
+
+type OwnCode = Omit<PresentedCode, 'problem'>;
+
+/** The act that a code authorises. It calls `useCode` in its transaction. */
+type Act<Result> = (useCode: UseProof) => Promise<Result>;
+
+/** A wrong or consumed code, which spends a guess of the throttle. */
+class WrongCodeError extends Error {
+  override readonly name = 'WrongCodeError';
+
+  constructor(readonly reason: FactorReason) {
+    super(reason);
+  }
+}
+
+@Injectable()
+export class CodeVerifier {
+  constructor(
+    private readonly databaseClock: DatabaseClock,
+    private readonly vault: TotpVault,
+    private readonly throttle: SecondFactorThrottle,
+    private readonly refusals: CountedRefusals,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable */
+  async acceptTotpCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
+    const { user, code } = presented;
+    // Without a factor there is nothing to guess, so the refusal spends no guess.
+    if (!user.confirmedAt) return this.refuseCode(presented, 'no_factor');
+    return this.verifyThrottled('totp', presented, async () => {
+      const step = await this.findStep(user, code);
+      return act((transaction) => this.useTimeStep(transaction, user.id, step));
+    });
+  }
+
+  /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable */
+  async acceptRecoveryCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
+    const { user, code, actor } = presented;
+    if (!user.confirmedAt) return this.refuseCode(presented, 'no_factor');
+    return this.verifyThrottled('recovery_code', presented, async () => {
+      const digest = toRecoveryDigest(code);
+      if (!digest) throw new WrongCodeError('wrong_code');
+      return act((transaction) => this.useRecoveryCode(transaction, user.id, digest, actor));
+    });
+  }
+
+  /**
+   * For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost.
+   * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable;
+   * totp_secret_unreadable
+   */
+  async acceptAnyCode<Result>(own: OwnCode, act: Act<Result>): Promise<Result> {
+    const presented = { ...own, problem: problems.wrongSecondFactor };
+    return toRecoveryDigest(own.code) ? this.acceptRecoveryCode(presented, act) : this.acceptTotpCode(presented, act);
+  }
+
+  /**
+   * Verifies the code that confirms an enrolment. The statement that confirms consumes it.
+   * @returns its time step
+   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable
+   */
+  async verifyEnrolmentCode(own: OwnCode): Promise<number> {
+    const { user, code } = own;
+    const presented = { ...own, problem: problems.wrongSecondFactor };
+    if (!user.encryptedSecret || isVoidEnrolment(user)) return this.refuseCode(presented, 'no_factor');
+    return this.verifyThrottled('totp', presented, () => this.findStep(user, code));
+  }
+
+  private async verifyThrottled<Result>(
+    method: CodeGuess['method'],
+    presented: PresentedCode,
+    verify: () => Promise<Result>,
+  ): Promise<Result> {
+    const { user, actor } = presented;
+    const verdict = await this.throttle.countCodeGuess(
+      { userId: user.id, method, address: actor.address },
+      async () => {
+        try {
+          return { valid: true, result: await verify() } as const;
+        } catch (error) {
+          if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+          throw error;
+        }
+      },
+    );
+    return verdict.valid ? verdict.result : this.refuseCode(presented, verdict.reason);
+  }
+
+  private async findStep({ id, encryptedSecret }: UserWithFactors, code: string): Promise<number> {
+    const secret = encryptedSecret && this.vault.decryptSecret(id, encryptedSecret);
+    if (!secret) {
+      const fault = { user_id: id, reason: 'neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts the TOTP secret' };
+      throw new ProblemException(problems.totpSecretUnreadable, { fault });
+    }
+    const step = findTimeStep(secret, code, await this.databaseClock.now());
+    if (step === undefined) throw new WrongCodeError('wrong_code');
+    return step;
+  }
+
+  private async useTimeStep(transaction: EntityManager, userId: string, step: number): Promise<void> {
+    const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [userId, step]);
+    if (count === 0) throw new WrongCodeError('repeated_code');
+  }
+
+  private async useRecoveryCode(
+    transaction: EntityManager,
+    userId: string,
+    digest: SecretDigest,
+    actor: Actor,
+  ): Promise<void> {
+    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], {
+      event: 'user.recovery_code.used',
+      actor: toUserActor(actor, userId),
+      time: this.clock.now(),
+      subject: userId,
+      logFields: { user_id: userId },
+    });
+    if (used.length === 0) throw new WrongCodeError('wrong_code');
+  }
+
+  private async refuseCode({ user, actor, problem }: PresentedCode, reason: FactorReason): Promise<never> {
+    throw await this.refusals.recordRefusal(toCountedRefusal({ problem, reason, actor, userId: user.id }), actor);
+  }
+}
+
+/** An enrolment began with the password, so another password voids it. */
+function isVoidEnrolment({ enrolledAt, passwordChangedAt }: UserWithFactors): boolean {
+  return enrolledAt !== null && passwordChangedAt !== null && enrolledAt <= passwordChangedAt;
+}

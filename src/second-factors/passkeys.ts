@@ -1,0 +1,343 @@
+/**
+ * The passkeys of a user: registered, listed, renamed and removed. The protocol, and their use at logins, is in webauthn.ts.
+ * To remove passkeys, delete these two files and what `grep -rni passkey src` finds elsewhere: the routes and the branch of a
+ * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
+ * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
+ */
+import { Body, Controller, Get, HttpCode, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
+import {
+  ApiCreatedResponse,
+  ApiNoContentResponse,
+  ApiOkResponse,
+  ApiOperation,
+  ApiParam,
+  ApiProperty,
+  ApiTags,
+} from '@nestjs/swagger';
+import type { Request, Response } from 'express';
+import type { EntityManager } from 'typeorm';
+import type { Actor } from '../access/actor.js';
+import { getPrincipal } from '../access/principals.js';
+import { RequireUser } from '../access/require.js';
+import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { EXAMPLES } from '../common/examples.js';
+import { LabelField, MOMENT } from '../common/fields.js';
+import { createId, isId } from '../common/ids.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
+import { Database, type Statement } from '../database/database.js';
+import { ApiProblems } from '../problems/api-problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { createFieldProblem } from '../problems/refused-fields.js';
+import { Throttled } from '../throttling/throttle.js';
+import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { Challenges, toPasswordContext } from './challenges.js';
+import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
+import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
+import {
+  parseRegistration,
+  PasskeyCreationOptionsResponse,
+  PasskeyField,
+  readChallenge,
+  RelyingParty,
+  type RegistrationJson,
+} from './webauthn.js';
+
+const MAX_PASSKEYS = 20;
+
+const COLUMNS = `passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey", counter,
+  transports, is_synced AS "isSynced", name, passkeys.created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
+
+const LIST: Statement = {
+  name: 'passkeys_list',
+  text: `SELECT ${COLUMNS} FROM passkeys WHERE user_id = $1 ORDER BY id`,
+};
+
+/** `$10`: the limit for one user. The creation is not before a proof of the address, whatever the clocks of the replicas say. */
+const INSERT = `INSERT INTO passkeys
+    (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
+  SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at) FROM users
+  WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
+  RETURNING created_at AS "createdAt"`;
+
+const RENAME = withAuditEvent({
+  name: 'passkeys_rename',
+  text: `UPDATE passkeys SET name = $3 WHERE id = $1 AND user_id = $2 RETURNING ${COLUMNS}`,
+});
+
+const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
+
+interface Passkey {
+  readonly id: string;
+  readonly userId: string;
+  readonly credentialId: Buffer;
+  readonly publicKey: Buffer;
+  readonly transports: string[];
+  /** Whether the authenticator may copy the private key to other devices. */
+  readonly isSynced: boolean;
+  readonly name: string;
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | null;
+}
+
+@Injectable()
+export class PasskeysService {
+  constructor(
+    private readonly changes: FactorChanges,
+    private readonly database: Database,
+    private readonly factors: SecondFactorsService,
+    private readonly challenges: Challenges,
+    private readonly relyingParty: RelyingParty,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * @returns the options of navigator.credentials.create()
+   * @throws {ProblemException} wrong_password; not_found; too_many_passkeys; too_many_requests; hashing_busy;
+   * invalid_access_token
+   */
+  async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
+    const { userId, passwordChangedAt } = await this.changes.reauthenticate(call, password);
+    const user = await this.factors.readUser(userId);
+    if (!user) throw new ProblemException(problems.notFound);
+    if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
+    const context = toPasswordContext({ passwordChangedAt });
+    const challenge = await this.challenges.issueChallenge('registration', userId, context);
+    return this.relyingParty.createRegistrationOptions(user, challenge);
+  }
+
+  /**
+   * Ends the other sessions, if it is the first factor.
+   * @param answer of the browser to options of this user, which are used once
+   * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys; invalid_access_token
+   */
+  async registerPasskey(
+    { principal, actor }: OwnCall,
+    { name, answer }: { name: string; answer: object },
+  ): Promise<Passkey> {
+    if (!this.relyingParty.isConfigured) throw new ProblemException(problems.notFound);
+    const { userId } = principal;
+    const user = await this.factors.readUser(userId);
+    const response = parseRegistration(answer);
+    const verified = user && response && (await this.verifyRegistration(user, response));
+    if (!verified) throw createInvalidPasskey();
+    const { challenge, credential, credentialDeviceType } = verified;
+    const passkey: Passkey = {
+      id: createId(),
+      userId,
+      credentialId: Buffer.from(credential.id, 'base64url'),
+      publicKey: Buffer.from(credential.publicKey),
+      transports: response.response.transports,
+      isSynced: credentialDeviceType === 'multiDevice',
+      name,
+      createdAt: this.clock.now(),
+      lastUsedAt: null,
+    };
+    const reauthenticated = ReauthenticatedUser.byEarlierStep(principal, user, createInvalidPasskey);
+    return this.changes.commitChange(reauthenticated, async (transaction) => {
+      if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
+      const result = await insertPasskey(transaction, passkey, credential.counter);
+      return { result, event: this.toEvent('user.passkey.added', passkey, actor) };
+    });
+  }
+
+  /** Oldest first. At most 20. */
+  async listPasskeys(userId: string): Promise<Passkey[]> {
+    return this.database.rows<Passkey>(LIST, [userId]);
+  }
+
+  /** @throws {ProblemException} not_found, also for a passkey of another user */
+  async renamePasskey({ principal, actor }: OwnCall, { id, name }: { id: string; name: string }): Promise<Passkey> {
+    const { userId } = principal;
+    const event = this.toEvent('user.passkey.renamed', { id, userId }, actor);
+    const [renamed] = isId(id) ? await this.audit.execute<Passkey>(RENAME, [id, userId, name], event) : [];
+    if (!renamed) throw new ProblemException(problems.notFound);
+    return renamed;
+  }
+
+  /**
+   * @throws {ProblemException} wrong_password; not_found, also for a passkey of another user; too_many_requests;
+   * hashing_busy; invalid_access_token
+   */
+  async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
+    const reauthenticated = await this.changes.reauthenticate(call, password);
+    if (!isId(id)) throw new ProblemException(problems.notFound);
+    const {
+      actor,
+      principal: { userId },
+    } = call;
+    await this.changes.commitChange(reauthenticated, async (transaction) => {
+      const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, userId]);
+      if (count === 0) throw new ProblemException(problems.notFound);
+      return { result: undefined, event: this.toEvent('user.passkey.removed', { id, userId }, actor) };
+    });
+  }
+
+  private async verifyRegistration(user: UserWithFactors, response: RegistrationJson) {
+    const text = readChallenge(response);
+    const challenge = this.challenges.parseChallenge('registration', text);
+    if (challenge?.userId !== user.id || !this.challenges.isBoundTo(challenge, toPasswordContext(user)))
+      return undefined;
+    if (!(await this.challenges.isCurrent(challenge))) return undefined;
+    const verified = await this.relyingParty.verifyRegistration(response, text);
+    // The library bounds the id of the answer, not the one that the authenticator states.
+    return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
+  }
+
+  private toEvent(
+    event: AuditEvent['event'],
+    { id, userId }: Pick<Passkey, 'id' | 'userId'>,
+    actor: Actor,
+  ): AuditEvent {
+    const details = { passkey_id: id };
+    return { event, actor, time: this.clock.now(), subject: userId, details, logFields: { user_id: userId } };
+  }
+}
+
+async function insertPasskey(transaction: EntityManager, passkey: Passkey, counter: number): Promise<Passkey> {
+  const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
+  const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
+  const [inserted] = await transaction
+    .query<Pick<Passkey, 'createdAt'>[]>(INSERT, [...columns, MAX_PASSKEYS])
+    .catch(refuseKnownPasskey);
+  if (!inserted) throw new ProblemException(problems.tooManyPasskeys);
+  return { ...passkey, ...inserted };
+}
+
+function refuseKnownPasskey(error: unknown): never {
+  if (getViolatedConstraint(error) === 'passkeys_credential_id_key') throw new ProblemException(problems.passkeyExists);
+  throw error;
+}
+
+function createInvalidPasskey(): ProblemException {
+  const detail =
+    'must be the answer of the browser to options of this account, not older than 5 minutes, and used once';
+  return createFieldProblem('/passkey', detail);
+}
+
+export class RegisterPasskeyRequest {
+  @LabelField('phone')
+  name!: string;
+
+  @PasskeyField()
+  passkey!: object;
+}
+
+export class RenamePasskeyRequest {
+  @LabelField('phone')
+  name!: string;
+}
+
+export class PasskeyResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty({ example: 'phone' })
+  name!: string;
+
+  @ApiProperty({ description: 'whether the authenticator may copy it to other devices', example: true })
+  is_synced!: boolean;
+
+  @ApiProperty(MOMENT)
+  created_at!: string;
+
+  @ApiProperty({ ...MOMENT, nullable: true, description: 'the last login with it', example: null })
+  last_used_at!: string | null;
+
+  static from({ id, name, isSynced, createdAt, lastUsedAt }: Passkey): PasskeyResponse {
+    const last_used_at = lastUsedAt?.toISOString() ?? null;
+    return { id, name, is_synced: isSynced, created_at: createdAt.toISOString(), last_used_at };
+  }
+}
+
+export class PasskeysResponse {
+  @ApiProperty({ type: [PasskeyResponse], description: 'oldest first; at most 20' })
+  items!: PasskeyResponse[];
+}
+
+const ID = { name: 'id', format: 'uuid' };
+
+@ApiTags('users')
+@Controller('api/v0/users/me/passkeys')
+export class PasskeysController {
+  constructor(private readonly passkeys: PasskeysService) {}
+
+  @Post('options')
+  @HttpCode(200)
+  @RequireUser()
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
+  @ApiOperation({
+    summary: 'Get the options to register a passkey',
+    description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
+  })
+  @ApiOkResponse({ type: PasskeyCreationOptionsResponse })
+  async createPasskeyOptions(
+    @Req() request: Request,
+    @Body() { password }: ProofRequest,
+  ): Promise<PasskeyCreationOptionsResponse> {
+    return this.passkeys.createPasskeyOptions(toOwnCall(request), password);
+  }
+
+  @Post()
+  @RequireUser()
+  @ApiProblems(problems.notFound, problems.passkeyExists, problems.tooManyPasskeys)
+  @ApiOperation({
+    summary: 'Register a passkey',
+    description:
+      'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
+      'factor, all other sessions end.',
+  })
+  @ApiCreatedResponse({ type: PasskeyResponse })
+  async registerPasskey(
+    @Req() request: Request,
+    @Res({ passthrough: true }) response: Response,
+    @Body() { name, passkey }: RegisterPasskeyRequest,
+  ): Promise<PasskeyResponse> {
+    const registered = await this.passkeys.registerPasskey(toOwnCall(request), { name, answer: passkey });
+    response.location(`/api/v0/users/me/passkeys/${registered.id}`);
+    return PasskeyResponse.from(registered);
+  }
+
+  @Get()
+  @RequireUser()
+  @ApiOperation({ summary: 'List your passkeys' })
+  @ApiOkResponse({ type: PasskeysResponse })
+  async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
+    const passkeys = await this.passkeys.listPasskeys(getPrincipal(request, 'user').userId);
+    return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
+  }
+
+  @Patch(':id')
+  // A renaming needs no password and writes an audit event. The throttle is above the door, so that it counts only
+  // authenticated callers.
+  @Throttled('second-factor-address')
+  @RequireUser()
+  @ApiProblems(problems.notFound)
+  @ApiParam(ID)
+  @ApiOperation({ summary: 'Rename a passkey' })
+  @ApiOkResponse({ type: PasskeyResponse })
+  async renamePasskey(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Body() { name }: RenamePasskeyRequest,
+  ): Promise<PasskeyResponse> {
+    return PasskeyResponse.from(await this.passkeys.renamePasskey(toOwnCall(request), { id, name }));
+  }
+
+  @Post(':id/remove')
+  @HttpCode(204)
+  @RequireUser()
+  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound)
+  @ApiParam(ID)
+  @ApiOperation({ summary: 'Remove a passkey' })
+  @ApiNoContentResponse({ description: 'The passkey is refused from now on' })
+  async removePasskey(
+    @Req() request: Request,
+    @Param('id') id: string,
+    @Body() { password }: ProofRequest,
+  ): Promise<void> {
+    await this.passkeys.removePasskey(toOwnCall(request), { id, password });
+  }
+}
