@@ -50,10 +50,6 @@ describe('the configuration', () => {
     expect(parseEnvironment({ ...GOOD, SHUTDOWN_DELAY_MS: '60000' }).shutdownDeadlineMs).toBe(73_000);
   });
 
-  it('keeps ended sessions for 30 days, and no longer than the audit log', () => {
-    expect(parseEnvironment(GOOD).sessionKeepDays).toBe(30);
-    expect(parseEnvironment({ ...GOOD, AUDIT_RETENTION_DAYS: '7' }).sessionKeepDays).toBe(7);
-  });
 
   it('divides the hashing threads and the hashing queue among the workers', () => {
     const cores = availableParallelism();
