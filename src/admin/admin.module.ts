@@ -1,6 +1,7 @@
 /**
- * The operators' API: every route with `X-Admin-Key`, and that door. Each controller's file begins with
- * its requests and responses; it translates between them and the services, and holds no rules. Every change is an audit event with the operator as its actor.
+ * The operators' API: every route with `X-Admin-Key`, and that door. A controller's file begins with its requests and
+ * responses; it translates between them and the services, and holds no rules. Every change is an audit event with the
+ * operator as its actor.
  */
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';

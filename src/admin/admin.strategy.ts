@@ -44,7 +44,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
       throw await this.recordRefusal(request, verdict.reason, verdict.operator);
     }
     const principal: AdminPrincipal = { door: 'admin', operator: verdict.operator };
-    // Also when the scope is missing: the key is valid, and the metrics, the log and the audit log name the operator.
+    // Set before the scope is checked, so that metrics, log and audit log name the operator of a refused call.
     request.user = principal;
     await this.requireScope(request, verdict.operator);
     return principal;

@@ -15,7 +15,7 @@ import {
   type LoginReason,
 } from '../second-factors/second-factors.service.js';
 
-/** Unlike that of other responses, its example is a moment. */
+/** Shows a moment as its example, where NULLABLE_MOMENT shows null. */
 const OPTIONAL_MOMENT = { ...MOMENT, nullable: true } as const;
 
 export class ExplainAppQuery {
@@ -107,7 +107,7 @@ export class ExplanationResponse {
   }
 }
 
-/** An IPv6 address with a dotted end. */
+/** The longest form: IPv6 that ends with a dotted IPv4 address. */
 const MAX_ADDRESS_LENGTH = 45;
 const ADDRESS_DETAIL = 'must be an IPv4 or IPv6 address';
 
@@ -187,7 +187,6 @@ export class UserExplanationResponse {
 const DESCRIPTION =
   'The doors answer every refusal alike; this tells the operator why. An unknown id gets the reason `unknown`, not a 404.';
 
-/** The private reasons behind the uniform 401 of the doors, and of the login. */
 @ApiTags('admin')
 @Controller('api/v0/admin')
 export class ExplanationsAdminController {

@@ -156,7 +156,7 @@ export class AuditLog implements EntitySubscriberInterface {
   }
 }
 
-/** Refusals have metrics of their own; the other exceptions are written by the command line, or in batches. */
+/** Not refusals, which have metrics of their own, nor what the command line or a batch records. */
 function isCountedAct(event: AuditEventName): boolean {
   const isRefusal = (COUNTED_EVENTS as readonly AuditEventName[]).includes(event);
   return !isRefusal && !/^(signing_key|users)\.|\.first_used$/.test(event);

@@ -5,14 +5,17 @@
 // broken, 2 wrong usage, 141 when the reader of its output has ended (as shells report SIGPIPE).
 import { readPackageVersion } from '../common/package-version.js';
 import { StartTimeoutError } from '../common/start-watch.js';
-import { reportFailure } from './failure.js';
+import { reportFailure, describeCause } from './failures.js';
 import { createProgram } from './program.js';
-import { endWithReaders } from './readers.js';
+import { CommandFailedError, type Output } from './output.js';
+
+/** 128 + SIGPIPE: what a shell reports of other programs. Node.js ignores that signal. */
+const EXIT_READER_ENDED = 141;
 
 /** --json counts wherever it stands, also in a command line that cannot be parsed. */
 const output = { json: process.argv.includes('--json') };
 
-async function main(): Promise<number> {
+async function runProgram(): Promise<number> {
   try {
     await createProgram(readPackageVersion(), output).parseAsync();
     return 0;
@@ -24,5 +27,19 @@ async function main(): Promise<number> {
   }
 }
 
+/**
+ * Ends the process quietly when the reader of standard output has ended, as `head` does, and with a message when the
+ * output cannot be written. A command that is still at work then reports no success. A message that cannot be written is
+ * not a failure.
+ */
+function endWithReaders(output: Output): void {
+  process.stderr.on('error', () => undefined);
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(EXIT_READER_ENDED);
+    const message = `Standard output cannot be written: ${describeCause(error)}.`;
+    process.exit(reportFailure(new CommandFailedError(message, 'output_unusable'), output));
+  });
+}
+
 endWithReaders(output);
-process.exitCode = await main();
+process.exitCode = await runProgram();

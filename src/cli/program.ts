@@ -3,19 +3,17 @@ import { createAppsCommand } from './remote/apps.command.js';
 import { createAuditCommand } from './remote/audit.command.js';
 import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
 import { createCompletionCommand } from './completion.command.js';
-import { createDoctorCommand } from './platform/doctor.command.js';
+import { createDoctorCommand, createInitCommand, createMigrateCommand } from './platform/platform-commands.js';
 import { createExplainCommand } from './remote/explain.command.js';
-import { createInitCommand } from './platform/init.command.js';
 import { createKeysCommand } from './platform/keys.command.js';
-import { createMigrateCommand } from './migrate.command.js';
 import { createNodesCommand } from './remote/nodes.command.js';
 import { createOperatorsCommand } from './remote/operators.command.js';
 import { createMapCommand } from './remote/map.command.js';
 import { createStatusCommand } from './remote/status.command.js';
 import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
 import { createUsersCommand } from './remote/users.command.js';
-import { EXIT_CODES } from './needs.js';
-import type { Output } from './terminal.js';
+import { EXIT_CODES } from './command-options.js';
+import type { Output } from './output.js';
 
 /** @returns all commands */
 export function createProgram(version: string, output: Output): Command {

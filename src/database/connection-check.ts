@@ -32,7 +32,7 @@ export interface StandbyRow {
   readonly isStandby: boolean;
 }
 
-/** Several, because other clients of a pooler take and return sessions meanwhile. */
+/** More than one round, because other clients of a pooler take and return sessions meanwhile. */
 const PROBE_ROUNDS = 5;
 const ANSWER_TIMEOUT_MS = 5_000;
 
@@ -49,11 +49,11 @@ export function refuseStandby(rows: readonly StandbyRow[]): void {
   if (rows[0]?.isStandby !== false) throw new StandbyError();
 }
 
-/** What the service relies on, whatever the server, the database or the role has as its default. */
+/** Settings that the service relies on: the server, the database or the role may have other defaults. */
 const SETTINGS = {
   datestyle: 'ISO',
   default_transaction_isolation: 'read committed',
-  // Statements whose plan is forced look expensive, and compiling them takes longer than running them.
+  // JIT would compile statements whose forced plan looks expensive, which takes longer than running them.
   jit: 'off',
 };
 
@@ -71,7 +71,7 @@ export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTi
     try {
       refuseStandby((await client.query<StandbyRow>(text, values)).rows);
     } catch (error) {
-      // `end` would wait for PostgreSQL, and the request for `end`.
+      // Not `end`, which waits for PostgreSQL while the request waits for it.
       (client as Client).connection.stream.destroy();
       throw error;
     }
@@ -125,7 +125,7 @@ export async function withClient(databaseUrl: string, work: (client: Client) => 
     await client.connect();
     await work(client);
   } finally {
-    // Not awaited: a server that does not answer does not close the connection either.
+    // Not awaited, because a server that does not answer does not close the connection either.
     void client.end().catch(() => undefined);
   }
 }

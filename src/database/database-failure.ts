@@ -21,7 +21,7 @@ const NETWORK_CODES = new Set([
   'EAI_AGAIN',
   'ENOENT',
 ]);
-/** The driver reports these without a code. */
+/** Messages of failures for which the driver has no code. */
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
 
@@ -42,10 +42,7 @@ export function isDatabaseFailure(error: unknown): boolean {
   return DRIVER_MESSAGES.test(error.message);
 }
 
-/**
- * Whether the database can read but not write: a read-only standby (25006), a full disk (53100), or stalled commits,
- * because of which the write was not sent.
- */
+/** Whether the database can read but not write: it is read-only (25006), its disk is full (53100), or commits stall. */
 export function isWriteRefusal(error: unknown): boolean {
   if (error instanceof WriteRefusedError) return true;
   return error instanceof DatabaseError && (error.code === '25006' || error.code === '53100');

@@ -26,10 +26,10 @@ import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ig
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
-/** A migration that waits for a table makes every request wait behind it: well below what a request waits. */
+/** Well below the wait of a request, because requests for a table queue behind a migration that waits for it. */
 const MIGRATION_LOCK_TIMEOUT_MS = 1_000;
 
-/** Options of the migrations: no statement timeout, one connection. Entities are registered by their modules. */
+/** Options of migrations: one connection, without a statement timeout. */
 export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
   return {
     type: 'postgres',
@@ -72,9 +72,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
   };
 }
 
-/**
- * Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503.
- */
+/** Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503. */
 export function createRequestOptions(environment: Environment): DataSourceOptions {
   const statementTimeoutMs = environment.databaseStatementTimeoutMs;
   const idleInTransactionMs = 2 * statementTimeoutMs;
@@ -89,7 +87,7 @@ export function createRequestOptions(environment: Environment): DataSourceOption
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: idleInTransactionMs,
-      // The timeout of the client, for when the server cannot enforce its own.
+      // The client's own timeout, for when the server cannot enforce its own.
       answerTimeoutMs: statementTimeoutMs + 500,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,

@@ -17,7 +17,7 @@ import { createRequestOptions } from './database-options.js';
     TypeOrmModule.forRootAsync({
       inject: [Environment, StartWatch],
       useFactory: async (environment: Environment, watch: StartWatch) => {
-        // Under a lock, which TypeORM would not take. For workers the primary process has migrated.
+        // `migrate` takes a lock, which TypeORM would not. The primary process has migrated for its workers.
         if (!environment.isWorker) await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
         return {
           ...createRequestOptions(environment),

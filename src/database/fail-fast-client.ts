@@ -1,13 +1,11 @@
 import { Client, type ClientConfig, type QueryResult } from 'pg';
 
-/** Undefined: the statement failed, or the connection was lost and its effect is unknown. */
+/** Undefined when the statement failed, or when the connection was lost and its effect is unknown. */
 type LateResult = QueryResult | undefined;
 type Callback = (error: Error | null | undefined, result?: QueryResult) => void;
 type Release = (error?: Error | boolean) => void;
 
-/**
- * PostgreSQL did not answer in time. The statement continues there, and may be committed after its caller got a 503.
- */
+/** PostgreSQL did not answer in time. The statement continues there, and may be committed after its caller got a 503. */
 export class UnansweredStatementError extends Error {
   override readonly name = 'UnansweredStatementError';
 
@@ -125,8 +123,7 @@ export class FailFastClient extends Client {
     // An earlier statement of this connection is already overdue.
     if (this.lateResult) return;
     this.lateResult = lateResult;
-    // The caller has its error and no longer listens. Without a listener, an error of the connection would end the
-    // process.
+    // The caller no longer listens, and an error without a listener would end the process.
     this.on('error', () => undefined);
     this.observer?.stalled(this);
     void lateResult.then(() => this.observer?.answered(this));

@@ -18,15 +18,15 @@ const FIND_ROLE = `SELECT rolsuper AS is_superuser, quote_ident(rolname) AS quot
   FROM pg_roles WHERE rolname = $1`;
 
 /**
- * All tables but those of the audit log, whose rows the role may not change, and their partitions. Only in the schema of
- * the service: the first superuser of a server, which the image of PostgreSQL makes an owner, owns the system catalogs.
+ * The tables whose rows the service may change, which excludes the audit log. Only those in the schema of the service: in
+ * the image of PostgreSQL the owner is the first superuser, who owns the system catalogs too.
  */
 const ORDINARY_TABLES = `SELECT quote_ident(relname) AS name FROM pg_class
   WHERE relowner = (SELECT relowner FROM pg_class WHERE oid = 'audit_events'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'audit_events'::regclass)
     AND relname <> 'migrations' AND relname NOT IN ('audit_events', 'audit_seals', 'audit_seal_entries', 'audit_settings')`;
 
-/** The functions that run as the owner look for functions and operators there too. */
+/** A role that creates objects in this schema could shadow what the owner's functions call, and so act as the owner. */
 const MAY_CREATE = `SELECT current_schema() AS name, has_schema_privilege($1, current_schema(), 'CREATE') AS may_create`;
 
 /** Without the columns that the database sets itself: a role that may set them could backdate a row. */
@@ -76,7 +76,7 @@ async function createStatements(role: string, query: (sql: string) => Promise<un
   const [columns] = (await query(INSERTABLE_COLUMNS)) as { names: string }[];
   const [current] = (await query('SELECT quote_ident(current_schema()) AS schema')) as { schema: string }[];
   return [
-    // PUBLIC has it before PostgreSQL 15.
+    // Before PostgreSQL 15, PUBLIC has this privilege by default.
     `REVOKE CREATE ON SCHEMA ${current?.schema ?? 'public'} FROM PUBLIC, ${role}`,
     `GRANT USAGE ON SCHEMA ${current?.schema ?? 'public'} TO ${role}`,
     ...tables.map(({ name }) => `GRANT SELECT, INSERT, UPDATE, DELETE ON ${name} TO ${role}`),

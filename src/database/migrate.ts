@@ -12,7 +12,7 @@ export const RETRY_DELAY_MS = 1_000;
 const IS_WORKING = `SELECT 1 FROM pg_stat_activity
   WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'`;
 
-/** The role of the service may use the tables, and not change the schema: another role has to migrate first. */
+/** The role of the service may use the tables but not change the schema, so another role has to migrate first. */
 export class MayNotMigrateError extends Error {
   override readonly name = 'MayNotMigrateError';
 
@@ -39,8 +39,8 @@ export async function migrate(databaseUrl: string, watch = new StartWatch()): Pr
 }
 
 /**
- * A table that another transaction uses is waited for in short turns: requests for it queue behind a migration that
- * waits, and pass between two attempts. The watch ends it.
+ * Waits in short turns for a table that another transaction uses, so that requests for the table pass between two attempts
+ * instead of queueing behind the migration. The watch limits the attempts.
  */
 async function runBetweenTransactions(databaseUrl: string, watch: StartWatch): Promise<string[]> {
   for (;;) {

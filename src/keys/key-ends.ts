@@ -109,7 +109,7 @@ export class Overlaps {
     this.statement = {
       name: `${table}_end_overlap`,
       text: `UPDATE ${table} SET previous_key_digest = NULL, previous_key_expires_at = NULL,
-             overlap_ended_at = LEAST(previous_key_expires_at, $3)
+             overlap_ended_at = LEAST(overlap_ended_at, previous_key_expires_at, $3)
          WHERE id = $1 AND key_digest = $2 RETURNING id`,
     };
   }

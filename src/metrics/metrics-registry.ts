@@ -5,7 +5,7 @@ import { Environment } from '../config/environment.js';
 /** Prefix of the name of every metric. */
 export const PREFIX = 'platform_auth_';
 
-/** Gauges of prom-client that are named like counters, which linters refuse. Their parts by type are exported as well. */
+/** Gauges of prom-client with names of counters, which linters of metrics refuse. Their parts by type remain. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
 const SLOW_GAUGE_TTL_MS = 30_000;

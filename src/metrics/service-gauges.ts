@@ -1,64 +1,42 @@
 import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import { PasswordHasher } from '../crypto/password-hasher.js';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
-import { MetricsRegistry, PREFIX } from './metrics-registry.js';
+import { PasswordHasher } from '../crypto/password-hasher.js';
+import { MetricsRegistry, PREFIX, type ReadGauge } from './metrics-registry.js';
 
 /** The saturation of hashing, database pool and log delivery, read at each scrape. */
 @Injectable()
 export class ServiceGauges {
-  constructor(
-    private readonly metrics: MetricsRegistry,
-    hasher: PasswordHasher,
-    database: Database,
-    log: Log,
-  ) {
-    this.addHashing(hasher);
-    this.addDatabase(database);
-    this.addLogDelivery(log);
-  }
-
-  private addHashing(hasher: PasswordHasher): void {
-    this.metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => hasher.load.queued);
-    this.metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => hasher.load.queueLimit);
-    this.metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => hasher.load.running);
-    this.metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => hasher.load.threadLimit);
-  }
-
-  private addDatabase(database: Database): void {
-    this.metrics.addGauge('database_connections', 'Open connections of the pool.', () => database.pool.total);
-    this.metrics.addGauge('database_connections_idle', 'Idle connections of the pool.', () => database.pool.idle);
-    this.metrics.addGauge(
-      'database_connections_limit',
-      'Maximum of connections of the pool.',
-      () => database.pool.limit,
-    );
-    this.metrics.addGauge(
-      'database_connections_stalled',
-      'Connections with a statement that was given up and is not answered yet.',
-      () => database.pool.stalled,
-    );
-    this.metrics.addGauge(
-      'database_requests_waiting',
-      'Statements that wait for a connection.',
-      () => database.pool.waiting,
-    );
-  }
-
-  private addLogDelivery(log: Log): void {
-    this.metrics.addGauge(
+  constructor(metrics: MetricsRegistry, hasher: PasswordHasher, database: Database, log: Log) {
+    const gauges: [name: string, help: string, read: ReadGauge][] = [
+      ['hashing_queued', 'Passwords that wait for a thread.', () => hasher.load.queued],
+      ['hashing_queue_limit', 'Maximum of waiting passwords.', () => hasher.load.queueLimit],
+      ['hashing_running', 'Passwords that a thread hashes.', () => hasher.load.running],
+      ['hashing_threads_limit', 'Maximum of hashing threads.', () => hasher.load.threadLimit],
+      ['database_connections', 'Open connections of the pool.', () => database.pool.total],
+      ['database_connections_idle', 'Idle connections of the pool.', () => database.pool.idle],
+      ['database_connections_limit', 'Maximum of connections of the pool.', () => database.pool.limit],
+      [
+        'database_connections_stalled',
+        'Connections with a statement that was given up and is not answered yet.',
+        () => database.pool.stalled,
+      ],
+      ['database_requests_waiting', 'Statements that wait for a connection.', () => database.pool.waiting],
+      ['log_lines_waiting', 'Log lines that wait for delivery.', () => log.waitingLines],
+    ];
+    for (const [name, help, read] of gauges) metrics.addGauge(name, help, read);
+    metrics.addGauge(
       'log_delivering',
       '1: lines are shipped to the logging service. 0: they go to the console.',
       () => (log.isDelivering === undefined ? undefined : Number(log.isDelivering)),
-      // One worker that cannot deliver is worth an alert.
+      // The minimum of all workers, so that one that cannot deliver raises an alert.
       'min',
     );
-    this.metrics.addGauge('log_lines_waiting', 'Log lines that wait for delivery.', () => log.waitingLines);
     new Counter({
       name: `${PREFIX}log_lines_undelivered_total`,
       help: 'Log lines that were meant for the logging service and went to the console.',
-      registers: [this.metrics.registry],
+      registers: [metrics.registry],
       collect() {
         this.reset();
         this.inc(log.undeliveredLines);

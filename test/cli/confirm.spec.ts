@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { PassThrough } from 'node:stream';
-import { addYes, createConfirm } from '../../src/cli/confirm.js';
+import { addYes, createConfirm } from '../../src/cli/prompts.js';
 
 const QUESTION = 'This would end the world.';
 

@@ -1,5 +1,5 @@
 import { Client } from 'pg';
-import { toFailure } from '../../src/cli/failure.js';
+import { toFailure } from '../../src/cli/failures.js';
 import { readSchemaState } from '../../src/database/migrate.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { Cli } from '../support/cli.js';

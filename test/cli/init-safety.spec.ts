@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
-import { withAppKeys } from '../../src/cli/platform/app-keys.js';
+import { withAppKeys } from '../../src/cli/platform/database-services.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 
 const NOT_CONFIRMED = new Error('not confirmed');

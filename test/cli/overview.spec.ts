@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { applyFilters, type CredentialView } from '../../src/cli/remote/credential-list.js';
-import { DRAWINGS } from '../../src/cli/remote/map-drawing.js';
-import { toCalls } from '../../src/cli/remote/map.command.js';
+import { applyFilters, type CredentialView } from '../../src/cli/remote/credential-commands.js';
+import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
 import type { AppView } from '../../src/cli/remote/apps.command.js';
 import { useCli } from '../support/cli.js';
 import { useApp } from '../support/use-app.js';

@@ -5,7 +5,7 @@ import { parse as parseVariables } from 'dotenv';
 import { DataSource } from 'typeorm';
 import { parse, stringify } from 'yaml';
 import { diagnose } from '../../src/cli/platform/doctor.js';
-import type { Finding } from '../../src/cli/platform/doctor.checkup.js';
+import type { Finding } from '../../src/cli/platform/doctor-calls.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';

@@ -1,4 +1,4 @@
-import { Progress } from '../../src/cli/progress.js';
+import { Progress } from '../../src/cli/output.js';
 
 function show(isTTY: boolean, total: number | undefined, ...steps: [done: number, lines: number][]): string[] {
   const written: string[] = [];

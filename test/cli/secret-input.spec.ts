@@ -1,5 +1,5 @@
 import { PassThrough } from 'node:stream';
-import { readNewPassword, type Terminal } from '../../src/cli/secret-input.js';
+import { readNewPassword, type Terminal } from '../../src/cli/prompts.js';
 
 /** What is read on a terminal where these keys are typed, one entry for each prompt. */
 const type = async (...entries: string[]) => {

@@ -1,6 +1,5 @@
 import { join } from 'node:path';
-import { detectScreen } from '../../src/cli/screen.js';
-import { formatTable, wrapText } from '../../src/cli/table.js';
+import { detectScreen, formatTable, wrapText } from '../../src/cli/tables.js';
 import { Cli } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
 

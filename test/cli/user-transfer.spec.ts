@@ -333,7 +333,7 @@ describe('platform-auth users export', () => {
 
 describe('splitting a file into lines', () => {
   const linesOf = async (...chunks: Buffer[]) => {
-    const { splitLines } = await import('../../src/cli/platform/byte-lines.js');
+    const { splitLines } = await import('../../src/cli/platform/user-transfer.js');
     const { Readable } = await import('node:stream');
     const found: [number, string | undefined, number][] = [];
     const source = Readable.from(chunks, { objectMode: true });

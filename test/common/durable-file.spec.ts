@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createFile } from '../../src/common/durable-file.js';
 import { EnvFile } from '../../src/config/env-file.js';
-import { ConfigFile } from '../../src/cli/remote/config-file.js';
+import { ConfigFile } from '../../src/cli/remote/node-config-file.js';
 
 const { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync } = fs;
 const { lstatSync, symlinkSync, writeFileSync } = fs;

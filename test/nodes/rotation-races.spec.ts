@@ -94,4 +94,21 @@ describe('a rotation', () => {
     // After 200 for the new key the node deletes the old one; after 401 it uses the old one again.
     await app.validateNode(answered === 200 ? fresh.header : old.header).expect(200);
   });
+
+  it('used first by two replicas at once ends the old key at the earlier use', async () => {
+    const old = await app.node();
+    const fresh = await rotated(old);
+    const lock = await holdRow(app.database, 'nodes', old.nodeId);
+    const earlier = app.validateNode(fresh.header).then(({ status }) => status);
+    await lock.waiting(1);
+    const latestEnd = clock.now();
+    clock.advance({ seconds: 10 });
+    const later = replica.validateNode(fresh.header).then(({ status }) => status);
+    await lock.waiting(2);
+    await lock.release();
+    expect([await earlier, await later]).toEqual([200, 200]);
+    const sql = 'SELECT overlap_ended_at AS ended FROM nodes WHERE id = $1';
+    const [row] = await app.database.query<{ ended: Date }>(sql, [old.nodeId]);
+    expect(row?.ended.getTime()).toBeLessThanOrEqual(latestEnd.getTime());
+  });
 });

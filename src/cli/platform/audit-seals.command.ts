@@ -1,16 +1,28 @@
+import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError } from 'commander';
 import type { Verification } from '../../audit/seals/seal-verifier.js';
-import { isCheckpoint } from '../../audit/seals/seal.js';
-import { MAX_FINDINGS } from '../../audit/seals/seal-chain.js';
-import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
-import { formatTable, wrapText } from '../table.js';
-import { CommandFailedError, announceIfSlow, print, type Output } from '../terminal.js';
+import {
+  formatCheckpoint,
+  isCheckpoint,
+  LAST_SEAL,
+  SealKey,
+  type SealContent,
+  type StoredSeal,
+} from '../../audit/seals/seal.js';
+import { MAX_FINDINGS, type Query } from '../../audit/seals/seal-chain.js';
+import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
+import { formatTable, wrapText } from '../tables.js';
+import { CommandFailedError, announceIfSlow, print, type Output } from '../output.js';
+import { readVariables } from '../../config/environment.js';
+import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
+import { describeCause } from '../failures.js';
 
 const NEEDS = `${NEEDS_DATABASE}
 It also needs the key of the seals: AUDIT_SEAL_KEY or AUDIT_SEAL_KEY_FILE; SECRET_KEY or SECRET_KEY_FILE if the service has none.`;
 
 interface VerifyOptions extends Output {
   readonly checkpoint?: string;
+  /** The path of a file with one former key per line. */
   readonly oldKeys?: string;
 }
 
@@ -25,7 +37,6 @@ export function createVerifyCommand(): Command {
     .addHelpText('after', formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify'))
     .action(async (_options, command: Command) => {
       const options = command.optsWithGlobals<VerifyOptions>();
-      const { verifyAudit } = await import('./audit-seals.js');
       const report = await announceIfSlow('Reading the audit log', verifyAudit(options));
       print(options, report, toText);
       const failure = judge(report);
@@ -57,8 +68,7 @@ export function createCheckpointCommand(): Command {
     )
     .addHelpText('after', formatNeeds(NEEDS, 'platform-auth audit checkpoint >> checkpoints.txt'))
     .action(async (_options, command: Command) => {
-      const { auditCheckpoint } = await import('./audit-seals.js');
-      const line = await auditCheckpoint();
+      const line = await readCheckpoint();
       print(command.optsWithGlobals<Output>(), { checkpoint: line }, () => line);
     });
 }
@@ -82,4 +92,58 @@ function toRow({ kind, row, time, what }: Verification['findings'][number]) {
 function parseCheckpoint(line: string): string {
   if (!isCheckpoint(line)) throw new InvalidArgumentError('It must be a whole line of "audit checkpoint", in quotes.');
   return line;
+}
+
+/** Verifies the whole audit log by its seals. Only reads. */
+async function verifyAudit({ checkpoint, oldKeys }: VerifyOptions): Promise<Verification> {
+  const { SealVerifier } = await import('../../audit/seals/seal-verifier.js');
+  const old = oldKeys === undefined ? [] : readSecrets(oldKeys).map((secret) => new SealKey(secret));
+  return withDatabase((query, key) => {
+    const keys = new Map([...old, key].map((each) => [each.id, each]));
+    return new SealVerifier(query, keys).verifyLog(checkpoint);
+  });
+}
+
+/** @returns the line that commits to everything sealed so far */
+async function readCheckpoint(): Promise<string> {
+  return withDatabase(async (query, key) => {
+    const [seal] = await query<StoredSeal>(LAST_SEAL);
+    if (!seal) throw new CommandFailedError('Nothing is sealed yet. Start the service: it seals every few seconds.');
+    if (!key.hasSealed(seal))
+      throw new CommandFailedError('The last seal is not valid. Run: platform-auth audit verify');
+    const { number, at } = JSON.parse(seal.content) as SealContent;
+    return formatCheckpoint({ number, at, mac: seal.mac });
+  });
+}
+
+function readSecrets(path: string): string[] {
+  try {
+    return readFileSync(path, 'utf8')
+      .split('\n')
+      .map((line) => line.trim())
+      .filter((line) => line !== '');
+  } catch (error) {
+    throw new CommandFailedError(
+      `${path} cannot be read: ${describeCause(error)}. Correct --old-keys.`,
+      'file_unusable',
+    );
+  }
+}
+
+async function withDatabase<Result>(work: (query: Query, key: SealKey) => Promise<Result>): Promise<Result> {
+  const { Client } = await import('pg');
+  const { BEGIN_VERIFICATION } = await import('../../audit/seals/seal-verifier.js');
+  const variables = readVariables();
+  const client = new Client({ connectionString: parseDatabaseUrl(variables), connectionTimeoutMillis: 5_000 });
+  const key = new SealKey(parseAuditSealSecret(variables));
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    await client.query(BEGIN_VERIFICATION);
+    const query: Query = async <Row extends object>(text: string, values: unknown[] = []) =>
+      (await client.query<Row>(text, values)).rows;
+    return await work(query, key);
+  } finally {
+    await client.end();
+  }
 }

@@ -1,62 +1,74 @@
+// `platform-auth keys`: the keys that sign access tokens under ES256; see docs/operations/keys.md.
 import { Command } from 'commander';
-import { addYes, createConfirm } from '../confirm.js';
-import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
-import { formatTable } from '../table.js';
-import { print, type Output } from '../terminal.js';
-import type { KeyReport } from './keys.js';
+import { COMMAND_LINE } from '../../access/actor.js';
+import type { KeyOperations } from '../../signing-keys/key-operations.js';
+import type { SigningKey } from '../../signing-keys/signing-key.entity.js';
+import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
+import { print, type Output } from '../output.js';
+import { addYes, createConfirm } from '../prompts.js';
+import { formatTable } from '../tables.js';
 
+const COLUMNS = ['kid', 'state', 'created_at', 'activated_at', 'retired_at', 'revoked_at'] as const;
 const EXAMPLE_KID = 'sT3RrX8h2V0';
 
-type KeyWork = (keys: typeof import('./keys.js')) => Promise<KeyReport[]>;
-
-/** `platform-auth keys`: the keys that sign access tokens under ES256; see docs/operations/keys.md. */
 export function createKeysCommand(): Command {
-  return new Command('keys')
+  const keys = new Command('keys')
     .description('Manage the keys that sign access tokens under ES256.')
-    .addHelpText('after', formatNeeds(NEEDS_DATABASE, 'DATABASE_URL=postgresql://… platform-auth keys list'))
-    .addCommand(
-      create('list', 'List the signing keys.').action((_options: object, command: Command) =>
-        run(command, (keys) => keys.listKeys()),
-      ),
-    )
-    .addCommand(
-      create('rotate', 'Sign with the next key. Tokens of the present one stay valid until they expire.').action(
-        (_options: object, command: Command) => run(command, (keys) => keys.rotateKeys()),
-      ),
-    )
-    .addCommand(
-      create('retire', 'Stop signing with this key. Its tokens stay valid until they expire.', `retire ${EXAMPLE_KID}`)
-        .argument('<kid>', 'as "keys list" shows it')
-        .action((kid: string, _options: object, command: Command) => run(command, (keys) => keys.retireKey(kid))),
-    )
-    .addCommand(
-      addYes(
-        create(
-          'revoke',
-          'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.',
-          `revoke ${EXAMPLE_KID}`,
-        ),
-      )
-        .argument('<kid>', 'as "keys list" shows it')
-        .action(async (kid: string, _options: object, command: Command) => {
-          await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
-          await run(command, (keys) => keys.revokeKey(kid));
-        }),
-    );
+    .addHelpText('after', formatNeeds(NEEDS_DATABASE, 'DATABASE_URL=postgresql://… platform-auth keys list'));
+  describeKeyCommand(keys.command('list'), 'List the signing keys.', 'list').action(
+    async (_options: object, command: Command) => actOnKeys(command, () => Promise.resolve()),
+  );
+  describeKeyCommand(
+    keys.command('rotate'),
+    'Sign with the next key. Tokens of the present one stay valid until they expire.',
+    'rotate',
+  ).action(async (_options: object, command: Command) =>
+    actOnKeys(command, async (operations) => operations.rotate(COMMAND_LINE)),
+  );
+  describeKeyCommand(
+    keys.command('retire').argument('<kid>', 'as "keys list" shows it'),
+    'Stop signing with this key. Its tokens stay valid until they expire.',
+    `retire ${EXAMPLE_KID}`,
+  ).action(async (kid: string, _options: object, command: Command) =>
+    actOnKeys(command, async (operations) => operations.retire(kid, COMMAND_LINE)),
+  );
+  describeKeyCommand(
+    addYes(keys.command('revoke').argument('<kid>', 'as "keys list" shows it')),
+    'Refuse all tokens of this key at once, because it was stolen. Their users refresh, and go on.',
+    `revoke ${EXAMPLE_KID}`,
+  ).action(async (kid: string, _options: object, command: Command) => {
+    await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
+    await actOnKeys(command, async (operations) => operations.revoke(kid, COMMAND_LINE));
+  });
+  return keys;
 }
 
-function create(name: string, description: string, example = name): Command {
+function describeKeyCommand(command: Command, description: string, example: string): Command {
   const help = formatNeeds(NEEDS_DATABASE, `DATABASE_URL=postgresql://… platform-auth keys ${example}`);
-  return new Command(name).description(description).addHelpText('after', help);
+  return command.description(description).addHelpText('after', help);
 }
 
-async function run(command: Command, work: KeyWork): Promise<void> {
-  const keys = await work(await import('./keys.js'));
-  print(command.optsWithGlobals<Output>(), { keys }, toText);
+/** Prints all keys as they are after the act. */
+async function actOnKeys(command: Command, act: (operations: KeyOperations) => Promise<void>): Promise<void> {
+  const { withSigningKeys } = await import('./database-services.js');
+  const keys = await withSigningKeys(async (operations) => {
+    await act(operations);
+    return (await operations.list()).map(toReport);
+  });
+  print(command.optsWithGlobals<Output>(), { keys }, () =>
+    keys.length > 0
+      ? formatTable(COLUMNS, keys)
+      : 'There are no signing keys. Under HS256 the service signs with SECRET_KEY; under ES256 it makes them when it starts.',
+  );
 }
 
-function toText({ keys }: { keys: KeyReport[] }): string {
-  if (keys.length === 0)
-    return 'There are no signing keys. Under HS256 the service signs with SECRET_KEY; under ES256 it makes them when it starts.';
-  return formatTable(['kid', 'state', 'created_at', 'activated_at', 'retired_at', 'revoked_at'], keys);
+function toReport({ kid, state, createdAt, activatedAt, retiredAt, revokedAt }: SigningKey) {
+  return {
+    kid,
+    state,
+    created_at: createdAt.toISOString(),
+    activated_at: activatedAt?.toISOString() ?? null,
+    retired_at: retiredAt?.toISOString() ?? null,
+    revoked_at: revokedAt?.toISOString() ?? null,
+  };
 }

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import { z } from 'zod';
-import { describeCause } from '../system-errors.js';
-import { CommandFailedError } from '../terminal.js';
+import { describeCause } from '../failures.js';
+import { CommandFailedError } from '../output.js';
 
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';

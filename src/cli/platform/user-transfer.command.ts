@@ -1,8 +1,8 @@
 import { Command } from 'commander';
-import { addYes, createConfirm } from '../confirm.js';
-import { formatNeeds, NEEDS_DATABASE } from '../needs.js';
-import { formatTable, wrapText } from '../table.js';
-import { CommandFailedError, print, say, type Output } from '../terminal.js';
+import { addYes, createConfirm } from '../prompts.js';
+import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
+import { formatTable, wrapText } from '../tables.js';
+import { CommandFailedError, print, say, type Output } from '../output.js';
 import type { ImportReport } from './user-transfer.js';
 
 const NEEDS = `${NEEDS_DATABASE} The service may run meanwhile.`;

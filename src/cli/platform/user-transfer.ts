@@ -2,20 +2,16 @@ import { createReadStream, createWriteStream, fstatSync, openSync, rmSync } from
 import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
 import { addAbortSignal, type Writable } from 'node:stream';
-import { AuditModule } from '../../audit/audit.module.js';
 import { Clock } from '../../common/clock.js';
-import { readVariables } from '../../config/environment.js';
-import { AccountTransfer, type ImportCounts } from '../../users/account-transfer.js';
+import type { ImportCounts } from '../../users/account-transfer.js';
 import {
   formatAccountLine,
   parseAccountLine,
   RefusedLineError,
   type PortableAccount,
 } from '../../users/portable-account.js';
-import { Progress } from '../progress.js';
-import { CommandFailedError } from '../terminal.js';
-import { splitLines, type Line } from './byte-lines.js';
-import { withServices } from './command-context.js';
+import { Progress, CommandFailedError } from '../output.js';
+import { withAccountTransfer } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
 const MAX_LINE_BYTES = 16_384;
@@ -45,7 +41,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   const descriptor = file === '-' ? process.stdin.fd : openSync(file, 'r');
   const size = fstatSync(descriptor).size;
   const progress = new Progress(size > 0 ? size : undefined);
-  return withTransfer(async (transfer) => {
+  return withAccountTransfer(async (transfer) => {
     const report = createReport(isDryRun);
     const now = new Clock().now();
     let batch: PortableAccount[] = [];
@@ -114,7 +110,7 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
   const descriptor = file === undefined ? undefined : openSync(file, 'wx', PRIVATE_MODE);
   const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
   try {
-    return await withTransfer(async (transfer) => {
+    return await withAccountTransfer(async (transfer) => {
       let count = 0;
       for await (const page of transfer.read()) {
         if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
@@ -135,7 +131,51 @@ async function write(target: Writable, text: string): Promise<void> {
   if (!target.write(text)) await once(target, 'drain');
 }
 
-async function withTransfer<Result>(work: (transfer: AccountTransfer) => Promise<Result>): Promise<Result> {
-  const rooms = { imports: [AuditModule], providers: [AccountTransfer] };
-  return withServices(readVariables(), rooms, (context) => work(context.get(AccountTransfer)));
+/** One line of a file. */
+export interface Line {
+  /** From 1. */
+  readonly number: number;
+  /** Undefined for a line that is too long, or is not UTF-8. */
+  readonly text: string | undefined;
+  /** Of the file, up to the end of this line. */
+  readonly endsAt: number;
+}
+
+const LINE_FEED = 0x0a;
+
+/** Splits bytes at line feeds, and holds no more than one line of `maxBytes` at a time: the file may be of any size. */
+export async function* splitLines(chunks: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Line> {
+  let [number, endsAt] = [0, 0];
+  let parts: Buffer[] = [];
+  let length = 0;
+  const take = (): Line => {
+    number += 1;
+    endsAt += length + 1;
+    const text = length > maxBytes ? undefined : decode(Buffer.concat(parts));
+    [parts, length] = [[], 0];
+    return { number, text, endsAt };
+  };
+  const keep = (part: Buffer): void => {
+    length += part.length;
+    if (length <= maxBytes) parts.push(part);
+    else parts = [];
+  };
+  for await (const chunk of chunks) {
+    let start = 0;
+    for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
+      keep(chunk.subarray(start, end));
+      start = end + 1;
+      yield take();
+    }
+    keep(chunk.subarray(start));
+  }
+  if (length > 0) yield take();
+}
+
+function decode(bytes: Buffer): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
 }

@@ -1,5 +1,6 @@
-import type { Variables } from '../../config/environment.js';
-import type { NodePair } from './config-format.js';
+import type { Command } from 'commander';
+import { type Variables, readVariables, readSecretFiles } from '../../config/environment.js';
+import type { NodePair } from './node-config-file.js';
 import {
   callService,
   HEADER_VALUE,
@@ -8,8 +9,9 @@ import {
   RefusedError,
   toRefusal,
   withAdvice,
-} from '../service-call.js';
-import { CommandFailedError, say } from '../terminal.js';
+} from '../http-client.js';
+import { CommandFailedError, say, type Output } from '../output.js';
+import { formatNeeds, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 
 export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
@@ -122,5 +124,81 @@ export class AdminClient {
     const answer = await callService(this.url, `/api/v0/admin${path}`, { method, headers, body });
     if (answer.status === 204 || (answer.status >= 200 && answer.status < 300 && answer.body)) return answer.body;
     throw toRefusal(this.url, answer);
+  }
+}
+
+type Options = Output & { readonly url?: string };
+
+/** Adds to a command what all commands that call the service share: --url and the help text. */
+export function describeRemote(
+  command: Command,
+  description: string,
+  example: string,
+  needs = NEEDS_ADMIN_KEY,
+): Command {
+  return command
+    .description(description)
+    .option('--url <url>', 'address of the service (default: AUTH_URL, or http://127.0.0.1:7701)', parseServiceUrl)
+    .addHelpText('after', formatNeeds(needs, `platform-auth ${example}`));
+}
+
+/** @returns a client for the service that --url or AUTH_URL names */
+export function createClient(command: Command): AdminClient {
+  return AdminClient.from(readRemoteVariables(), readUrl(command));
+}
+
+/** @returns the variables of this process, with the admin key */
+export function readRemoteVariables(): Variables {
+  return readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
+}
+
+/** @returns the value of --url */
+export function readUrl(command: Command): string | undefined {
+  return command.optsWithGlobals<Options>().url;
+}
+
+export function readOutput(command: Command): Output {
+  return command.optsWithGlobals<Options>();
+}
+
+export type Kind = 'user' | 'node' | 'app' | 'operator';
+type View = Readonly<Record<string, unknown>>;
+
+const PARALLEL = 10;
+const SOURCES: Readonly<Record<Kind, { readonly path: string; readonly toName: (view: View) => string }>> = {
+  user: { path: '/users', toName: ({ email }) => String(email) },
+  node: { path: '/nodes', toName: ({ room, name }) => `${String(room)}/${String(name)}` },
+  app: { path: '/app-credentials', toName: ({ caller, target }) => `${String(caller)} → ${String(target)}` },
+  operator: { path: '/operators', toName: ({ name }) => `operator:${String(name)}` },
+};
+
+export interface Reference {
+  readonly kind: Kind;
+  readonly id: string;
+}
+
+/** Looks up what people call a user, a node or an app credential. Each id is looked up once. */
+export class Names {
+  private readonly known = new Map<string, string>();
+
+  constructor(private readonly client: AdminClient) {}
+
+  /** Looks up all ids that are not known yet, a few at a time. */
+  async learn(references: readonly Reference[]): Promise<void> {
+    const unknown = new Map(references.filter(({ id }) => !this.known.has(id)).map((each) => [each.id, each]));
+    const open = [...unknown.values()];
+    for (let start = 0; start < open.length; start += PARALLEL)
+      await Promise.all(open.slice(start, start + PARALLEL).map((reference) => this.lookUp(reference)));
+  }
+
+  /** @returns the id itself when it was deleted, or purged */
+  get(id: string | null): string {
+    return this.known.get(id ?? '') ?? id ?? '';
+  }
+
+  private async lookUp({ kind, id }: Reference): Promise<void> {
+    const { path, toName } = SOURCES[kind];
+    const view = await this.client.find<View>(`${path}/${encodeURIComponent(id)}`);
+    this.known.set(id, view ? toName(view) : id);
   }
 }

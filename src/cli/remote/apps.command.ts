@@ -1,13 +1,22 @@
 import { Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
-import { addRevoke, addShow, createOverlapOption, describeOldKey, rotate } from './credential-commands.js';
-import { parseExpiry, toExpiresAt } from './moments.js';
-import { createClient, readOutput, describeRemote } from './remote-command.js';
-import { withAdvice } from '../service-call.js';
-import { formatFields, formatTable } from '../table.js';
-import { print } from '../terminal.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
+import {
+  addFilters,
+  applyFilters,
+  toMomentColour,
+  type CredentialView,
+  type ListFilters,
+  addRevoke,
+  addShow,
+  createOverlapOption,
+  describeOldKey,
+  rotate,
+} from './credential-commands.js';
+import { parseExpiry, toExpiresAt, formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { createClient, readOutput, describeRemote } from './admin-client.js';
+import { withAdvice } from '../http-client.js';
+import { formatFields, formatTable } from '../tables.js';
+import { print } from '../output.js';
 
 const COLUMNS = ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'] as const;

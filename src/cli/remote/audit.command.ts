@@ -1,13 +1,21 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
 import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
-import { formatTable } from '../table.js';
-import { print } from '../terminal.js';
-import type { AdminClient } from './admin-client.js';
-import { followEvents, listReferences, toRow, type AuditEvent } from './audit-events.js';
-import { parsePast } from './moments.js';
-import { Names } from './names.js';
-import { createClient, createNumberParser, readOutput, describeRemote } from './remote-command.js';
+import { formatTable, replaceControlCharacters } from '../tables.js';
+import { print, CommandFailedError, say, type Output } from '../output.js';
+import {
+  type AdminClient,
+  Names,
+  createClient,
+  readOutput,
+  describeRemote,
+  type Query,
+  type Kind,
+  type Reference,
+} from './admin-client.js';
+import { createNumberParser, parsePast } from '../command-options.js';
 import { findUserId } from './users.command.js';
+import { isId } from '../../common/ids.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
 const DROP = ['request_id', 'count', 'address', 'actor'] as const;
@@ -74,4 +82,89 @@ function parseEvent(text: string): string {
   if (!AUDIT_EVENT_NAMES.some((name) => name === text))
     throw new InvalidArgumentError(`It must be one of: ${AUDIT_EVENT_NAMES.join(', ')}.`);
   return text;
+}
+
+const POLL_INTERVAL_MS = 2_000;
+/** An event is committed a little after its time, so that each poll looks back. */
+const LOOK_BACK_MS = 60_000;
+const MAX_EVENTS_A_POLL = 10_000;
+/** Failures that pass. Following goes on, and reads what it missed. */
+const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
+const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
+  [/^(admin\.)?(user|session)\./, 'user'],
+  [/^(admin\.)?node\./, 'node'],
+  [/^(admin\.app_credential|app)\./, 'app'],
+  [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
+];
+
+export interface AuditEvent {
+  readonly id: string;
+  readonly time: string;
+  readonly event: string;
+  readonly actor: { readonly door: string | null; readonly id: string | null; readonly name?: string | null } | null;
+  readonly subject: string | null;
+  readonly request_id: string | null;
+  readonly address: string | null;
+  readonly count: number;
+  readonly details: Readonly<Record<string, unknown>>;
+}
+
+/** @returns what an event names by its id */
+export function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
+  const references: Reference[] = [];
+  const kind = KINDS.find(([prefix]) => prefix.test(event))?.[1];
+  if (kind && subject !== null && isId(subject)) references.push({ kind, id: subject });
+  if (actor?.id && isId(actor.id) && (actor.door === 'user' || actor.door === 'node' || actor.door === 'app'))
+    references.push({ kind: actor.door, id: actor.id });
+  return references;
+}
+
+export function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names: Names) {
+  const caller =
+    actor?.name ?? [actor?.door ?? '', names.get(actor?.id ?? null)].filter((part) => part !== '').join(' ');
+  return { time, event, actor: caller, subject: names.get(subject), address, count, request_id };
+}
+
+/**
+ * Prints events, oldest first, and then new ones as they happen. Never returns. An event that is counted (failed logins)
+ * is printed again when its count has grown.
+ */
+export async function followEvents(client: AdminClient, query: Query, limit: number, output: Output): Promise<never> {
+  const names = new Names(client);
+  const printNew = async (items: readonly AuditEvent[]): Promise<void> => {
+    if (!output.json) await names.learn(items.flatMap(listReferences));
+    for (const item of items) process.stdout.write(`${output.json ? JSON.stringify(item) : toLine(item, names)}\n`);
+  };
+  let counts = new Map<string, number>();
+  let newest = query.since ?? new Date().toISOString();
+  /** Undefined until the first answer. The limit left out older events. */
+  let oldest: string | undefined;
+  for (;;) {
+    try {
+      const max = oldest === undefined ? limit : MAX_EVENTS_A_POLL;
+      const since = oldest === undefined ? query.since : lookBack(newest, oldest);
+      const items = await client.list<AuditEvent>('/audit-events', { ...query, since }, max);
+      await printNew(items.filter(({ id, count }) => count > (counts.get(id) ?? 0)).reverse());
+      counts = new Map(items.map(({ id, count }) => [id, count]));
+      newest = items[0]?.time ?? newest;
+      oldest ??= items.at(-1)?.time ?? newest;
+    } catch (error) {
+      if (!(error instanceof CommandFailedError) || !PASSING.has(error.code)) throw error;
+      say(error.message);
+    }
+    await sleep(POLL_INTERVAL_MS);
+  }
+}
+
+function lookBack(newest: string, oldest: string): string {
+  return new Date(Math.max(Date.parse(newest) - LOOK_BACK_MS, Date.parse(oldest))).toISOString();
+}
+
+function toLine(item: AuditEvent, names: Names): string {
+  const { time, event, actor, subject, address, count } = toRow(item, names);
+  const times = count > 1 ? `${count} times` : '';
+  return [time, event, actor, subject, address, times]
+    .map(replaceControlCharacters)
+    .filter((part) => part !== '')
+    .join('  ');
 }

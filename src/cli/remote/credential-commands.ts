@@ -1,12 +1,14 @@
 import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../../config/limits.js';
-import { addYes, createConfirm } from '../confirm.js';
-import { Names, type Kind } from './names.js';
-import { createClient, createNumberParser, readOutput, describeRemote, encodeSegment } from './remote-command.js';
-import { withAdvice } from '../service-call.js';
-import { formatFields, replaceControlCharacters, type Cell } from '../table.js';
-import { print } from '../terminal.js';
+import { addYes, createConfirm } from '../prompts.js';
+import { Names, type Kind, createClient, readOutput, describeRemote } from './admin-client.js';
+import { createNumberParser, parseDuration } from '../command-options.js';
+import { withAdvice } from '../http-client.js';
+import { formatFields, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
+import { print } from '../output.js';
+import { addDays } from '../../common/clock.js';
+import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
 
 /** A kind of credential: what the commands for nodes and for apps differ by. */
 export interface CredentialKind {
@@ -25,7 +27,7 @@ export function addShow(to: Command, { group, name, idField, path }: CredentialK
     `Show one ${name.toLowerCase()}.`,
     `${group} show ${EXAMPLES.id}`,
   ).action(async (id: string, _options, command: Command) => {
-    const found = await createClient(command).get<Record<string, Cell>>(`${path}/${encodeSegment(id)}`);
+    const found = await createClient(command).get<Record<string, Cell>>(`${path}/${encodeURIComponent(id)}`);
     print(readOutput(command), found, formatFields);
   });
 }
@@ -40,7 +42,7 @@ export function addRevoke(to: Command, { group, kind, name, idField, path }: Cre
         await names.learn([{ kind, id }]);
         return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
       });
-      await client.delete(`${path}/${encodeSegment(id)}`);
+      await client.delete(`${path}/${encodeURIComponent(id)}`);
       print(readOutput(command), { [idField]: id, revoked: true }, () => `${name} ${id} is revoked.`);
     },
   );
@@ -68,7 +70,71 @@ export async function rotate<View>(
 ): Promise<View> {
   const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
   return withAdvice(
-    createClient(command).post<View>(`${path}/${encodeSegment(id)}/rotate`, body),
+    createClient(command).post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body),
     'Run this again: a new key made by the lost call is not shown. The old one is valid until the overlap ends, if there is one.',
   );
+}
+
+/** The fields of nodes and app credentials by which they are filtered and counted. */
+export interface CredentialView {
+  readonly created_at: string;
+  readonly last_used_at: string | null;
+  readonly expires_at: string | null;
+  readonly revoked_at: string | null;
+}
+
+export interface ListFilters {
+  readonly live: boolean;
+  /** In milliseconds. */
+  readonly unusedFor?: number;
+}
+
+export function addFilters(command: Command): Command {
+  return command
+    .option('--live', 'only live ones: neither revoked nor expired', false)
+    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseDuration);
+}
+
+export function applyFilters<View extends CredentialView>(
+  items: readonly View[],
+  { live, unusedFor }: ListFilters,
+  now = new Date(),
+): View[] {
+  return items.filter(
+    (item) =>
+      (!live || isLive(item, now)) &&
+      (unusedFor === undefined || isUnusedSince(item, new Date(now.getTime() - unusedFor))),
+  );
+}
+
+export function isLive({ revoked_at, expires_at }: CredentialView, now: Date): boolean {
+  return revoked_at === null && (expires_at === null || new Date(expires_at) > now);
+}
+
+/** One that was never used counts from when it was made. */
+export function isUnusedSince({ last_used_at, created_at }: CredentialView, since: Date): boolean {
+  return new Date(last_used_at ?? created_at) < since;
+}
+
+export function isExpiringSoon({ expires_at }: CredentialView, now: Date): boolean {
+  return expires_at !== null && new Date(expires_at) > now && new Date(expires_at) < addDays(now, EXPIRY_NOTICE_DAYS);
+}
+
+/** Counts for an overview: the live ones, and which of them need attention. */
+export function countCredentials(items: readonly CredentialView[], now = new Date()) {
+  const live = items.filter((item) => isLive(item, now));
+  return {
+    live: live.length,
+    ended: items.length - live.length,
+    unused: live.filter((item) => isUnusedSince(item, addDays(now, -UNUSED_DAYS))).length,
+    expiring: live.filter((item) => isExpiringSoon(item, now)).length,
+  };
+}
+
+export function toMomentColour(name: string, value: unknown): Colour | undefined {
+  if (typeof value !== 'string') return undefined;
+  if (name === 'revoked_at') return 'red';
+  if (name !== 'expires_at') return undefined;
+  if (new Date(value) <= new Date()) return 'red';
+  return new Date(value) < addDays(new Date(), EXPIRY_NOTICE_DAYS) ? 'yellow' : undefined;
 }

@@ -1,11 +1,11 @@
 import { Command, Option } from 'commander';
 import { addDays } from '../../common/clock.js';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
-import { print } from '../terminal.js';
+import { print } from '../output.js';
 import type { AppView } from './apps.command.js';
-import { isExpiringSoon, isLive, isUnusedSince } from './credential-list.js';
-import { DRAWINGS, type Call } from './map-drawing.js';
-import { createClient, describeRemote, readOutput } from './remote-command.js';
+import { isExpiringSoon, isLive, isUnusedSince } from './credential-commands.js';
+import { createClient, describeRemote, readOutput } from './admin-client.js';
+import { formatTable } from '../tables.js';
 
 type Format = keyof typeof DRAWINGS;
 
@@ -39,4 +39,91 @@ function toCall(credential: AppView, now: Date): Call {
   }
   const state = isUnusedSince(credential, addDays(now, -UNUSED_DAYS)) ? 'unused' : 'ok';
   return { caller, target, last_used_at, expires_at, state, label: used };
+}
+
+// The map of the platform as it is: which service calls which, when it last did, and what needs attention. Drawn from
+// the live app credentials, as text, Mermaid, Graphviz or SVG.
+
+export type CallState = 'ok' | 'unused' | 'expiring';
+
+/** A live credential: one service may call another. */
+export interface Call {
+  readonly caller: string;
+  readonly target: string;
+  /** In words. */
+  readonly label: string;
+  readonly state: CallState;
+  readonly last_used_at: string | null;
+  readonly expires_at: string | null;
+}
+
+const ROW = 56;
+const BOX = { width: 200, height: 36 };
+const WIDTH = 860;
+const TARGET_X = WIDTH - BOX.width - 20;
+const COLOURS: Readonly<Record<CallState, string>> = { ok: '#2f6f4f', unused: '#8a8a8a', expiring: '#b8461b' };
+
+export const DRAWINGS: Readonly<Record<'text' | 'mermaid' | 'dot' | 'svg', (calls: readonly Call[]) => string>> = {
+  text: (calls) => {
+    const colour = (name: string, value: unknown) =>
+      name !== 'state' || value === 'ok' ? undefined : value === 'expiring' ? ('red' as const) : ('yellow' as const);
+    const columns = ['caller', 'target', 'state', 'last_used_at', 'expires_at'] as const;
+    return formatTable(columns, calls, { drop: ['expires_at', 'last_used_at'], colour });
+  },
+  mermaid: (calls) => {
+    const ids = numberServices(calls);
+    const lines = calls.map(
+      ({ caller, target, label, state }) =>
+        `  ${ids.get(caller)} ${state === 'unused' ? '-.->' : '-->'}|"${label}"| ${ids.get(target)}`,
+    );
+    const styles = calls.flatMap(({ state }, index) =>
+      state === 'ok' ? [] : [`  linkStyle ${index} stroke:${COLOURS[state]}`],
+    );
+    const nodes = [...ids].map(([name, id]) => `  ${id}["${name}"]`);
+    return ['flowchart LR', ...nodes, ...lines, ...styles].join('\n');
+  },
+  dot: (calls) => {
+    const edges = calls.map(
+      ({ caller, target, label, state }) =>
+        `  "${caller}" -> "${target}" [label="${label}", color="${COLOURS[state]}"${state === 'unused' ? ', style=dashed' : ''}];`,
+    );
+    return ['digraph platform {', '  rankdir=LR;', '  node [shape=box];', ...edges, '}'].join('\n');
+  },
+  svg: drawSvg,
+};
+
+/** Callers on the left, targets on the right; a service that does both is on both sides. */
+function drawSvg(calls: readonly Call[]): string {
+  const callers = [...new Set(calls.map(({ caller }) => caller))];
+  const targets = [...new Set(calls.map(({ target }) => target))];
+  const height = ROW * Math.max(callers.length, targets.length, 1) + 20;
+  const toY = (names: readonly string[], name: string): number =>
+    20 + ((names.indexOf(name) + 0.5) * (height - 20)) / names.length;
+  const lines = calls.map(({ caller, target, label, state }) => {
+    const [from, to, end] = [toY(callers, caller), toY(targets, target), 20 + BOX.width];
+    const dash = state === 'unused' ? ' stroke-dasharray="6 4"' : '';
+    return (
+      `<line x1="${end}" y1="${from}" x2="${TARGET_X - 8}" y2="${to}" stroke="${COLOURS[state]}"${dash} stroke-width="2" marker-end="url(#arrow)">` +
+      `<title>${caller} → ${target}: ${label}</title></line>\n` +
+      `<text x="${end + (TARGET_X - end) * 0.3}" y="${from + (to - from) * 0.3 - 5}" fill="${COLOURS[state]}" font-size="11" text-anchor="middle">${label}</text>`
+    );
+  });
+  const box = (name: string, x: number, y: number): string =>
+    `<rect x="${x}" y="${y - BOX.height / 2}" width="${BOX.width}" height="${BOX.height}" rx="6" fill="#f4f4f1" stroke="#444"/>\n` +
+    `<text x="${x + BOX.width / 2}" y="${y + 5}" text-anchor="middle" fill="#222">${name}</text>`;
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" font-family="sans-serif" font-size="14">`,
+    '<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z" fill="#444"/></marker></defs>',
+    '<rect width="100%" height="100%" fill="white"/>',
+    ...lines,
+    ...callers.map((name) => box(name, 20, toY(callers, name))),
+    ...targets.map((name) => box(name, TARGET_X, toY(targets, name))),
+    '</svg>',
+  ].join('\n');
+}
+
+/** Names of services may hold characters that Mermaid does not allow in an id. */
+function numberServices(calls: readonly Call[]): Map<string, string> {
+  const names = new Set(calls.flatMap(({ caller, target }) => [caller, target]));
+  return new Map([...names].map((name, index) => [name, `s${index}`]));
 }

@@ -1,11 +1,9 @@
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
-import type { ConfigFile } from './config-file.js';
-import type { CredentialView } from './credential-list.js';
-import type { NodePair } from './config-format.js';
-import { encodeSegment } from './remote-command.js';
-import { withAdvice } from '../service-call.js';
-import { CommandFailedError, say } from '../terminal.js';
+import type { ConfigFile, NodePair } from './node-config-file.js';
+import type { CredentialView } from './credential-commands.js';
+import { withAdvice } from '../http-client.js';
+import { CommandFailedError, say } from '../output.js';
 
 export interface NodeView extends CredentialView {
   readonly [field: string]: string | null;
@@ -50,7 +48,7 @@ export async function register(client: AdminClient, registration: Registration):
 
 async function revokeRegistered(client: AdminClient, nodeId: string): Promise<string> {
   try {
-    await client.delete(`/nodes/${encodeSegment(nodeId)}`);
+    await client.delete(`/nodes/${encodeURIComponent(nodeId)}`);
     return `Node ${nodeId}, which was registered for it, is revoked again.`;
   } catch (error) {
     return `Node ${nodeId} was registered for it and could NOT be revoked again (${(error as Error).message}). Run: platform-auth nodes revoke ${nodeId}`;
@@ -65,7 +63,7 @@ export async function refuseToOverwrite(client: AdminClient, { path, pair }: Con
       `${path} holds an API key without a node id: it may be for something else. Add --replace if not.`,
     );
   if (nodeId === undefined) return;
-  const node = await client.find<NodeView>(`/nodes/${encodeSegment(nodeId)}`);
+  const node = await client.find<NodeView>(`/nodes/${encodeURIComponent(nodeId)}`);
   if (node && node.revoked_at === null) {
     throw new CommandFailedError(
       `${path} holds the pair of node ${nodeId} (${node.room}, ${node.name}), which is not revoked. Rotate that node, or add --replace.`,
@@ -96,7 +94,7 @@ export async function rotateInto(
   await withAdvice(useKeyInFile(client, path, nodeId, pair), advice);
   // If the new key is lost in a power failure, the old one has to last until the operator runs this again.
   const rotation = { overlap_hours: MAX_OVERLAP_HOURS };
-  const rotated = client.post<IssuedNode>(`/nodes/${encodeSegment(nodeId)}/rotate`, rotation);
+  const rotated = client.post<IssuedNode>(`/nodes/${encodeURIComponent(nodeId)}/rotate`, rotation);
   const { api_key: apiKey, ...node } = await withAdvice(rotated, advice);
   try {
     file.write({ nodeId: node.node_id, apiKey });
@@ -120,7 +118,7 @@ async function useKeyInFile(
   if (verdict === 'refused') say(`The key in ${path} is not valid.`);
   if (verdict !== 'needs_app') return;
   const { previous_key_accepted_until: openUntil } = await client.get<{ previous_key_accepted_until: string | null }>(
-    `/nodes/${encodeSegment(nodeId)}/explain`,
+    `/nodes/${encodeURIComponent(nodeId)}/explain`,
   );
   if (openUntil !== null) {
     throw new CommandFailedError(

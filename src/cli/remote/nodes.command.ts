@@ -1,15 +1,21 @@
 import { Command, Option } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { ConfigFile } from './config-file.js';
-import { CONFIG_FORMATS, setPair, type ConfigFormat } from './config-format.js';
-import { addFilters, applyFilters, toMomentColour, type ListFilters } from './credential-list.js';
-import { addRevoke, addShow, createOverlapOption, rotate } from './credential-commands.js';
+import { ConfigFile, CONFIG_FORMATS, setPair, type ConfigFormat } from './node-config-file.js';
+import {
+  addFilters,
+  applyFilters,
+  toMomentColour,
+  type ListFilters,
+  addRevoke,
+  addShow,
+  createOverlapOption,
+  rotate,
+} from './credential-commands.js';
 import { refuseToOverwrite, register, registerInto, rotateInto, type IssuedNode, type NodeView } from './node-keys.js';
-import { parseExpiry, toExpiresAt } from './moments.js';
-import { createClient, readOutput, describeRemote, encodeSegment, parseUuid } from './remote-command.js';
-import { formatFields, formatTable } from '../table.js';
-import { print } from '../terminal.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
+import { parseExpiry, toExpiresAt, formatNeeds, NEEDS_ADMIN_KEY, parseUuid } from '../command-options.js';
+import { createClient, readOutput, describeRemote } from './admin-client.js';
+import { formatFields, formatTable } from '../tables.js';
+import { print } from '../output.js';
 
 const COLUMNS = ['node_id', 'household_id', 'room', 'name', 'last_used_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['household_id', 'expires_at', 'revoked_at', 'last_used_at'] as const;
@@ -109,7 +115,7 @@ function addUpdate(nodes: Command): void {
       const change = { room, name, expires_at: toExpiresAt(expires) };
       if (Object.values(change).every((value) => value === undefined))
         command.error('error: nothing to change: give --room, --name or --expires');
-      const node = await createClient(command).patch<NodeView>(`${NODES.path}/${encodeSegment(nodeId)}`, change);
+      const node = await createClient(command).patch<NodeView>(`${NODES.path}/${encodeURIComponent(nodeId)}`, change);
       print(readOutput(command), node, formatFields);
     });
 }

@@ -2,16 +2,22 @@ import { Command, InvalidArgumentError } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
 import { isScopeList, SCOPES, type Scope } from '../../common/names.js';
-import { addYes, createConfirm } from '../confirm.js';
-import { withAdvice } from '../service-call.js';
-import { formatFields, formatTable, replaceControlCharacters } from '../table.js';
-import { CommandFailedError, print } from '../terminal.js';
-import type { AdminClient } from './admin-client.js';
-import { createOverlapOption, describeOldKey, rotate } from './credential-commands.js';
-import { addFilters, applyFilters, toMomentColour, type CredentialView, type ListFilters } from './credential-list.js';
-import { parseExpiry, toExpiresAt } from './moments.js';
-import { createClient, describeRemote, encodeSegment, readOutput } from './remote-command.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
+import { addYes, createConfirm } from '../prompts.js';
+import { withAdvice } from '../http-client.js';
+import { formatFields, formatTable, replaceControlCharacters } from '../tables.js';
+import { CommandFailedError, print } from '../output.js';
+import { type AdminClient, createClient, describeRemote, readOutput } from './admin-client.js';
+import {
+  createOverlapOption,
+  describeOldKey,
+  rotate,
+  addFilters,
+  applyFilters,
+  toMomentColour,
+  type CredentialView,
+  type ListFilters,
+} from './credential-commands.js';
+import { parseExpiry, toExpiresAt, formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
 
 const COLUMNS = ['name', 'scopes', 'operator_id', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'] as const;
 const DROP = ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'] as const;
@@ -91,14 +97,14 @@ function addRevoke(operators: Command): void {
     const client = createClient(command);
     const { operator_id, name } = await findOperator(client, operator);
     await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
-    await client.delete(`${PATH}/${encodeSegment(operator_id)}`);
+    await client.delete(`${PATH}/${encodeURIComponent(operator_id)}`);
     print(readOutput(command), { operator_id, name, revoked: true }, () => `Operator ${name} is revoked.`);
   });
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
 async function findOperator(client: AdminClient, operator: string): Promise<OperatorView> {
-  if (isId(operator)) return client.get<OperatorView>(`${PATH}/${encodeSegment(operator)}`);
+  if (isId(operator)) return client.get<OperatorView>(`${PATH}/${encodeURIComponent(operator)}`);
   const found = (await client.list<OperatorView>(PATH, { name: operator })).find((each) => each.revoked_at === null);
   if (found) return found;
   throw new CommandFailedError(

@@ -1,11 +1,18 @@
 import { Command } from 'commander';
 import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
-import { callService, parseBaseUrl, RefusedError, toRefusal } from '../service-call.js';
-import { formatFields, type Cell } from '../table.js';
-import { CommandFailedError, print } from '../terminal.js';
-import { DEFAULT_URL, type AdminClient } from './admin-client.js';
-import { countCredentials, type CredentialView } from './credential-list.js';
-import { createClient, describeRemote, readOutput, readRemoteVariables, readUrl } from './remote-command.js';
+import { callService, parseBaseUrl, RefusedError, toRefusal } from '../http-client.js';
+import { formatFields, type Cell } from '../tables.js';
+import { CommandFailedError, print } from '../output.js';
+import {
+  DEFAULT_URL,
+  type AdminClient,
+  createClient,
+  describeRemote,
+  readOutput,
+  readRemoteVariables,
+  readUrl,
+} from './admin-client.js';
+import { countCredentials, type CredentialView } from './credential-commands.js';
 
 interface Health {
   readonly status: string;

@@ -1,14 +1,11 @@
 import { Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { addYes, createConfirm } from '../confirm.js';
-import { readNewPassword } from '../secret-input.js';
-import { CommandFailedError, print } from '../terminal.js';
-import { formatFields, formatTable, type Cell } from '../table.js';
-import { withAdvice } from '../service-call.js';
-import type { AdminClient } from './admin-client.js';
-import { buildLoginPath, type LoginView } from './login-view.js';
-import { createClient, readOutput, describeRemote, encodeSegment } from './remote-command.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../needs.js';
+import { addYes, createConfirm, readNewPassword } from '../prompts.js';
+import { CommandFailedError, print } from '../output.js';
+import { formatFields, formatTable, type Cell } from '../tables.js';
+import { withAdvice } from '../http-client.js';
+import { type AdminClient, createClient, readOutput, describeRemote } from './admin-client.js';
+import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
@@ -86,7 +83,7 @@ function addDelete(users: Command): void {
       const client = createClient(command);
       const { id, email } = await findUser(client, user);
       await createConfirm(command)(`This deletes the user ${String(email)} and all of their sessions permanently.`);
-      await client.delete(`/users/${encodeSegment(String(id))}`);
+      await client.delete(`/users/${encodeURIComponent(String(id))}`);
       print(readOutput(command), { id, deleted: true }, () => `${String(email)} is deleted.`);
     },
   );
@@ -96,7 +93,7 @@ function addActivation(users: Command, name: 'enable' | 'disable', description: 
   describeRemote(users.command(`${name} <user>`), description, `users ${name} ${EXAMPLES.email}`).action(
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
-      const path = `/users/${encodeSegment(await findUserId(client, user))}`;
+      const path = `/users/${encodeURIComponent(await findUserId(client, user))}`;
       const changed = await client.patch<UserView>(path, { is_active: name === 'enable' });
       print(readOutput(command), changed, ({ email }) => `${String(email)} is ${name}d.`);
     },
@@ -110,7 +107,9 @@ function addSessions(users: Command): void {
     `users sessions ${EXAMPLES.email}`,
   ).action(async (user: string, _options, command: Command) => {
     const client = createClient(command);
-    const items = await client.list<SessionView>(`/users/${encodeSegment(await findUserId(client, user))}/sessions`);
+    const items = await client.list<SessionView>(
+      `/users/${encodeURIComponent(await findUserId(client, user))}/sessions`,
+    );
     print(readOutput(command), { items }, () => formatTable(SESSION_COLUMNS, items, { drop: ['id', 'created_at'] }));
   });
   describeRemote(
@@ -120,7 +119,7 @@ function addSessions(users: Command): void {
   ).action(async (user: string, _options, command: Command) => {
     const client = createClient(command);
     const id = await findUserId(client, user);
-    await client.delete(`/users/${encodeSegment(id)}/sessions`);
+    await client.delete(`/users/${encodeURIComponent(id)}/sessions`);
     print(readOutput(command), { id, sessions_revoked: true }, () => `Every session of ${user} has ended.`);
   });
 }
@@ -138,7 +137,7 @@ function addRemoveFactors(users: Command): void {
         return;
       }
       await createConfirm(command)(`This lets ${String(email)} log in with the password alone.`);
-      await client.delete(`/users/${encodeSegment(String(id))}/factors`);
+      await client.delete(`/users/${encodeURIComponent(String(id))}/factors`);
       const said = `Removed from ${String(email)}: ${removed.join(', ')}. Every session has ended.`;
       print(readOutput(command), { id, factors_removed: true, removed }, () => said);
     },
@@ -152,7 +151,7 @@ function addPasswordReset(users: Command): void {
     `users reset-password ${EXAMPLES.email}`,
   ).action(async (user: string, _options, command: Command) => {
     const client = createClient(command);
-    const path = `/users/${encodeSegment(await findUserId(client, user))}/password-reset`;
+    const path = `/users/${encodeURIComponent(await findUserId(client, user))}/password-reset`;
     const issued = await withAdvice(
       client.post<IssuedReset>(path),
       'Run this again: a new token replaces the one before.',
@@ -176,7 +175,7 @@ async function findUserDetails(client: AdminClient, user: string): Promise<UserD
 
 /** @throws {CommandFailedError} when the account does not exist */
 async function findUser(client: AdminClient, user: string): Promise<UserView> {
-  if (!user.includes('@')) return client.get<UserView>(`/users/${encodeSegment(user)}`);
+  if (!user.includes('@')) return client.get<UserView>(`/users/${encodeURIComponent(user)}`);
   const [found] = await client.list<UserView>('/users', { email: user }, 1);
   if (!found)
     throw new CommandFailedError(
@@ -189,4 +188,18 @@ async function findUser(client: AdminClient, user: string): Promise<UserView> {
 /** @returns the id as given, without a call, when it is not an e-mail address */
 export async function findUserId(client: AdminClient, user: string): Promise<string> {
   return user.includes('@') ? String((await findUser(client, user)).id) : user;
+}
+
+/** As the service explains a login from one address, or from any. */
+export interface LoginView {
+  readonly accepted_now: boolean;
+  readonly methods: readonly string[];
+  readonly second_factors: readonly string[];
+  readonly email_verified_at: string | null;
+  readonly reasons: readonly { readonly code: string; readonly detail: string; readonly until: string | null }[];
+}
+
+/** @returns the path of a {@link LoginView} */
+export function buildLoginPath(userId: string): string {
+  return `/users/${encodeURIComponent(userId)}/explain`;
 }

@@ -1,7 +1,7 @@
 // Tables and fields for people. Invariants: text from outside never reaches a terminal with its control characters; a
 // table never wraps: columns that do not fit the terminal are left out and named below it.
 import Table from 'cli-table3';
-import { detectScreen, paint, type Colour, type Screen } from './screen.js';
+import { readVariables } from '../config/environment.js';
 
 const MAX_LINE = 72;
 
@@ -85,4 +85,26 @@ export function formatFields(record: Readonly<Record<string, Cell>>): string {
   return Object.entries(record)
     .map(([name, value]) => `${name.padEnd(width)}  ${replaceControlCharacters(value) || '-'}`)
     .join('\n');
+}
+
+const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
+export type Colour = keyof typeof CODES;
+
+/** Where the result is shown. A file and a pipe are as wide as they need to be, and have no colours. */
+export interface Screen {
+  readonly columns: number;
+  readonly hasColours: boolean;
+}
+
+/** @returns the screen of standard output; NO_COLOR (https://no-color.org) turns colours off */
+export function detectScreen(
+  { isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'> = process.stdout,
+): Screen {
+  if (!isTTY) return { columns: Infinity, hasColours: false };
+  const { NO_COLOR, TERM } = readVariables();
+  return { columns: columns > 0 ? columns : Infinity, hasColours: NO_COLOR === undefined && TERM !== 'dumb' };
+}
+
+export function paint({ hasColours }: Screen, text: string, colour: Colour | undefined): string {
+  return hasColours && colour !== undefined && text !== '' ? `\u001b[${CODES[colour]}m${text}\u001b[0m` : text;
 }

@@ -1,7 +1,7 @@
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
 import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
-import type { EnvFiles } from './platform-files.js';
+import type { EnvFiles } from './environment-files.js';
 import { credentialVariables, OWN_NAME, type MappedService, type PlatformMap } from './platform-map.js';
 
 /**

@@ -1,12 +1,98 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { listPairsOnFile, type Checkup, type Finding, type PairOnFile } from './doctor.checkup.js';
-import { describeError, findServiceAway, READ_LOG, SERVICE_TIMEOUT_MS } from './doctor.health.js';
-import { isLongUnused, isOverlapOpen } from './doctor.database.js';
-import { holdsKey, findLive } from './init.plan.js';
-import { OWN_NAME } from './platform-map.js';
-import { JWKS_PATH } from './verifier-variables.js';
-import { HEADER_VALUE, sendRequest } from '../service-call.js';
+import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import { addDays } from '../../common/clock.js';
+import type { EnvFile } from '../../config/env-file.js';
+import type { SchemaState } from '../../database/migrate.js';
+import { UNUSED_DAYS } from '../attention.js';
+import { holdsKey, findLive } from './init-plan.js';
+import { OWN_NAME, type MappedService, type PlatformMap, credentialVariables } from './platform-map.js';
+import { JWKS_PATH, type TokenRules } from './environment-files.js';
+import { HEADER_VALUE, sendRequest, readErrorCode } from '../http-client.js';
+import { describeCause } from '../failures.js';
+
+/** broken: a call is refused or a secret is exposed now. warning: everything works now, and will not later. */
+export type Severity = 'broken' | 'warning';
+
+/** One problem, and what to do about it. Holds no secret. */
+export interface Finding {
+  readonly severity: Severity;
+  readonly where: string;
+  readonly what: string;
+  readonly do: string;
+}
+
+/** What was read from the database. */
+export interface DatabaseView {
+  readonly schema: SchemaState;
+  /** Live credentials; undefined while migrations are missing, because their columns may not exist. */
+  readonly live: readonly AppCredential[] | undefined;
+  /** How far this machine's clock is ahead of the database's; negative when it is behind. */
+  readonly aheadMs: number;
+}
+
+/** The input of every check. */
+export interface Checkup {
+  readonly map: PlatformMap;
+  readonly envDir: string;
+  /** The address of this service. */
+  readonly url: string;
+  readonly now: Date;
+  /** The files that exist and can be read, by service. */
+  readonly files: ReadonlyMap<string, EnvFile>;
+  readonly database: DatabaseView | undefined;
+  readonly rules: TokenRules;
+}
+
+export type Check = (checkup: Checkup) => Finding[] | Promise<Finding[]>;
+
+export const RUN_INIT = 'Run init, then restart the service.';
+
+/** A pair of the map with what the caller's file holds for it. */
+export interface PairOnFile {
+  readonly caller: string;
+  readonly target: string;
+  readonly where: string;
+  readonly file: EnvFile;
+  readonly appId: string | undefined;
+  readonly appKey: string | undefined;
+}
+
+/** @returns each service whose file can be read */
+export function listServicesOnFile({
+  map,
+  files,
+}: Checkup): { service: MappedService; file: EnvFile; where: string }[] {
+  return map.services.flatMap((service) => {
+    const file = files.get(service.name);
+    return file ? [{ service, file, where: `${service.name}.env` }] : [];
+  });
+}
+
+/** @returns each pair of the map whose caller's file can be read */
+export function listPairsOnFile(checkup: Checkup): PairOnFile[] {
+  return listServicesOnFile(checkup).flatMap(({ service: { name: caller, calls }, file, where }) =>
+    calls.map((target) => {
+      const names = credentialVariables(target);
+      return {
+        caller,
+        target,
+        where: `${where}: ${caller} → ${target}`,
+        file,
+        appId: file.get(names.id),
+        appKey: file.get(names.key),
+      };
+    }),
+  );
+}
+
+export function isOverlapOpen({ previousKeyDigest, previousKeyExpiresAt }: AppCredential, now: Date): boolean {
+  return previousKeyDigest !== null && previousKeyExpiresAt !== null && previousKeyExpiresAt > now;
+}
+
+export function isLongUnused({ lastUsedAt, createdAt }: AppCredential, now: Date): boolean {
+  return (lastUsedAt ?? createdAt) < addDays(now, -UNUSED_DAYS);
+}
 
 const LOGGING_TIMEOUT_MS = 3_000;
 /** A replica under load may be without its lease for a moment (503). */
@@ -167,4 +253,40 @@ async function findLoggingTrouble(url: string): Promise<string | undefined> {
   } catch (error) {
     return `The logging service does not answer: ${describeError(error)}.`;
   }
+}
+
+export const SERVICE_TIMEOUT_MS = 5_000;
+export const READ_LOG = `Read the log of ${OWN_NAME}, and run doctor again.`;
+const NOT_TRIED = 'No credential was tried.';
+const health = z.object({ details: z.object({ database: z.object({ status: z.string() }) }) });
+
+/** @returns undefined when the service is ready */
+export async function findServiceAway(url: string): Promise<Finding | undefined> {
+  try {
+    const response = await sendRequest(`${url}/health`, { timeoutMs: SERVICE_TIMEOUT_MS });
+    const body: unknown = await response.json().catch(() => undefined);
+    if (response.status === 200) return undefined;
+    return { severity: 'broken', where: url, ...describeHealth(response.status, body) };
+  } catch (error) {
+    const what = `${OWN_NAME} does not answer: ${describeError(error)}.`;
+    const remedy = `Start ${OWN_NAME}, or name its address with --url. ${NOT_TRIED}`;
+    return { severity: 'broken', where: url, what, do: remedy };
+  }
+}
+
+/** A response that is not 200: the service runs, unless another program has its address. */
+function describeHealth(status: number, body: unknown): Pick<Finding, 'what' | 'do'> {
+  const { data } = health.safeParse(body);
+  if (!data) {
+    const remedy = `Is this the address of ${OWN_NAME}? Name it with --url, or read the log of what answers there. ${NOT_TRIED}`;
+    return { what: `/health answers ${status}, not as ${OWN_NAME} does.`, do: remedy };
+  }
+  if (data.details.database.status === 'up')
+    return { what: `/health answers ${status}.`, do: `${READ_LOG} ${NOT_TRIED}` };
+  const what = `/health answers ${status}: ${OWN_NAME} runs, and cannot use its database.`;
+  return { what, do: `Start its database, or read the log of ${OWN_NAME} for the cause. ${NOT_TRIED}` };
+}
+
+export function describeError(error: unknown): string {
+  return readErrorCode(error) || describeCause(error);
 }

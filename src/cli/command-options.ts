@@ -1,4 +1,19 @@
+// What commands need from their environment, for their help.
 import { InvalidArgumentError } from 'commander';
+import { isId } from '../common/ids.js';
+import { parseBaseUrl } from './http-client.js';
+
+export const NEEDS_ADMIN_KEY =
+  'Needs ADMIN_API_KEY or ADMIN_API_KEY_FILE (it may be the key of an operator), in the environment or in .env.';
+export const NEEDS_DATABASE =
+  'Connects to the database: needs DATABASE_URL or DATABASE_URL_FILE, in the environment or in .env.';
+export const EXIT_CODES =
+  'Exit codes: 0 done, 1 failed or something is broken, 2 wrong usage, 141 the reader of the output has ended.';
+
+/** @returns the end of a help text */
+export function formatNeeds(needs: string, example: string): string {
+  return `\n${needs}\n\nExample:\n  ${example}`;
+}
 
 // Moments and durations as operators write them: 30m, 24h, 7d, or ISO 8601.
 
@@ -45,4 +60,24 @@ function readDuration(text: string): number | undefined {
 function toIso(at: number, otherwise: string): string {
   if (Number.isNaN(at)) throw new InvalidArgumentError(otherwise);
   return new Date(at).toISOString();
+}
+
+export function parseUuid(text: string): string {
+  if (!isId(text)) throw new InvalidArgumentError('It must be a UUID.');
+  return text;
+}
+
+export function parseServiceUrl(text: string): string {
+  try {
+    return parseBaseUrl(text);
+  } catch {
+    throw new InvalidArgumentError('It must be an http(s) URL without user, query or fragment.');
+  }
+}
+
+export function createNumberParser(min: number, max: number): (text: string) => number {
+  return (text) => {
+    if (/^\d{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text);
+    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+  };
 }

@@ -1,0 +1,177 @@
+import { Command, InvalidArgumentError } from 'commander';
+import type { InitReport } from './init.js';
+import { OWN_NAME, readPlatformMap } from './platform-map.js';
+import { addYes, createConfirm } from '../prompts.js';
+import { formatTable, type Colour, fitWidth, wrapText } from '../tables.js';
+import { print, type Output, CommandFailedError } from '../output.js';
+import { httpUrl } from '../../config/variable-kinds.js';
+import type { Finding } from './doctor-calls.js';
+import { readVariables } from '../../config/environment.js';
+import { parseAuditRetentionDays, parseDatabaseUrl } from '../../config/single-variables.js';
+import { NEEDS_DATABASE } from '../command-options.js';
+
+interface InitOptions extends Output {
+  readonly map: string;
+  readonly envDir: string;
+  readonly prune: boolean;
+  readonly dryRun: boolean;
+}
+
+/** `platform-auth init`: makes keys and environment files from the map; see docs/platform.md. */
+export function createInitCommand(): Command {
+  return addYes(new Command('init'))
+    .description('Make the keys and the environment files of a platform from its map. Idempotent: safe to run again.')
+    .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
+    .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service')
+    .option('--prune', 'revoke the live credentials of pairs that are not in the map', false)
+    .option('--dry-run', 'print what would be done, and change nothing', false)
+    .addHelpText(
+      'after',
+      `
+Connects to the database: DATABASE_URL is taken from the environment, or else from <dir>/auth.env. If the database has live credentials, <dir>/auth.env must exist.
+Asks before it rotates live keys of more than one service, makes a new SECRET_KEY, or revokes (--prune).
+
+Example:
+  DATABASE_URL=postgresql://… platform-auth init --map platform.yaml --env-dir env`,
+    )
+    .action(async (_options, command: Command) => {
+      const options = command.optsWithGlobals<InitOptions>();
+      const { envDir, prune, dryRun } = options;
+      const map = readPlatformMap(options.map);
+      const { init } = await import('./init.js');
+      const report = await init({ map, envDir, prune, dryRun, confirm: createConfirm(command) });
+      print(options, report, formatInitReport);
+    });
+}
+
+function formatInitReport(report: InitReport): string {
+  const { dry_run: isPlan, migrations, pairs, files, strays } = report;
+  const changed = files.filter((file) => file.changed);
+  const isUnchanged = changed.length === 0 && migrations.length === 0 && !strays.some(({ revoked }) => revoked);
+  const parts = [formatTable(['caller', 'target', 'action', 'app_id'], pairs)];
+  if (pairs.some(({ action }) => action === 'unknown'))
+    parts.push(
+      'Keys cannot be compared before the schema is up to date. To see their actions, run migrate, then this command again.',
+    );
+  if (migrations.length > 0) parts.push(`Migrations ${isPlan ? 'to apply' : 'applied'}: ${migrations.join(', ')}`);
+  if (changed.length > 0) parts.push([`Files ${isPlan ? 'to write' : 'written'}:`, ...changed.map(toLine)].join('\n'));
+  if (strays.length > 0)
+    parts.push(`${createHeading(strays, isPlan)}\n${formatTable(['caller', 'target', 'app_id'], strays)}`);
+  if (isUnchanged) parts.push('Files, keys and schema match the map. Nothing was changed.');
+  else if (isPlan) parts.push('This is the plan. Nothing was changed.');
+  else if (isFirstRun(report)) parts.push('Done. Start the services, each with its file; then run doctor.');
+  else if (changed.length > 0) parts.push('Done. Restart the services whose files were written.');
+  else parts.push('Done.');
+  return parts.join('\n\n');
+}
+
+/** No service can have run with these files: they get their first keys. */
+function isFirstRun({ pairs, files }: InitReport): boolean {
+  const own = files.find(({ file }) => file === `${OWN_NAME}.env`);
+  return own?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'mint');
+}
+
+function toLine({ file, variables }: InitReport['files'][number]): string {
+  return `  ${file}: ${variables.join(', ') || 'mode 0600'}`;
+}
+
+function createHeading(strays: InitReport['strays'], isPlan: boolean): string {
+  const isRevoked = strays.some(({ revoked }) => revoked);
+  const outcome = isPlan ? 'would be revoked' : 'revoked';
+  return `Credentials of pairs that are not in the map (${isRevoked ? outcome : 'still valid; --prune revokes them'}):`;
+}
+
+const WHAT = 'what is wrong, and what to do';
+/** What the table takes besides the text: the first column and the borders. */
+const TABLE_FRAME = 'severity'.length + 7;
+
+interface DoctorOptions extends Output {
+  readonly map: string;
+  readonly envDir: string;
+  readonly url?: string;
+}
+
+/** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
+export function createDoctorCommand(): Command {
+  return new Command('doctor')
+    .description('Check files, keys, database and services of a platform. Exit code 1 when something is broken.')
+    .requiredOption('--map <file>', 'the map of the platform: its services and their calls')
+    .requiredOption('--env-dir <dir>', 'folder of the environment files: <service>.env for each service')
+    .option('--url <url>', 'address of this service, if not the one in the map', parseUrl)
+    .addHelpText(
+      'after',
+      `
+Changes nothing, but validates every key, which counts as its use. DATABASE_URL is taken from the environment, or else from <dir>/auth.env.
+
+Example:
+  platform-auth doctor --map platform.yaml --env-dir env --url http://127.0.0.1:7701`,
+    )
+    .action(async (_options, command: Command) => {
+      const options = command.optsWithGlobals<DoctorOptions>();
+      const { envDir, url } = options;
+      const map = readPlatformMap(options.map);
+      const { diagnose } = await import('./doctor.js');
+      const findings = await diagnose({ map, envDir, url });
+      print(options, { findings }, formatFindings);
+      const broken = findings.filter(({ severity }) => severity === 'broken').length;
+      if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
+    });
+}
+
+function formatFindings({ findings }: { findings: Finding[] }): string {
+  if (findings.length === 0) return 'No problems found.';
+  const width = fitWidth(TABLE_FRAME);
+  const rows = findings.map((finding) => ({
+    severity: finding.severity,
+    [WHAT]: [finding.where, ...wrapText(finding.what, width), ...wrapText(`→ ${finding.do}`, width)],
+  }));
+  return formatTable(['severity', WHAT], rows, { drop: ['severity'], colour: toColour });
+}
+
+function toColour(name: string, value: unknown): Colour | undefined {
+  if (name !== 'severity') return undefined;
+  return value === 'broken' ? 'red' : 'yellow';
+}
+
+function parseUrl(text: string): string {
+  if (!httpUrl.safeParse(text).success) throw new InvalidArgumentError('It must be an http(s) URL.');
+  return text;
+}
+
+interface MigrateOptions extends Output {
+  readonly grantTo?: string;
+}
+
+/** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
+export function createMigrateCommand(): Command {
+  return new Command('migrate')
+    .description('Bring the database schema up to date.')
+    .option('--grant-to <role>', 'grant this role the least privileges that the service needs; see docs/audit.md')
+    .addHelpText(
+      'after',
+      `
+${NEEDS_DATABASE}
+With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETENTION_DAYS: give the service the same value.
+
+Example:
+  DATABASE_URL=postgresql://owner:…@host/auth platform-auth migrate --grant-to auth_service`,
+    )
+    .action(async (_options, command: Command) => {
+      const options = command.optsWithGlobals<MigrateOptions>();
+      const variables = readVariables();
+      const databaseUrl = parseDatabaseUrl(variables);
+      const auditRetentionDays = parseAuditRetentionDays(variables);
+      const { migrateWatched } = await import('./database-services.js');
+      const report = { migrations: await migrateWatched(databaseUrl), granted_to: options.grantTo };
+      if (options.grantTo !== undefined) {
+        const { grantToService } = await import('../../database/grants.js');
+        await grantToService(databaseUrl, { role: options.grantTo, auditRetentionDays });
+      }
+      print(options, report, formatMigration);
+    });
+}
+
+function formatMigration({ migrations, granted_to }: { migrations: string[]; granted_to: string | undefined }): string {
+  const schema = migrations.length === 0 ? 'The schema is up to date.' : `Applied: ${migrations.join(', ')}`;
+  return granted_to === undefined ? schema : `${schema}\nGranted the service's privileges to: ${granted_to}`;
+}
