@@ -78,9 +78,9 @@ export async function mintOwnKey({ client, service, testbed }: Setting): Promise
   return { url: service.url, appId: app_id, appKey: app_key, serviceName, secretKey: testbed.secrets.SECRET_KEY };
 }
 
-/** The same, for a service that hands no lease on. How long an answer may be used is then the wait of a revocation. */
+/** The same, for a service that hands no lease on: an answer may then be used for half a second. */
 export async function mintAskingKey(setting: Setting): Promise<OwnKey> {
-  const { url } = await setting.testbed.startService({ REVOCATION_LEASE_MS: '0', REVOCATION_WAIT_MS: '1000' });
+  const { url } = await setting.testbed.startService({ REVOCATION_LEASE_MS: '0' });
   return { ...(await mintOwnKey(setting)), url };
 }
 

@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Doors, createRefusal, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
-import { wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
 import type { AppPrincipal } from '../access/principals.js';
 import type { ProblemException } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
@@ -18,6 +18,7 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
   constructor(
     doors: Doors,
     @Inject(APP_KEYS) private readonly keys: AppKeys,
+    private readonly freshness: Freshness,
     private readonly environment: Environment,
   ) {
     super('X-Platform-App-Key');
@@ -28,7 +29,9 @@ export class AppStrategy extends PassportStrategy(HeaderKeyStrategy, 'app') {
     const sentId = request.headers['x-platform-app-id'];
     if (typeof sentId !== 'string') throw createRefusal('app', 'no_id');
     const appId = sentId.toLowerCase();
-    const verdict = await this.keys.verifyKey(appId, key, wantsFreshVerdict(request));
+    const isFresh = wantsFreshVerdict(request);
+    if (isFresh) await this.freshness.noteArrival(request);
+    const verdict = await this.keys.verifyKey(appId, key, isFresh);
     if (!verdict.valid) throw toRefusal(verdict.reason, appId, verdict.identity);
     const { caller, target } = verdict.identity;
     const { presentedTo = this.environment.serviceName } = (request.res?.locals ?? {}) as ResponseLocals;

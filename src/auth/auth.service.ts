@@ -84,8 +84,9 @@ export class AuthService {
     const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
-    if (refreshToken !== undefined) await this.sessions.endByRefreshToken(refreshToken, actor);
+    const isToken = refreshToken !== undefined && (await this.sessions.endByRefreshToken(refreshToken, actor));
     if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
-    await this.propagation.awaitPropagation();
+    // Text that does not parse ends no session, and did not in an earlier try of this call either.
+    if (isToken || claims) await this.propagation.awaitPropagation();
   }
 }

@@ -8,6 +8,9 @@ export const MAX_OVERLAP_HOURS = 8_760;
 /** Unless the rotation says otherwise. */
 export const DEFAULT_OVERLAP_HOURS = 24;
 
+/** A call that revokes waits for the lease, so a longer one would delay its caller too much. */
+export const MAX_LEASE_MS = 5_000;
+
 /** An IPv6 /48 holds 65,536 networks of /64, and may be one attacker or a whole office. */
 export const SITE_BUDGET_FACTOR = 16;
 

@@ -1,4 +1,3 @@
-import { computeRevocationWaitMs, MAX_LEASE_MS } from './lease.js';
 import { postgresUrl } from './postgres-url.js';
 import {
   flag,
@@ -208,15 +207,8 @@ export const keySection = {
       type: leaseMs.default(DEFAULT_LEASE_MS),
       text:
         'How long a replica may answer validations from its key cache after it last asked the database what was revoked. ' +
-        '0: no cache. It may be changed in a rolling restart.',
-    },
-    REVOCATION_WAIT_MS: {
-      type: wholeNumber(0, 2 * MAX_LEASE_MS).optional(),
-      defaultText: '1.02 × the lease + 2',
-      example: computeRevocationWaitMs(DEFAULT_LEASE_MS),
-      text:
-        'The least time for which a call that revokes waits before it answers. It waits longer while another replica ' +
-        'announces a [longer lease](decisions/0033-revocation-lease.md).',
+        'A call that revokes [waits](revocation-lease.md) a little longer before it answers. 0: no cache. It may be ' +
+        'changed in a rolling restart.',
     },
     OUTAGE_GRACE_SECONDS: {
       type: wholeNumber(0, 86_400).default(0),

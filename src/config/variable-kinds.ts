@@ -3,8 +3,7 @@ import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { isServiceName, SERVICE_NAME_DETAIL } from '../common/names.js';
-import { MAX_LEASE_MS } from './lease.js';
-import type { Limit } from './limits.js';
+import { MAX_LEASE_MS, type Limit } from './limits.js';
 
 // What a variable is, and the types that variables have. Their messages say what is accepted and never show the value.
 // `bounds` is what the documents say; numbers are joined by a dash.

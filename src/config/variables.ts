@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { accountSection, DEVELOPMENT_MAIL, mailSection, throttleSection, tokenSection } from './account-variables.js';
-import { computeRevocationWaitMs } from './lease.js';
 import {
   databaseSection,
   EVERY_ADDRESS,
@@ -58,7 +57,6 @@ function fillDefaults(value: z.output<typeof given>) {
   return {
     ...value,
     HOST: value.HOST ?? (isProduction ? EVERY_ADDRESS : LOOPBACK),
-    REVOCATION_WAIT_MS: value.REVOCATION_WAIT_MS ?? computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
     WEBAUTHN_RP_ID: value.WEBAUTHN_RP_ID ?? (isProduction ? undefined : 'localhost'),
     WEBAUTHN_ORIGINS: value.WEBAUTHN_ORIGINS ?? (isProduction ? undefined : [`http://localhost:${value.PORT}`]),
     SHUTDOWN_DELAY_MS: value.SHUTDOWN_DELAY_MS ?? (isProduction ? PRODUCTION_SHUTDOWN_DELAY_MS : 0),
@@ -87,11 +85,6 @@ interface Rule {
 
 /** Rules between variables. */
 export const RULES: readonly Rule[] = [
-  {
-    name: 'REVOCATION_WAIT_MS',
-    requirement: 'must be at least 1.02 × REVOCATION_LEASE_MS + 2',
-    isKept: (value) => value.REVOCATION_WAIT_MS >= computeRevocationWaitMs(value.REVOCATION_LEASE_MS),
-  },
   {
     name: 'WEBAUTHN_RP_ID',
     requirement: 'must be set together with WEBAUTHN_ORIGINS',

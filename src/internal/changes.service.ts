@@ -101,10 +101,11 @@ export class ChangesService {
   async getChangesSince(cursor: string | undefined): Promise<LeasedAnswer> {
     const leaseMs = this.environment.revocationLeaseMs;
     if (leaseMs === 0) return { cursor: '', reset: true, changes: [], leaseMs, freshForMs: 0 };
+    // Judged before anything is read too: a lease that begins meanwhile may be one that no revoking call waited for.
+    this.readRemainingLeaseMs();
     const answer = this.log.answer(cursor) ?? (await this.readChanges(cursor));
     // Read after the answer, without a pause between them: the lease is never longer than the answer is true.
-    const freshForMs = this.lease.remainingMs;
-    if (freshForMs === 0) throw new ProblemException(problems.unavailable);
+    const freshForMs = this.readRemainingLeaseMs();
     return { ...answer, leaseMs, freshForMs };
   }
 
@@ -115,6 +116,12 @@ export class ChangesService {
       const owner = kind === 'node' ? this.nodes : this.appCredentials;
       owner.recordUse(id.toLowerCase(), service, new Date(now - ago_ms));
     }
+  }
+
+  private readRemainingLeaseMs(): number {
+    const { remainingMs } = this.lease;
+    if (remainingMs === 0) throw new ProblemException(problems.unavailable);
+    return remainingMs;
   }
 
   private async readChanges(cursor: string | undefined): Promise<Answer> {

@@ -38,6 +38,8 @@ export interface ResponseLocals {
    * itself.
    */
   presentedTo?: string | null;
+  /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
+  couldPromiseOnArrival?: boolean;
   /** The scope that the route declares, where it accepts the admin door. */
   scope?: Scope | undefined;
 }

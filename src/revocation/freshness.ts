@@ -1,8 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import type { Request } from 'express';
+import { DataSource } from 'typeorm';
 import type { Rememberable } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 import { LeaseAnnouncement } from './propagation.js';
 
 const MAX_REMEMBERED_SECONDS = 60;
@@ -13,14 +15,27 @@ export function wantsFreshVerdict({ headers }: Request): boolean {
   return control !== undefined && /\bno-cache\b/i.test(control);
 }
 
-/** Tells a verifier how long it may use a verdict, and whether it may remember it (docs/decisions/0044). */
+/**
+ * Tells a verifier how long it may use a fresh verdict, and whether it may remember it (docs/decisions/0044). That is a
+ * promise: revoking calls must have known, before anything was read, that this replica gives such ones. Otherwise a
+ * revocation that commits between the reading and the answer would not wait for it.
+ */
 @Injectable()
 export class Freshness {
   constructor(
     private readonly environment: Environment,
     private readonly announcement: LeaseAnnouncement,
+    private readonly dataSource: DataSource,
     private readonly clock: Clock,
   ) {}
+
+  /** To be called when a question for a fresh verdict arrives, before anything is read. */
+  async noteArrival({ res }: Request): Promise<void> {
+    // With a lease, the feed announces it. Without one, this is the only promise of this process.
+    if (this.environment.revocationLeaseMs === 0)
+      await this.announcement.announceIfDue(this.dataSource).catch(() => undefined);
+    if (res) (res.locals as ResponseLocals).couldPromiseOnArrival ??= this.announcement.isCurrent;
+  }
 
   /**
    * Sets the headers of the response to an accepted `validate-*` request that asked for a fresh verdict.
@@ -28,7 +43,8 @@ export class Freshness {
    */
   setHeaders(request: Request, rememberable: Rememberable | undefined): void {
     if (!wantsFreshVerdict(request)) return;
-    const { freshForMs } = this;
+    const { couldPromiseOnArrival = false } = (request.res?.locals ?? {}) as ResponseLocals;
+    const freshForMs = couldPromiseOnArrival && this.announcement.isCurrent ? this.announcement.promiseMs : 0;
     const now = this.clock.now().getTime();
     const lifeMs = (rememberable?.expiresAt?.getTime() ?? Infinity) - now;
     const expiresIn = Math.max(0, Math.min(MAX_REMEMBERED_SECONDS, Math.floor(lifeMs / 1_000)));
@@ -39,12 +55,5 @@ export class Freshness {
       'X-Platform-Expires-In': String(expiresIn),
       'X-Platform-Fresh-For-Ms': String(freshForMs),
     });
-  }
-
-  /** 0 while revoking calls may not know this replica's lease, and so do not wait for it: the verdict cannot be handed on. */
-  private get freshForMs(): number {
-    const { revocationLeaseMs, revocationWaitMs } = this.environment;
-    if (revocationLeaseMs === 0) return revocationWaitMs;
-    return this.announcement.isCurrent ? revocationLeaseMs : 0;
   }
 }

@@ -1,58 +1,93 @@
+/**
+ * The wait between the commit of a revocation and its answer, from both sides. Each process announces the longest promise that
+ * it gives (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest promise that was
+ * announced (`Propagation`). A promise is the time for which a replica may answer from its cache, or a verifier may use an
+ * answer, without another question. Invariant: once the call has answered, no promise from before its commit is left.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from 'pg';
+import { Injectable } from '@nestjs/common';
 import { createId } from '../common/ids.js';
-import { MAX_LEASE_MS, computeRevocationWaitMs } from '../config/lease.js';
+import { MAX_LEASE_MS } from '../config/limits.js';
 import { isWriteRefusal } from '../database/database-failure.js';
-import type { Database, Statement } from '../database/database.js';
+import { Database, type Statement } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
-import type { Log } from '../logging/log.js';
+import { Log } from '../logging/log.js';
 import { ProblemException } from '../problems/problems.js';
 import { SYSTEM_CLOCKS, type Clocks } from './lease.js';
 
 /** Six heartbeats fit into the minute for which an announcement counts. */
 const HEARTBEAT_INTERVAL_MS = 10_000;
-/** Half of that minute: this replica stops using its cache well before the others stop waiting for it. */
+/** Half of that minute: this replica gives no promises well before the others stop waiting for it. */
 const MAX_SILENCE_MS = 30_000;
+/** For how long a verifier may use an answer of a replica that has no lease. */
+const UNLEASED_PROMISE_MS = 500;
+/** The clocks of two machines may differ in rate. */
+const CLOCK_RATE_MARGIN = 0.02;
+/** Timers may fire a millisecond early. */
+const TIMER_MARGIN_MS = 2;
 
 const ANNOUNCE = `INSERT INTO replica_leases (id, lease_ms) VALUES ($1, $2)
   ON CONFLICT (id) DO UPDATE SET lease_ms = EXCLUDED.lease_ms, seen_at = now()`;
+const LONGEST_PROMISE: Statement = {
+  name: 'replica_leases_longest',
+  text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases WHERE seen_at > now() - interval '60 seconds'`,
+};
+
+/** A connection, or a pool. */
+interface Connection {
+  query(text: string, values: unknown[]): Promise<unknown>;
+}
 
 /**
- * Tells revoking calls on every replica how long this process may answer from its cache: announced before anything is
- * cached, and then as a heartbeat, by PostgreSQL's clock.
+ * Announces to revoking calls on every replica the longest promise of this process: before the first promise, and then as a
+ * heartbeat, by PostgreSQL's clock.
  */
 export class LeaseAnnouncement {
+  readonly promiseMs: number;
   private readonly id = createId();
   private announcedAtMs = -Infinity;
   private announcedAtWallMs = -Infinity;
+  private announcing: Promise<void> | undefined;
 
+  /** @param leaseMs 0: no lease, and a promise to verifiers all the same */
   constructor(
-    private readonly leaseMs: number,
+    leaseMs: number,
     private readonly clocks: Clocks = SYSTEM_CLOCKS,
-  ) {}
+  ) {
+    this.promiseMs = leaseMs > 0 ? leaseMs : UNLEASED_PROMISE_MS;
+  }
 
-  /** Whether revoking calls know this replica's lease. */
+  /** Whether revoking calls wait for this replica's promises, so that it may give some. */
   get isCurrent(): boolean {
     return !this.isOlderThan(MAX_SILENCE_MS);
   }
 
-  /** @throws when the announcement no longer counts and cannot be repeated */
-  async announceIfDue(client: Pick<Client, 'query'>): Promise<void> {
-    const [now, wall] = [this.clocks.monotonic(), this.clocks.wall()];
+  /**
+   * Single flight.
+   * @throws when the announcement no longer counts and cannot be repeated
+   */
+  async announceIfDue(connection: Connection): Promise<void> {
     if (!this.isOlderThan(HEARTBEAT_INTERVAL_MS)) return;
-    try {
-      await client.query(ANNOUNCE, [this.id, this.leaseMs]);
-      this.announcedAtMs = now;
-      this.announcedAtWallMs = wall;
-    } catch (error) {
-      // A database that cannot write cannot commit a revocation either.
-      if (!isWriteRefusal(error) || !this.isCurrent) throw error;
-    }
+    this.announcing ??= this.announce(connection).finally(() => (this.announcing = undefined));
+    await this.announcing;
   }
 
   /** For a new connection: another server may not have the announcement. */
   makeDue(): void {
     this.announcedAtMs = Math.min(this.announcedAtMs, this.clocks.monotonic() - HEARTBEAT_INTERVAL_MS);
+  }
+
+  /** The age is counted from the sending: a process that was frozen meanwhile has an old announcement. */
+  private async announce(connection: Connection): Promise<void> {
+    const [sentAtMs, sentAtWallMs] = [this.clocks.monotonic(), this.clocks.wall()];
+    try {
+      await connection.query(ANNOUNCE, [this.id, this.promiseMs]);
+      this.announcedAtMs = sentAtMs;
+      this.announcedAtWallMs = sentAtWallMs;
+    } catch (error) {
+      // A database that cannot write cannot commit a revocation either.
+      if (!isWriteRefusal(error) || !this.isCurrent) throw error;
+    }
   }
 
   /** By either clock: the monotonic one may stop while the machine is suspended. */
@@ -62,31 +97,24 @@ export class LeaseAnnouncement {
   }
 }
 
-const LONGEST_LEASE: Statement = {
-  name: 'replica_leases_longest',
-  text: `SELECT COALESCE(max(lease_ms), 0) AS longest FROM replica_leases WHERE seen_at > now() - interval '60 seconds'`,
-};
+/** @returns how long a call that revokes waits, so that every promise of this length is over when it answers */
+export function computeWaitMs(promiseMs: number): number {
+  return promiseMs === 0 ? 0 : Math.ceil(promiseMs * (1 + CLOCK_RATE_MARGIN) + TIMER_MARGIN_MS);
+}
 
-/** The wait between the commit of a revocation and its response. After it, no replica accepts the key from its cache. */
+@Injectable()
 export class Propagation {
-  private isTooShort = false;
-
-  /** @param minWaitMs for replicas of a version that does not announce its lease */
   constructor(
-    private readonly minWaitMs: number,
     private readonly database: Database,
     private readonly log: Log,
   ) {}
 
   /**
-   * To be called after the commit. The leases are read after it too: a replica that announces its lease even later reads
-   * every key after the commit.
+   * To be called after the commit. The promises are read after it too: a replica that announces one even later reads every
+   * key after the commit.
    */
   async awaitPropagation(): Promise<void> {
-    const needed = computeRevocationWaitMs(await this.readLongestLeaseMs());
-    if (needed > this.minWaitMs && !this.isTooShort) this.log.warn('revocation_wait_too_short', { delay_ms: needed });
-    this.isTooShort = needed > this.minWaitMs;
-    const waitMs = Math.max(needed, this.minWaitMs);
+    const waitMs = computeWaitMs(await this.readLongestPromiseMs());
     if (waitMs > 0) await sleep(waitMs);
   }
 
@@ -116,10 +144,13 @@ export class Propagation {
     });
   }
 
-  /** The revocation is committed: 503 would be wrong. When the leases cannot be read, it waits for the longest possible one. */
-  private async readLongestLeaseMs(): Promise<number> {
+  /**
+   * The revocation is committed, so that a 503 would be wrong: when the announcements cannot be read, the call waits for the
+   * longest promise there can be.
+   */
+  private async readLongestPromiseMs(): Promise<number> {
     try {
-      return (await this.database.row<{ longest: number }>(LONGEST_LEASE, []))?.longest ?? 0;
+      return (await this.database.row<{ longest: number }>(LONGEST_PROMISE, []))?.longest ?? 0;
     } catch (error) {
       this.log.warn('leases_not_read', { error: toErrorFields(error) });
       return MAX_LEASE_MS;

@@ -128,6 +128,9 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     const { rows } = await client.query<FeedRow>({ ...CHANGES_SINCE, values: [parseSnapshot(cursor)] });
     const [row] = rows;
     if (!row) throw new Error('PostgreSQL has no WAL statistics');
+    // At the moment that the answer is applied: this process may have been frozen while its announcement was in flight, and
+    // revoking calls no longer wait for a lease that they do not see.
+    if (!this.announcement.isCurrent) throw new Error('The announcement of the lease is too old');
     const answer = toAnswer(cursor, row);
     this.changes.append(answer);
     return answer;

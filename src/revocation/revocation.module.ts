@@ -1,8 +1,5 @@
 import { Module } from '@nestjs/common';
-import { computeRevocationWaitMs } from '../config/lease.js';
 import { Environment } from '../config/environment.js';
-import { Database } from '../database/database.js';
-import { Log } from '../logging/log.js';
 import { ChangeLog } from './change-feed.js';
 import { Freshness } from './freshness.js';
 import { RevocationLease, SYSTEM_CLOCKS } from './lease.js';
@@ -15,6 +12,7 @@ const MS_PER_SECOND = 1_000;
   providers: [
     ChangeLog,
     Freshness,
+    Propagation,
     RevocationFeed,
     {
       provide: LeaseAnnouncement,
@@ -29,15 +27,6 @@ const MS_PER_SECOND = 1_000;
           { leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * MS_PER_SECOND },
           SYSTEM_CLOCKS,
         ),
-    },
-    {
-      provide: Propagation,
-      inject: [Environment, Database, Log],
-      useFactory: ({ revocationLeaseMs, revocationWaitMs }: Environment, database: Database, log: Log) => {
-        // Without a lease, verifiers use a fresh verdict for as long as the wait: it needs the margin of a lease.
-        const waitMs = revocationLeaseMs > 0 ? revocationWaitMs : computeRevocationWaitMs(revocationWaitMs);
-        return new Propagation(waitMs, database, log);
-      },
     },
   ],
   exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],

@@ -36,17 +36,19 @@ export class SessionsService {
   /**
    * Ends the session of a refresh token of any generation: a concurrent refresh cannot leave the session alive.
    * Idempotent: without a live session it does nothing.
+   * @returns whether the text is in the format of a refresh token
    */
-  async endByRefreshToken(presented: string, actor: Actor): Promise<void> {
+  async endByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
     const token = this.tokens.parse(presented);
-    if (!token) return;
+    if (!token) return false;
     const { sessionId } = token;
     const row = await this.database.row<LogoutRow>(sql.READ_FOR_LOGOUT, [sessionId]);
-    if (!row) return;
+    if (!row) return true;
     // The digest alone identifies the current token, also when SECRET_KEY has changed since it was created.
     const isOfSession =
       row.token_digest.equals(token.digest) || this.tokens.isOfSession(token, row.generation, row.token_digest);
     if (isOfSession) await this.logOut(sessionId, row.user_id, actor);
+    return true;
   }
 
   /** Ends a session as its user. Idempotent. */

@@ -4,7 +4,7 @@ import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { Strategy } from 'passport-jwt';
 import { readBearer, Doors, createRefusal } from '../access/doors.js';
-import { wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
@@ -20,6 +20,7 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
   constructor(
     doors: Doors,
     keys: TokenKeys,
+    freshness: Freshness,
     private readonly environment: Environment,
     private readonly sessions: SessionsService,
     private readonly clock: Clock,
@@ -32,7 +33,9 @@ export class UserStrategy extends PassportStrategy(Strategy, 'user') {
           if (found) done(null, found.key as unknown as string);
           else done(new Error('not the header of a token of this service'));
         };
-        keys.find(token, wantsFreshVerdict(request)).then(use, (error: unknown) => this.error(error as Error));
+        const isFresh = wantsFreshVerdict(request);
+        const found = isFresh ? freshness.noteArrival(request).then(() => keys.find(token, isFresh)) : keys.find(token);
+        found.then(use, (error: unknown) => this.error(error as Error));
       },
       // The key decides which of them: jsonwebtoken refuses a public key for HS256, and a secret one for ES256.
       algorithms: ['HS256', 'ES256'],

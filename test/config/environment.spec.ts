@@ -63,7 +63,6 @@ describe('the configuration', () => {
     expect(environment).toMatchObject({
       refreshLimitPerAddress: { points: 7, seconds: 60 },
       registration: 'closed',
-      revocationWaitMs: 512,
       isWorker: false,
     });
     const properties = Object.keys(environment).map((name) => name.toLowerCase());
@@ -137,8 +136,6 @@ describe('the configuration', () => {
     ['LOGGING_SERVICE_URL', 'ftp://logs'],
     ['SHUTDOWN_DELAY_MS', '120001'],
     ...['1', '99', '5001', '-100', 'never'].map((value): [string, string] => ['REVOCATION_LEASE_MS', value]),
-    // The lease is 500 unless set.
-    ...['511', '10001', '-1', 'long'].map((value): [string, string] => ['REVOCATION_WAIT_MS', value]),
     ...['10', '0/900', '10/0', '10/86401', '-1/900', '1e3/900', '10 / 900'].map((value): [string, string] => [
       'LOGIN_LIMIT_PER_ACCOUNT',
       value,

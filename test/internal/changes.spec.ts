@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { PurgeJob } from '../../src/maintenance/purge.js';
 import { problems } from '../../src/problems/problems.js';
+import { RevocationLease } from '../../src/revocation/lease.js';
+import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
 import { eventually } from '../../tools/eventually.js';
 import { pollChanges, type Changes } from '../support/poll-changes.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -54,6 +56,22 @@ describe('POST /internal/changes', () => {
       await locker.end();
     }
     expect(await poll(cursor)).toMatchObject({ reset: false });
+  });
+
+  it('answers 503 without a lease on arrival, also when the replica has one before it could answer', async () => {
+    const isHeld = jest.spyOn(app.nest.get(RevocationLease), 'remainingMs', 'get').mockReturnValueOnce(0);
+    expectProblem(await app.post('/internal/changes').set(service.headers), problems.unavailable);
+    expect(isHeld.mock.calls).toHaveLength(1);
+    isHeld.mockRestore();
+  });
+
+  it('answers 503 while revoking calls may not see the announcement of the replica: it takes no lease then', async () => {
+    const isCurrent = jest.spyOn(replica.nest.get(LeaseAnnouncement), 'isCurrent', 'get').mockReturnValue(false);
+    const attempt = () => replica.post('/internal/changes').set(service.headers);
+    await eventually('the lease is over', async () => (await attempt()).status !== 200);
+    expectProblem(await attempt(), problems.unavailable);
+    isCurrent.mockRestore();
+    await eventually('it has a lease again', async () => (await attempt()).status === 200);
   });
 
   it('names revoked keys, ended sessions and changed users, on any replica, before the call that ended them answers', async () => {

@@ -93,6 +93,13 @@ describe('calls that end sessions or users', () => {
     expect(await waitsOf(() => confirm().expect(400))).toBe(1);
   });
 
+  it('read no announcement, and do not wait, when the token does not parse', async () => {
+    expect(await waitsOf(() => app.logout('not a refresh token').expect(204))).toBe(0);
+    const { access_token } = await (await app.user()).logsIn();
+    const bearer = { Authorization: `Bearer ${access_token}` };
+    expect(await waitsOf(() => app.logout('not a refresh token').set(bearer).expect(204))).toBe(1);
+  });
+
   it('are the only ones: logins, refreshes, lists and enabling a user do not wait', async () => {
     const user = await app.user();
     const { refresh_token } = await user.logsIn();

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { mistakes } from './model/mistakes.js';
-import { GRACE_MS } from './model/replica.js';
 import { World } from './model/world.js';
 
 /** The same histories in each run, since some mistakes show in one of 1,000. All are found within the first half. */
@@ -8,11 +7,11 @@ const FINDING = { seed: 5, numRuns: 800, endOnFailure: true };
 
 describe('the model of verifiers', () => {
   it.each(mistakes)(
-    'finds a mistake: %s',
-    async (mistake, histories) => {
+    'finds a mistake: $name',
+    async ({ name, where, setting }) => {
       const search = fc.check(
-        fc.asyncProperty(histories, async (history) => {
-          const world = new World(mistake, mistake === 'grace handed on' ? GRACE_MS : 0);
+        fc.asyncProperty(where, async (history) => {
+          const world = new World(name, setting);
           await world.run(history);
           return world.violations.length === 0;
         }),

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { histories } from './model/histories.js';
-import { focusedHistories } from './model/mistakes.js';
-import { GRACE_MS } from './model/replica.js';
+import { focusedHistories, settings } from './model/mistakes.js';
 import { World } from './model/world.js';
 
 /** For a longer search: MODEL_RUNS=20000, and MODEL_SEED to repeat one. */
@@ -9,12 +8,12 @@ const RUNS = Number(process.env.MODEL_RUNS ?? 300);
 const { MODEL_SEED } = process.env;
 
 describe('after a revoking call has answered', () => {
-  it('no verifier accepts the credential, under any faults of network, clocks, processes and PostgreSQL', async () => {
+  it('no replica and no verifier accepts the credential, under any faults of network, clocks, processes and PostgreSQL', async () => {
     let accepted = 0;
     const all = fc.oneof({ weight: focusedHistories.length, arbitrary: histories }, ...focusedHistories);
     await fc.assert(
-      fc.asyncProperty(all, fc.constantFrom(0, GRACE_MS), async (history, graceMs) => {
-        const world = new World('none', graceMs);
+      fc.asyncProperty(all, fc.constantFrom(...settings), async (history, setting) => {
+        const world = new World('none', setting);
         await world.run(history);
         accepted += world.accepted;
         expect(world.violations).toEqual([]);

@@ -16,8 +16,6 @@ import { CommandFailedError } from '../output.js';
 const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
 /** Secrets that commands read from this file itself. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
-/** Variables in which commands and service must agree: how long a revoked key is accepted. */
-const SHARED_WITH_SERVICE = ['REVOCATION_LEASE_MS', 'REVOCATION_WAIT_MS'] as const;
 
 export type EnvFiles = ReadonlyMap<string, EnvFile>;
 
@@ -64,8 +62,7 @@ export function describeUnreadable(name: string, error: unknown): string {
  */
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production the service does not read it, but this command was given the file by --env-dir.
-  const names = [...SHARED_WITH_SERVICE, ...DATABASE_VARIABLES];
-  const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
+  const filed = Object.fromEntries(DATABASE_VARIABLES.map((name) => [name, own?.get(name)]));
   const variables = overrideVariables(filed, readVariables(own?.path));
   if (own?.exists === false && DATABASE_VARIABLES.every((name) => variables[name] === undefined))
     throw new CommandFailedError(
@@ -73,8 +70,7 @@ export function databaseVariables(own: EnvFile | undefined): Variables & { reado
         'On the first run, give DATABASE_URL in the environment.',
       'strange_env_dir',
     );
-  const shared = Object.fromEntries(SHARED_WITH_SERVICE.map((name) => [name, variables[name]]));
-  return { ...shared, DATABASE_URL: parseDatabaseUrl(variables) };
+  return { DATABASE_URL: parseDatabaseUrl(variables) };
 }
 
 /** Whether the service's file has to hold the key that signs access tokens. Under ES256 only this service has it. */

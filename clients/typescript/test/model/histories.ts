@@ -4,6 +4,7 @@ export const LEASE_MS = 600;
 
 const ACTS = [
   'present',
+  'present to replica',
   'end',
   'disable',
   'route',
@@ -19,6 +20,7 @@ const ACTS = [
   'crash',
   'abort',
   'purge',
+  'standstill',
 ] as const;
 export type Act = (typeof ACTS)[number];
 
@@ -37,6 +39,7 @@ export type Histories = fc.Arbitrary<Step[]>;
 
 const WEIGHTS: Readonly<Record<Act, number>> = {
   present: 180,
+  'present to replica': 60,
   end: 9,
   disable: 9,
   route: 24,
@@ -52,6 +55,7 @@ const WEIGHTS: Readonly<Record<Act, number>> = {
   crash: 2,
   abort: 2,
   purge: 2,
+  standstill: 2,
 };
 
 const latency = fc.oneof(
@@ -63,26 +67,40 @@ const latency = fc.oneof(
 export const histories = createHistories(WEIGHTS, { verifiers: 2, replicas: 3 });
 
 /** Histories of a few acts, on one verifier and two replicas. */
-export function createFocusedHistories(weights: Partial<Readonly<Record<Act, number>>>): Histories {
+export function createFocusedHistories(weights: Weights): Histories {
   return createHistories(weights, { verifiers: 1, replicas: 2 });
 }
 
-function createHistories(
-  weights: Partial<Readonly<Record<Act, number>>>,
-  { verifiers, replicas }: { readonly verifiers: number; readonly replicas: number },
-): Histories {
+/** Histories with a fixed opening, at random moments, and a few acts after it on one verifier, one replica and one node. */
+export function createScenes(opening: readonly Partial<Step>[], weights: Weights): Histories {
+  const actors = { verifiers: 1, replicas: 1, credentials: 1 };
+  const first = opening.map((given) => createStep(weights, actors).map((step) => ({ ...step, ...given })));
+  const rest = fc.array(createStep(weights, actors), { minLength: 6, maxLength: 20 });
+  return fc.tuple(fc.tuple(...first), rest).map(([steps, more]) => [...steps, ...more]);
+}
+
+type Weights = Partial<Readonly<Record<Act, number>>>;
+
+interface Actors {
+  readonly verifiers: number;
+  readonly replicas: number;
+  readonly credentials?: number;
+}
+
+function createHistories(weights: Weights, actors: Actors): Histories {
+  return fc.array(createStep(weights, actors), { minLength: 40, maxLength: 100 });
+}
+
+function createStep(weights: Weights, { verifiers, replicas, credentials = 5 }: Actors): fc.Arbitrary<Step> {
   const acts = ACTS.map((act) => ({ weight: weights[act] ?? 0, arbitrary: fc.constant<Act>(act) }));
-  return fc.array(
-    fc.record<Step>({
-      afterMs: fc.integer({ min: 0, max: LEASE_MS / 5 }),
-      act: fc.oneof(...acts.filter(({ weight }) => weight > 0)),
-      verifier: fc.integer({ min: 0, max: verifiers - 1 }),
-      replica: fc.integer({ min: 0, max: replicas - 1 }),
-      credential: fc.integer({ min: 0, max: 4 }),
-      outMs: latency,
-      holdMs: fc.integer({ min: 0, max: 200 }),
-      backMs: latency,
-    }),
-    { minLength: 40, maxLength: 100 },
-  );
+  return fc.record<Step>({
+    afterMs: fc.integer({ min: 0, max: LEASE_MS / 5 }),
+    act: fc.oneof(...acts.filter(({ weight }) => weight > 0)),
+    verifier: fc.integer({ min: 0, max: verifiers - 1 }),
+    replica: fc.integer({ min: 0, max: replicas - 1 }),
+    credential: fc.integer({ min: 0, max: credentials - 1 }),
+    outMs: latency,
+    holdMs: fc.integer({ min: 0, max: 200 }),
+    backMs: latency,
+  });
 }

@@ -1,22 +1,19 @@
-import type { Mistake as ProtocolMistake } from '../../../../test/keys/simulation.js';
-import { createFocusedHistories, histories, type Histories } from './histories.js';
+import { createFocusedHistories, createScenes, histories, LEASE_MS, type Histories } from './histories.js';
+import { GRACE_MS } from './replica.js';
+import type { Setting } from './world.js';
 
 /** Faulty variants, which the model must refute; `none` is the correct one. */
-export type Mistake =
-  | ProtocolMistake
-  | 'lease of a poll from the answer'
-  | 'lease of a verdict from the answer'
-  | 'lease of the replica from the answer'
-  | 'late answer used'
-  | 'grace handed on'
-  | 'verdict from a replica’s memory'
-  | 'reset remembered per connection'
-  | 'user voids no ticket'
-  | 'list truncated'
-  | 'log pruned without raising its start'
-  | 'repeated revocation does not wait'
-  | 'entries end by the wall clock alone'
-  | 'entries end by the monotonic clock alone';
+export type Mistake = 'none' | (typeof mistakes)[number]['name'];
+
+const LEASED: Setting = { graceMs: 0, leasesMs: [LEASE_MS, LEASE_MS, LEASE_MS] };
+const WITH_GRACE: Setting = { ...LEASED, graceMs: GRACE_MS };
+/** Only one replica has a lease, so that no other one makes a call wait for longer. */
+const LONE: Setting = { graceMs: 0, leasesMs: [LEASE_MS, 0, 0] };
+const UNLEASED: Setting = { graceMs: 0, leasesMs: [0, 0, 0] };
+/** As during a rolling restart that changes the lease. */
+const MIXED: Setting = { graceMs: 0, leasesMs: [LEASE_MS, 100, 0] };
+
+export const settings: readonly Setting[] = [LEASED, WITH_GRACE, LONE, UNLEASED, MIXED];
 
 /** Histories of the faults that show a mistake which the general ones rarely show. The correct rules hold under them too. */
 const CRASHES = createFocusedHistories({ present: 12, end: 4, abort: 4, crash: 3 });
@@ -32,6 +29,42 @@ const STALE_REPLICAS = createFocusedHistories({ present: 12, end: 3, route: 6, '
 const PRUNES = createFocusedHistories({ present: 12, end: 3, prune: 6, 'cut verifier': 4 });
 const DISABLED_USERS = createFocusedHistories({ present: 12, disable: 1, route: 1 });
 const CLOCKS = createFocusedHistories({ present: 12, jump: 1, 'suspend verifier': 1 });
+const OVERLAPS = createFocusedHistories({ present: 8, 'present to replica': 8, end: 4, disable: 2 });
+/** A replica restarts, and stands still with its announcement in flight. */
+const STANDSTILLS = createScenes([{ act: 'restart replica' }, { act: 'standstill' }], {
+  present: 6,
+  'present to replica': 6,
+  end: 3,
+});
+/**
+ * A replica that was cut off comes back. A verifier with a filled memory polls it before it has announced its lease, and is
+ * answered after that; a revocation commits in between.
+ */
+const RETURNS = createScenes(
+  [
+    { act: 'cut replica' },
+    { act: 'restart replica' },
+    { act: 'standstill', outMs: 5, backMs: 5 },
+    { act: 'route', replica: 1, outMs: 5, backMs: 5 },
+    { act: 'present', afterMs: 120, outMs: 5, backMs: 5 },
+    { act: 'cut replica', afterMs: 100, outMs: 5, backMs: 5 },
+    { act: 'restart replica', outMs: 100, backMs: 5 },
+    { act: 'route', afterMs: 0, outMs: 5, backMs: 200 },
+    { act: 'end', afterMs: 40, outMs: 5, holdMs: 0, backMs: 5 },
+  ],
+  { present: 8, 'cut verifier': 1 },
+);
+/** A replica is cut off after the slow answer to a poll; a revocation commits while that answer is on its way. */
+const SLOW_POLLS = createScenes(
+  [
+    { act: 'present to replica', outMs: 5, backMs: 5 },
+    { act: 'abort', outMs: 5, backMs: 300 },
+    { act: 'end', afterMs: 210, outMs: 5, holdMs: 0, backMs: 5 },
+    { act: 'cut replica', afterMs: 300 },
+  ],
+  { 'present to replica': 1 },
+);
+const REPLICAS = createFocusedHistories({ 'present to replica': 12, end: 4, 'cut replica': 2, 'pause replica': 2 });
 
 export const focusedHistories: readonly Histories[] = [
   CRASHES,
@@ -40,26 +73,40 @@ export const focusedHistories: readonly Histories[] = [
   PRUNES,
   DISABLED_USERS,
   CLOCKS,
+  OVERLAPS,
+  STANDSTILLS,
+  RETURNS,
+  SLOW_POLLS,
+  REPLICAS,
 ];
 
-/** Each mistake, and the histories in which it is looked for. */
-export const mistakes: readonly (readonly [Exclude<Mistake, 'none'>, Histories])[] = [
-  ['no wait', histories],
-  ['horizon instead of snapshot', FAILOVERS],
-  ['epoch not compared', histories],
-  ['epoch without the crash', CRASHES],
-  ['purge unnoticed', histories],
-  ['lease of a poll from the answer', histories],
-  ['lease of a verdict from the answer', histories],
-  ['lease of the replica from the answer', histories],
-  ['late answer used', histories],
-  ['grace handed on', histories],
-  ['verdict from a replica’s memory', STALE_REPLICAS],
-  ['reset remembered per connection', histories],
-  ['user voids no ticket', DISABLED_USERS],
-  ['list truncated', histories],
-  ['log pruned without raising its start', PRUNES],
-  ['repeated revocation does not wait', histories],
-  ['entries end by the wall clock alone', CLOCKS],
-  ['entries end by the monotonic clock alone', CLOCKS],
+const plant = <Name extends string>(name: Name, where: Histories, setting = LEASED) => ({ name, where, setting });
+
+/** Each mistake, and where it is looked for. */
+export const mistakes = [
+  plant('no wait', histories),
+  plant('seq instead of snapshot', OVERLAPS),
+  plant('horizon instead of snapshot', FAILOVERS),
+  plant('epoch not compared', FAILOVERS),
+  plant('epoch without the crash', CRASHES),
+  plant('purge unnoticed', histories),
+  plant('lease of a poll from the answer', histories),
+  plant('lease of a verdict from the answer', histories),
+  plant('lease of the replica from the answer', SLOW_POLLS),
+  plant('late answer used', histories),
+  plant('grace handed on', histories, WITH_GRACE),
+  plant('verdict from a replica’s memory', STALE_REPLICAS),
+  plant('stale rows remembered', REPLICAS),
+  plant('reset remembered per connection', histories),
+  plant('user voids no ticket', DISABLED_USERS),
+  plant('list truncated', histories),
+  plant('log pruned without raising its start', PRUNES),
+  plant('repeated revocation does not wait', histories),
+  plant('entries end by the wall clock alone', CLOCKS),
+  plant('entries end by the monotonic clock alone', CLOCKS),
+  plant('announcements read before the commit', STANDSTILLS, LONE),
+  plant('lease under an old announcement', STANDSTILLS, LONE),
+  plant('lease judged when answered alone', RETURNS, MIXED),
+  plant('verdict judged when answered alone', STANDSTILLS, LONE),
+  plant('nothing announced without a lease', histories, UNLEASED),
 ];

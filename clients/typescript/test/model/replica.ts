@@ -1,26 +1,51 @@
+import { computeDigest } from '../../../../src/crypto/secret.js';
+import { KeyCache } from '../../../../src/keys/key-cache.js';
 import { ChangeLog, type LoggedAnswer } from '../../../../src/revocation/change-feed.js';
 import { RevocationLease } from '../../../../src/revocation/lease.js';
+import { LeaseAnnouncement } from '../../../../src/revocation/propagation.js';
 import type { ServiceAnswer, ServiceRequest } from '../../src/transport.js';
 import type { Credential } from './credentials.js';
 import { LEASE_MS } from './histories.js';
 import { Process } from './process.js';
+import type { World } from './world.js';
 
-const POLL_MS = LEASE_MS / 3;
+const POLLS_PER_LEASE = 3;
 /** OUTAGE_GRACE_SECONDS of the replicas, where they have one. */
 export const GRACE_MS = 2_000;
+/** The keys of the model that replicas cache do not expire. */
+const NOW = new Date(0);
 
+/**
+ * The real lease, cache, log and announcement. It keeps its cursor whatever happens to its connection, unlike the feed, which
+ * starts anew: so the cursor alone has to be enough, as it is for a verifier of several replicas.
+ */
 export class Replica extends Process {
   private lease!: RevocationLease;
+  private cache!: KeyCache<Credential>;
   private log!: ChangeLog;
+  private announcement!: LeaseAnnouncement;
   private life = 0;
+  /** When it sent the last poll that was answered. */
+  private heardAtMs = -Infinity;
   /** What had not ended when the last answered poll was read. */
   private live: ReadonlySet<string> = new Set();
 
+  constructor(
+    world: World,
+    rate: number,
+    private readonly leaseMs: number,
+  ) {
+    super(world, rate);
+  }
+
   start(): void {
     this.life += 1;
-    this.lease = new RevocationLease({ leaseMs: LEASE_MS, outageGraceMs: this.world.graceMs }, this.clocks);
+    this.lease = new RevocationLease({ leaseMs: this.leaseMs, outageGraceMs: this.world.graceMs }, this.clocks);
+    this.cache = new KeyCache('node', this.lease, 10);
     this.log = new ChangeLog();
-    this.poll(this.life);
+    this.announcement = new LeaseAnnouncement(this.leaseMs, this.clocks);
+    this.heardAtMs = -Infinity;
+    if (this.leaseMs > 0) this.poll(this.life);
   }
 
   /** Forgets the oldest changes, as a full log does. */
@@ -30,9 +55,35 @@ export class Replica extends Process {
     if (this.world.mistake !== 'log pruned without raising its start') log.start = log.batches[0]?.since ?? log.head;
   }
 
+  /** A node presents its key to this replica, without a verifier. */
+  async present(credential: Credential): Promise<void> {
+    const arrivedAtMs = this.world.nowMs;
+    const digest = computeDigest(credential.id);
+    if (this.cache.recall(credential.id, digest, NOW)) {
+      this.accept(credential, arrivedAtMs);
+      return;
+    }
+    let ticket = this.cache.takeTicket();
+    const isLive = await this.ask(() => this.world.isLive(credential)).catch(() => false);
+    if (!isLive) return;
+    if (this.world.mistake === 'stale rows remembered') ticket = this.cache.takeTicket();
+    this.cache.remember(credential.id, { digest, identity: credential, expiresAt: null }, ticket);
+    this.accept(credential, arrivedAtMs);
+  }
+
+  /** With a grace, a replica that is cut off may accept a revoked key, until it has polled again. */
+  private accept(credential: Credential, arrivedAtMs: number): void {
+    const { world } = this;
+    const mayNotKnow = world.graceMs > 0 && this.heardAtMs < credential.deadSince;
+    world.judge(credential, arrivedAtMs, mayNotKnow);
+  }
+
   async answer({ url, body = '{}' }: ServiceRequest, credential: Credential | undefined): Promise<ServiceAnswer> {
     if (url.endsWith('/changes')) return this.answerPoll((JSON.parse(body) as { cursor?: string }).cursor);
     const { mistake } = this.world;
+    if (this.leaseMs === 0 && mistake !== 'nothing announced without a lease')
+      await this.announce().catch(() => undefined);
+    const couldPromiseOnArrival = this.announcement.isCurrent || mistake === 'verdict judged when answered alone';
     const isRemembered = mistake === 'verdict from a replica’s memory' && this.lease.isHeld;
     const isLive = isRemembered
       ? this.live.has(credential!.id)
@@ -41,23 +92,32 @@ export class Replica extends Process {
       const code = credential?.kind === 'node' ? 'invalid_node_credentials' : 'invalid_access_token';
       return { status: 401, headers: {}, body: JSON.stringify({ code }) };
     }
+    const mayPromise = couldPromiseOnArrival && this.announcement.isCurrent;
+    const isPromised = mayPromise || mistake === 'nothing announced without a lease';
     const headers = {
-      'x-platform-remember': 'yes',
+      'x-platform-remember': isPromised && this.leaseMs > 0 ? 'yes' : 'no',
       'x-platform-expires-in': String(this.world.getSecondsLeft(credential!)),
-      'x-platform-fresh-for-ms': String(LEASE_MS),
+      'x-platform-fresh-for-ms': String(isPromised ? this.announcement.promiseMs : 0),
     };
     return { status: 200, headers, body: JSON.stringify(credential!.body) };
   }
 
   private async answerPoll(cursor: string | undefined): Promise<ServiceAnswer> {
     const { mistake, database, graceMs } = this.world;
+    if (this.leaseMs === 0) {
+      const unleased = { cursor: '', reset: true, lease_ms: 0, fresh_for_ms: 0, changes: [] };
+      return { status: 200, headers: {}, body: JSON.stringify(unleased) };
+    }
+    const isLeasedOnArrival = this.lease.remainingMs > 0 || mistake === 'lease judged when answered alone';
+    const isGraceHandedOn = mistake === 'grace handed on';
+    if (!isLeasedOnArrival && !isGraceHandedOn) return { status: 503, headers: {}, body: '{}' };
     const fromLog = this.log.answer(cursor) ?? this.assumeConnection();
     const answer = fromLog ?? (await this.ask(() => database.answer(cursor)));
-    const freshForMs = this.lease.remainingMs + (mistake === 'grace handed on' && this.lease.isHeld ? graceMs : 0);
+    const freshForMs = this.lease.remainingMs + (isGraceHandedOn && this.lease.isHeld ? graceMs : 0);
     if (freshForMs === 0) return { status: 503, headers: {}, body: '{}' };
     const changes = mistake === 'list truncated' ? answer.changes.slice(0, 1) : answer.changes;
     const listed = changes.map(({ kind, id }) => ({ kind, id }));
-    const fields = { cursor: answer.cursor, reset: answer.reset, lease_ms: LEASE_MS, fresh_for_ms: freshForMs };
+    const fields = { cursor: answer.cursor, reset: answer.reset, lease_ms: this.leaseMs, fresh_for_ms: freshForMs };
     return { status: 200, headers: {}, body: JSON.stringify({ ...fields, changes: listed }) };
   }
 
@@ -68,24 +128,39 @@ export class Replica extends Process {
     return head && { cursor: `${head.epoch}/${head.snapshot}`, reset: false, changes: [] };
   }
 
+  private announce(): Promise<void> {
+    const query = (_text: string, [id, promiseMs]: unknown[]) =>
+      this.ask(() => this.world.database.announce(id as string, promiseMs as number));
+    return this.announcement.announceIfDue({ query });
+  }
+
   private poll(life: number): void {
     if (life !== this.life) return;
-    const { lease, log, world } = this;
+    const next = (): void => void this.schedule(() => this.poll(life), this.leaseMs / POLLS_PER_LEASE);
+    this.renew(life).then(next, () => {
+      if (life === this.life) this.announcement.makeDue();
+      next();
+    });
+  }
+
+  /** As the feed does: announce, ask, and apply the answer only under an announcement that counts. */
+  private async renew(life: number): Promise<void> {
+    const { lease, log, world, announcement } = this;
+    await this.announce();
+    const polledAtMs = world.nowMs;
     const poll = async (cursor: string | undefined): Promise<LoggedAnswer> => {
-      const read = () => ({ answer: world.database.answer(cursor) as LoggedAnswer, live: world.liveIds() });
+      const read = () => ({ answer: world.database.answer(cursor), live: world.liveIds() });
       const { answer, live } = await this.ask(read);
-      this.live = live;
+      if (!announcement.isCurrent && world.mistake !== 'lease under an old announcement') throw new Error('too old');
+      if (life === this.life) this.live = live;
       log.append(answer);
       return answer;
     };
-    const isFromAnswer = world.mistake === 'lease of the replica from the answer';
-    const renewed = isFromAnswer
-      ? poll((lease as unknown as { cursor?: string }).cursor).then((answer) =>
-          lease.renew(() => Promise.resolve(answer)),
-        )
-      : lease.renew(poll);
-    const next = (): void => void this.schedule(() => this.poll(life), POLL_MS);
-    renewed.then(next, next);
+    if (world.mistake === 'lease of the replica from the answer') {
+      const answer = await poll((lease as unknown as { cursor?: string }).cursor);
+      await lease.renew(() => Promise.resolve(answer));
+    } else await lease.renew(poll);
+    if (life === this.life) this.heardAtMs = polledAtMs;
   }
 
   /** A statement in PostgreSQL. */

@@ -62,10 +62,7 @@ export class VerifierProcess extends Process implements Transport {
     } catch {
       return;
     }
-    world.accepted += 1;
-    if (world.nowMs >= credential.deadSince) {
-      world.violations.push(`${credential.id} accepted at ${world.nowMs}, dead since ${credential.deadSince}`);
-    }
+    world.judge(credential, world.nowMs);
   }
 
   /** A lease counted from the answer is one that is longer by the time that the answer took. */
