@@ -17,7 +17,7 @@ interface Expected {
   readonly what: string | RegExp;
   readonly do?: RegExp;
 }
-type Fault = readonly [name: string, plant: () => unknown, ...expected: Expected[]];
+type Fault = [name: string, plant: () => unknown, ...expected: Expected[]];
 
 const broken = (where: string, what: string | RegExp, remedy?: RegExp): Expected => ({
   severity: 'broken',
@@ -52,7 +52,7 @@ describe('platform-auth doctor', () => {
     platform.edit(service, (text) => text.replace(new RegExp(`^${name}=.*\n`, 'm'), ''));
   const ofOcr = `WHERE caller = 'ocr'`;
 
-  async function expectReported([, plant, ...expected]: Fault): Promise<void> {
+  async function expectReported(plant: () => unknown, expected: Expected[]): Promise<void> {
     await plant();
     const findings = await platform.diagnose(url);
     const matching = (value: unknown): unknown =>
@@ -198,8 +198,8 @@ describe('platform-auth doctor', () => {
       expect(await platform.diagnose(url)).toEqual([]);
     });
 
-    it.each(faults)('reports %s', async (...fault) => {
-      await expectReported(fault);
+    it.each(faults)('reports %s', async (_, plant, ...expected) => {
+      await expectReported(plant, expected);
     });
 
     it('reports a clock that is ahead of the database', async () => {
@@ -310,8 +310,8 @@ describe('platform-auth doctor', () => {
       ],
     ];
 
-    it.each(faults)('reports %s', async (...fault) => {
-      await expectReported(fault);
+    it.each(faults)('reports %s', async (_, plant, ...expected) => {
+      await expectReported(plant, expected);
     });
 
     it('reports ten faults at once', async () => {
