@@ -7,8 +7,9 @@ FROM ${BASE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=optional
-COPY tsconfig.json tsconfig.build.json nest-cli.json ormconfig.ts ./
+COPY .swcrc ormconfig.ts ./
 COPY src ./src
+COPY tools ./tools
 COPY deploy/sbom.ts ./deploy/
 # The bill of materials lands beside the program: dist/sbom.cdx.json.
 RUN npm run build && node deploy/sbom.ts
@@ -17,19 +18,23 @@ RUN npm run build && node deploy/sbom.ts
 FROM ${BASE_IMAGE} AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --omit=optional && npm cache clean --force
+# `--build-arg OMIT=` installs the packages of OpenTelemetry too, for traces (docs/observability.md).
+ARG OMIT=--omit=optional
+RUN npm ci --omit=dev $OMIT && npm cache clean --force
 
 FROM ${BASE_IMAGE}
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
-COPY --from=build /app/dist ./dist
+COPY --from=build /app/dist/service ./dist/service
+COPY --from=build /app/dist/docs ./dist/docs
+COPY --from=build /app/dist/sbom.cdx.json ./dist/
 COPY package.json platform.yaml ./
 # On the PATH: docker exec <container> platform-auth audit verify
-RUN chmod 755 dist/src/cli/platform-auth.js && ln -s /app/dist/src/cli/platform-auth.js /usr/local/bin/platform-auth
+RUN chmod 755 dist/service/platform-auth.js && ln -s /app/dist/service/platform-auth.js /usr/local/bin/platform-auth
 USER node
 EXPOSE 7701
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 7701}/health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 # Node.js itself is the first process, so that SIGTERM reaches it.
-CMD ["node", "--max-semi-space-size=64", "--no-allocation-site-pretenuring", "dist/src/main.js"]
+CMD ["node", "--max-semi-space-size=64", "--no-allocation-site-pretenuring", "dist/service/main.js"]

@@ -44,5 +44,9 @@ export default tseslint.config(
     },
   },
   { files: ['src/database/migrations/**'], rules: { 'max-lines-per-function': 'off' } },
+  {
+    files: ['src/**/static/*.js'],
+    languageOptions: { globals: { ...globals.browser, spec: 'readonly', SwaggerUIBundle: 'readonly' } },
+  },
   { files: ['**/*.js'], extends: [tseslint.configs.disableTypeChecked], languageOptions: { globals: globals.node } },
 );

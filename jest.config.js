@@ -1,5 +1,5 @@
 /**
- * Runs the compiled tests of dist/ (`npm run build:tools`) as Node.js loads them.
+ * Runs the compiled tests of dist/ (`npm run build`) as Node.js loads them.
  * @type {import('jest').Config}
  */
 export default {

@@ -18,7 +18,7 @@ const USAGE = `Usage: npm run bench:import -- [--accounts N]
   --accounts N  lines of the file (default 100000)
   --help        print this text`;
 
-const PROGRAM = fileURLToPath(new URL('../src/cli/platform-auth.js', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../service/platform-auth.js', import.meta.url));
 /** Different hashes; each stands in many lines. An import reads them, and computes none. */
 const HASHES = 500;
 const BCRYPT_COST = 4;

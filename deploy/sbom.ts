@@ -1,6 +1,6 @@
-// Writes the software bill of materials of what runs in production (CycloneDX 1.5, JSON), from package-lock.json alone:
-// the same for every machine, and without the address of a registry. The build of the image runs this file as it is:
-// Node.js 24 strips its types.
+// Writes the software bill of materials of what runs in production (CycloneDX 1.5, JSON): the packages in dist/service/ and
+// those installed beside it, from package-lock.json, the same for every machine and without the address of a registry. The
+// build of the image runs this file as it is: Node.js 24 strips its types.
 //   npm run sbom -- [file]        default: dist/sbom.cdx.json
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -51,8 +51,10 @@ function isBill(value: unknown): value is z.output<typeof bill> {
 /** Not by `--omit` of npm sbom, which also leaves out what is a peer of an omitted package, such as Express. */
 function listInstalled(): ReadonlySet<string> {
   const { packages } = lock.parse(readJson('package-lock.json'));
+  const bundled = new Set(z.array(z.string()).parse(readJson('dist/bundled-packages.json')));
   const production = Object.entries(packages).filter(
-    ([path, { dev, optional, devOptional }]) => path !== '' && !dev && !optional && !devOptional,
+    ([path, { dev, optional, devOptional }]) =>
+      path !== '' && (bundled.has(path) || (!dev && !optional && !devOptional)),
   );
   return new Set(production.map(([path, { version }]) => `${path.split('node_modules/').at(-1)}@${version}`));
 }

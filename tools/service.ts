@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { Variables } from '../src/config/environment.js';
 
 /** The service's program, built. */
-export const SERVICE_SCRIPT = fileURLToPath(new URL('../src/main.js', import.meta.url));
+export const SERVICE_SCRIPT = fileURLToPath(new URL('../service/main.js', import.meta.url));
 /** The flags of Node.js with which `npm start` runs the service. */
 export const SERVICE_FLAGS = ['--max-semi-space-size=64', '--no-allocation-site-pretenuring'];
 

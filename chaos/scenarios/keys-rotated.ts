@@ -9,7 +9,7 @@ import { verifyToken } from '../actors/verifiers.js';
 import { bearerOf, Life, type Key } from '../ledger.js';
 import type { Scenario, Stage } from '../stage.js';
 
-const CLI = fileURLToPath(new URL('../../src/cli/platform-auth.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../../service/platform-auth.js', import.meta.url));
 const kids = z.array(z.object({ kid: z.string(), state: z.string() }));
 const run = promisify(execFile);
 

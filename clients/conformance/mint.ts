@@ -1,4 +1,4 @@
-// Writes credentials.json: `npm run build:tools && node dist/clients/conformance/mint.js`. Only when a token has to be added:
+// Writes credentials.json: `npm run build && node dist/clients/conformance/mint.js`. Only when a token has to be added:
 // each run makes a new ES256 key.
 import { createHmac, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 export const ROOT = resolve(fileURLToPath(new URL('../../../', import.meta.url)));
 /** Shown in commands, which are typed in the root of the project. */
 export const EXAMPLE = 'examples/platform';
-export const CLI = 'dist/src/cli/platform-auth.js';
+export const CLI = 'dist/service/platform-auth.js';
 
 export const toPath = (...parts: string[]): string => join(ROOT, ...parts);
 

@@ -120,7 +120,7 @@ interface KnownPath {
  * Install it after all routes: the table is built once. Only unmatched requests search it.
  */
 export function refuseOtherMethods(app: Express): RequestHandler {
-  const known = listKnownPaths((app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes());
+  const known = listKnownPaths(app);
   return ({ method, path }, response, next) => {
     const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
     const Allow = formatAllow([...methods, 'OPTIONS']);
@@ -130,7 +130,9 @@ export function refuseOtherMethods(app: Express): RequestHandler {
   };
 }
 
-function listKnownPaths(routes: readonly ListedRoute[]): KnownPath[] {
+/** @returns the path patterns of all installed routes, with their methods */
+export function listKnownPaths(app: Express): KnownPath[] {
+  const routes = (app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes();
   return routes.flatMap(({ path, methods = [] }) =>
     methods.length > 0 ? [{ pattern: toPattern(path), methods }] : [],
   );

@@ -111,7 +111,7 @@ export class MailWorker implements OnModuleDestroy {
       this.hasFailed = false;
     } catch (error) {
       // The claimed rows are due again when their claim expires.
-      if (!this.hasFailed) this.log.warn('outbox_not_worked_off', { error: toErrorFields(error) });
+      if (!this.hasFailed) this.log.warn('outbox_job_failed', { error: toErrorFields(error) });
       this.hasFailed = true;
     }
   }

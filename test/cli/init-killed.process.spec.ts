@@ -5,7 +5,7 @@ import { TestApp } from '../support/test-app.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS } from './own-platform.js';
 import { fromRoot } from '../support/from-root.js';
 
-const PROGRAM = fromRoot('dist/src/cli/platform-auth.js');
+const PROGRAM = fromRoot('dist/service/platform-auth.js');
 
 describe('platform-auth init as a process', () => {
   let platform: OwnPlatform;

@@ -8,7 +8,7 @@ import { ADMIN_KEY } from './settings.js';
 import type { TestApp } from './test-app.js';
 import { fromRoot } from './from-root.js';
 
-const PROGRAM = fromRoot('dist/src/cli/platform-auth.js');
+const PROGRAM = fromRoot('dist/service/platform-auth.js');
 
 /** What a command says on a slow machine while it waits for the service. */
 const PROGRESS = /^(Waiting for http:|… \d+ (lines )?so far).*\n/gm;

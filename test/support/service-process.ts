@@ -7,7 +7,7 @@ import { eventually } from '../../tools/eventually.js';
 import { recordLogLine } from './run-log.js';
 import { fromRoot } from './from-root.js';
 
-const MAIN = fromRoot('dist/src/main.js');
+const MAIN = fromRoot('dist/service/main.js');
 const START_MS = 90_000;
 const running = new Set<ChildProcess>();
 

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { fromRoot } from '../support/from-root.js';
 
 const SCRIPT = fromRoot('tools/build-if-changed.js');
-const PROGRAMS = ['dist/src/main.js', 'dist/src/cli/platform-auth.js'];
-const OTHER_SOURCES = ['ormconfig.ts', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json', 'nest-cli.json'];
+const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js'];
+const OTHER_SOURCES = ['tools/build.js', 'ormconfig.ts', 'package-lock.json', '.swcrc'];
 
 /** A checkout whose build only notes that it ran. */
 describe('tools/build-if-changed.js', () => {

@@ -75,7 +75,7 @@ class Replica:
         # The whole environment: nothing else is inherited.
         inherited = {name: os.environ[name] for name in ("PATH", "DATABASE_URL")}
         environment = {**inherited, **_VARIABLES, **self._variables, "PORT": str(self._port)}
-        self._process = subprocess.Popen(["node", "dist/src/main.js"], cwd=ROOT, env=environment)
+        self._process = subprocess.Popen(["node", "dist/service/main.js"], cwd=ROOT, env=environment)
 
     def await_ready(self) -> None:
         end = time.monotonic() + _START_SECONDS

@@ -1,5 +1,5 @@
 // Packs the verifier, installs the tarball into an empty folder, and tries it there: ES modules, CommonJS, types, and a real
-// service with a PostgreSQL of its own. `npm run test:pack`; needs what `npm run build:tools` builds.
+// service with a PostgreSQL of its own. `npm run test:pack`; needs what `npm run build` builds.
 import { execFile } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';

@@ -1,59 +1,113 @@
+// Swagger UI at /docs, the OpenAPI document at /docs-json and /docs-yaml, and a page that leads there at /. The build makes
+// the document and gathers the files of the pages in dist/docs/ (tools/build-docs.ts); each is read at its first request.
+
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { stringify } from 'yaml';
+import type { Express, Request, Response } from 'express';
+import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
+import { listKnownPaths } from '../../http/linked-express.adapter.js';
 import { createPageHandler } from '../../http/static-page.js';
-import { createHomeHandler } from './home.js';
-import { createOpenApiDocument } from './openapi-document.js';
-import { PAGE_CSS, renderSwaggerPage, renderInitScript } from './page.js';
 
-const require = createRequire(import.meta.url);
+const NAME = 'platform-auth';
+const LINKS = { docs: '/docs', openapi: '/docs-json', health: '/health' } as const;
+const JSON_TYPE = 'application/json; charset=utf-8';
 const HTML = 'text/html; charset=utf-8';
 const CSS = 'text/css; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
-/** The files of Swagger UI's distribution that the page loads, with their media types. */
 const FILES = {
+  'page.css': CSS,
   'swagger-ui.css': CSS,
   'index.css': CSS,
   'swagger-ui-bundle.js': SCRIPT,
   'favicon-16x16.png': 'image/png',
   'favicon-32x32.png': 'image/png',
 } as const;
-/** Repeats objects, as JSON does, instead of YAML aliases. */
-const YAML = { aliasDuplicateObjects: false } as const;
 
-/** Swagger UI at /docs, the document at /docs-json and /docs-yaml, and a page that leads there at /. */
 export function serveDocs(app: INestApplication): void {
   const http = app.getHttpAdapter();
-  let built: OpenAPIObject | undefined;
-  const document = (): OpenAPIObject => (built ??= createOpenApiDocument(app));
+  const serve = (path: string, type: string, make: Parameters<typeof createPageHandler>[1]): void => {
+    http.get(path, createPageHandler(type, make));
+  };
+  let read: OpenAPIObject | undefined;
+  const document = (): OpenAPIObject => (read ??= readDocument(http.getInstance() as Express));
   http.get('/', createHomeHandler());
-  http.get(
-    '/docs-json',
-    createPageHandler('application/json; charset=utf-8', () => JSON.stringify(document())),
-  );
-  http.get(
-    '/docs-yaml',
-    createPageHandler('text/yaml; charset=utf-8', () => stringify(document(), YAML)),
-  );
-  http.get(
+  serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
+  serve('/docs-yaml', 'text/yaml; charset=utf-8', async () => {
+    const { stringify } = await import('yaml');
+    // Repeats objects, as JSON does, instead of YAML aliases.
+    return stringify(document(), { aliasDuplicateObjects: false });
+  });
+  serve(
     '/docs/swagger-ui-init.js',
-    createPageHandler(SCRIPT, () => renderInitScript(document())),
+    SCRIPT,
+    () => `const spec = ${JSON.stringify(document())};\n${readDocsFile('swagger-ui-init.js').toString()}`,
   );
-  http.get(
-    '/docs/page.css',
-    createPageHandler(CSS, () => PAGE_CSS),
-  );
-  for (const [name, type] of Object.entries(FILES)) {
-    http.get(
-      `/docs/${name}`,
-      createPageHandler(type, () => readFileSync(require.resolve(`swagger-ui-dist/${name}`))),
-    );
-  }
-  const page = createPageHandler(HTML, () => renderSwaggerPage('./docs/'));
-  const pageInFolder = createPageHandler(HTML, () => renderSwaggerPage('./'));
-  http.get('/docs', page);
-  http.get('/docs/', pageInFolder);
-  http.get('/docs/index.html', pageInFolder);
+  for (const [name, type] of Object.entries(FILES)) serve(`/docs/${name}`, type, () => readDocsFile(name));
+  for (const [path, folder] of Object.entries({ '/docs': './docs/', '/docs/': './', '/docs/index.html': './' }))
+    serve(path, HTML, () => renderSwaggerPage(folder));
+}
+
+/** The document without the routes that this configuration leaves out, such as those that send mail. */
+function readDocument(express: Express): OpenAPIObject {
+  const document = JSON.parse(readDocsFile('openapi.json').toString()) as OpenAPIObject;
+  const known = listKnownPaths(express);
+  const isServed = (path: string): boolean => known.some(({ pattern }) => pattern.test(path));
+  const paths = Object.entries(document.paths).filter(([path]) => isServed(path));
+  return { ...document, paths: Object.fromEntries(paths) };
+}
+
+function readDocsFile(name: string): Buffer {
+  return readFileSync(findPackageFile(`dist/docs/${name}`));
+}
+
+/** What this service is: a page for browsers, JSON for all other clients. */
+function createHomeHandler(): (request: Request, response: Response) => Promise<void> {
+  const version = readPackageVersion();
+  const json = createPageHandler(JSON_TYPE, () => JSON.stringify({ name: NAME, version, ...LINKS }));
+  const html = createPageHandler(HTML, () => renderHome(version));
+  return (request, response) => {
+    response.vary('Accept');
+    return request.accepts(['json', 'html']) === 'html' ? html(request, response) : json(request, response);
+  };
+}
+
+function renderHome(version: string): string {
+  const body = `<body class="home">
+    <h1>Authentication service</h1>
+    <p>${NAME} ${version}</p>
+    <ul>
+      <li><a href="docs">API documentation</a></li>
+      <li><a href="docs-json">OpenAPI document</a></li>
+      <li><a href="health">Health</a></li>
+    </ul>
+  </body>`;
+  return renderPage('docs/', ['page.css'], body);
+}
+
+function renderSwaggerPage(folder: string): string {
+  const body = `<body>
+    <div id="swagger-ui"></div>
+    <script src="${folder}swagger-ui-bundle.js"></script>
+    <script src="${folder}swagger-ui-init.js"></script>
+  </body>`;
+  return renderPage(folder, ['swagger-ui.css', 'index.css', 'page.css'], body);
+}
+
+/** All URLs are relative, because a proxy may add a prefix to the path. @param folder where the page's files are */
+function renderPage(folder: string, styles: readonly string[], body: string): string {
+  const links = styles.map((name) => `<link rel="stylesheet" href="${folder}${name}">`);
+  return `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <title>Authentication service</title>
+    <link rel="icon" type="image/png" href="${folder}favicon-32x32.png" sizes="32x32">
+    <link rel="icon" type="image/png" href="${folder}favicon-16x16.png" sizes="16x16">
+    ${links.join('\n    ')}
+  </head>
+  ${body}
+</html>
+`;
 }

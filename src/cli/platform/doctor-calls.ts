@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
-import { addDays } from '../../common/clock.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { SchemaState } from '../../database/migrate.js';
-import { UNUSED_DAYS } from '../attention.js';
+import { isUnused } from '../attention.js';
 import { holdsKey, findLive } from './init-plan.js';
 import { OWN_NAME, type MappedService, type PlatformMap, credentialVariables } from './platform-map.js';
 import { JWKS_PATH, type TokenRules } from './environment-files.js';
@@ -91,7 +90,7 @@ export function isOverlapOpen({ previousKeyDigest, previousKeyExpiresAt }: AppCr
 }
 
 export function isLongUnused({ lastUsedAt, createdAt }: AppCredential, now: Date): boolean {
-  return (lastUsedAt ?? createdAt) < addDays(now, -UNUSED_DAYS);
+  return isUnused({ last_used_at: lastUsedAt, created_at: createdAt }, now);
 }
 
 const LOGGING_TIMEOUT_MS = 3_000;

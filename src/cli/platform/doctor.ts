@@ -1,4 +1,4 @@
-import { Clock, addDays } from '../../common/clock.js';
+import { Clock } from '../../common/clock.js';
 import { InvalidEnvironmentError } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import {
@@ -32,7 +32,7 @@ import {
 } from './environment-files.js';
 import { announceIfSlow } from '../output.js';
 import { readSchemaState } from '../../database/migrate.js';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
+import { isExpiringSoon, UNUSED_DAYS } from '../attention.js';
 import { withAppKeys } from './database-services.js';
 import { holdsKey, findLive } from './init-plan.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
@@ -197,7 +197,7 @@ export function checkUnusedKeys({ database, now }: Checkup): Finding[] {
 
 export function checkExpiringKeys({ database, now }: Checkup): Finding[] {
   return (database?.live ?? [])
-    .filter(({ expiresAt }) => expiresAt !== null && expiresAt < addDays(now, EXPIRY_NOTICE_DAYS))
+    .filter(({ expiresAt }) => isExpiringSoon({ expires_at: expiresAt }, now))
     .map(({ caller, target, expiresAt }) => ({
       severity: 'warning',
       where: `${caller} → ${target}`,

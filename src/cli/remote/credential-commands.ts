@@ -7,8 +7,7 @@ import { createNumberParser, parseDuration } from '../command-options.js';
 import { withAdvice } from '../http-client.js';
 import { formatFields, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
 import { print } from '../output.js';
-import { addDays } from '../../common/clock.js';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
+import { isExpiringSoon, isLive, isUnused, isUnusedSince } from '../attention.js';
 
 /** A kind of credential: what the commands for nodes and for apps differ by. */
 export interface CredentialKind {
@@ -107,26 +106,13 @@ export function applyFilters<View extends CredentialView>(
   );
 }
 
-export function isLive({ revoked_at, expires_at }: CredentialView, now: Date): boolean {
-  return revoked_at === null && (expires_at === null || new Date(expires_at) > now);
-}
-
-/** One that was never used counts from when it was made. */
-export function isUnusedSince({ last_used_at, created_at }: CredentialView, since: Date): boolean {
-  return new Date(last_used_at ?? created_at) < since;
-}
-
-export function isExpiringSoon({ expires_at }: CredentialView, now: Date): boolean {
-  return expires_at !== null && new Date(expires_at) > now && new Date(expires_at) < addDays(now, EXPIRY_NOTICE_DAYS);
-}
-
 /** Counts for an overview: the live ones, and which of them need attention. */
 export function countCredentials(items: readonly CredentialView[], now = new Date()) {
   const live = items.filter((item) => isLive(item, now));
   return {
     live: live.length,
     ended: items.length - live.length,
-    unused: live.filter((item) => isUnusedSince(item, addDays(now, -UNUSED_DAYS))).length,
+    unused: live.filter((item) => isUnused(item, now)).length,
     expiring: live.filter((item) => isExpiringSoon(item, now)).length,
   };
 }
@@ -136,5 +122,5 @@ export function toMomentColour(name: string, value: unknown): Colour | undefined
   if (name === 'revoked_at') return 'red';
   if (name !== 'expires_at') return undefined;
   if (new Date(value) <= new Date()) return 'red';
-  return new Date(value) < addDays(new Date(), EXPIRY_NOTICE_DAYS) ? 'yellow' : undefined;
+  return isExpiringSoon({ expires_at: value }, new Date()) ? 'yellow' : undefined;
 }

@@ -1,9 +1,7 @@
 import { Command, Option } from 'commander';
-import { addDays } from '../../common/clock.js';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
+import { EXPIRY_NOTICE_DAYS, isExpiringSoon, isLive, isUnused, UNUSED_DAYS } from '../attention.js';
 import { print } from '../output.js';
 import type { AppView } from './apps.command.js';
-import { isExpiringSoon, isLive, isUnusedSince } from './credential-commands.js';
 import { createClient, describeRemote, readOutput } from './admin-client.js';
 import { formatTable } from '../tables.js';
 
@@ -37,7 +35,7 @@ function toCall(credential: AppView, now: Date): Call {
     const label = `${used}, expires ${expires_at.slice(0, 10)}`;
     return { caller, target, last_used_at, expires_at, state: 'expiring', label };
   }
-  const state = isUnusedSince(credential, addDays(now, -UNUSED_DAYS)) ? 'unused' : 'ok';
+  const state = isUnused(credential, now) ? 'unused' : 'ok';
   return { caller, target, last_used_at, expires_at, state, label: used };
 }
 

@@ -1,11 +1,66 @@
 import { STATUS_CODES } from 'node:http';
-import type { OpenAPIObject } from '@nestjs/swagger';
-import { createProblemExamples } from '../../problems/api-problems.js';
-import { SCOPE_EXTENSION } from '../../access/require.js';
-import { listAcceptedScopes, type Scope } from '../../common/names.js';
-import { RESPONSE_HEADERS, toHeaderNames } from './response-headers.js';
+import type { INestApplication } from '@nestjs/common';
+import { DocumentBuilder, SwaggerModule, type OpenAPIObject } from '@nestjs/swagger';
+import { SCOPE_EXTENSION } from '../src/access/require.js';
+import { EXAMPLES } from '../src/common/examples.js';
+import { readPackageVersion } from '../src/common/package-version.js';
+import { listAcceptedScopes, type Scope } from '../src/common/names.js';
+import { createProblemExamples, ProblemSchema } from '../src/problems/api-problems.js';
 
-// Adds what @nestjs/swagger cannot express, and what holds for every operation, so that no controller repeats it.
+// The OpenAPI document, made when the service is built: what @nestjs/swagger finds in the controllers, completed by what it
+// cannot express, and by what holds for every operation, so that no controller repeats it.
+
+const DESCRIPTION = `The central authority for authentication of a multi-service platform.
+
+**Two verdicts, never confused.** \`401\` means: the credential is not valid. \`503\` with \`Retry-After\` means: the
+credential could not be checked. Keep it and try again.
+
+Every error is an RFC 9457 problem (\`application/problem+json\`) with a stable \`code\` to branch on and the
+\`request_id\` under which the operator finds it in the logs.
+
+Paths match exactly, in case and in slashes. A path that exists but does not support the method is
+\`405\` (\`method_not_allowed\`) with \`Allow\`; \`OPTIONS\` answers 204 with \`Allow\`.`;
+
+/** In the order in which a newcomer needs them. */
+const TAGS = {
+  auth: 'Users register, log in, renew their tokens and log out.',
+  users: 'Accounts: what their owner, a service and an operator may read, and what the owner changes.',
+  internal: 'For services: is the credential that a caller presented valid?',
+  admin: 'For operators: users, app credentials, nodes, operators, and the audit log.',
+  health: 'For load balancers and orchestrators.',
+} as const;
+
+/** Creates the OpenAPI document of all routes. The id of an operation is the name of the controller's method. */
+export function createOpenApiDocument(app: INestApplication): OpenAPIObject {
+  const config = new DocumentBuilder()
+    .setTitle('Authentication service')
+    .setDescription(DESCRIPTION)
+    .setVersion(readPackageVersion())
+    .addServer('/', 'this service')
+    .addBearerAuth(
+      { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'access token of a user' },
+      'user',
+    )
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-Platform-App-Id', description: 'app id of a service' },
+      'app_id',
+    )
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-Platform-App-Key', description: 'app key of a service' },
+      'app_key',
+    )
+    .addApiKey({ type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'node_id:api_key of a node' }, 'node')
+    .addApiKey(
+      { type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'ADMIN_API_KEY, or the key of an operator' },
+      'admin',
+    );
+  for (const [name, description] of Object.entries(TAGS)) config.addTag(name, description);
+  const document = SwaggerModule.createDocument(app, config.build(), {
+    extraModels: [ProblemSchema],
+    operationIdFactory: (_controller, method) => method,
+  });
+  return completeDocument(document);
+}
 
 const EXAMPLES_PATH = '#/components/examples/';
 const PROBLEM = 'application/problem+json';
@@ -48,7 +103,7 @@ type ProblemExamples = ReturnType<typeof createProblemExamples>;
 type Item = Record<string, Operation>;
 
 /** @returns the document as OpenAPI 3.1, in the order of its tags */
-export function completeDocument(created: OpenAPIObject): OpenAPIObject {
+function completeDocument(created: OpenAPIObject): OpenAPIObject {
   // A copy, because its parts are metadata of the controllers, which every document shares.
   const document = structuredClone(created);
   const components = document.components ?? {};
@@ -158,4 +213,46 @@ function toTypeLists(value: unknown): unknown {
   const { nullable, ...rest } = value as Schema & Record<string, unknown>;
   if (nullable === true) rest.type = [rest.type as string, 'null'];
   return Object.fromEntries(Object.entries(rest).map(([name, child]) => [name, toTypeLists(child)]));
+}
+
+/** The headers of responses, as components of the OpenAPI document. */
+const RESPONSE_HEADERS = {
+  'X-Request-Id': {
+    description: 'identifies the request in the logs of this service and in the audit log',
+    schema: { type: 'string', format: 'uuid', example: EXAMPLES.id },
+  },
+  Location: {
+    description: 'path of the new resource',
+    schema: { type: 'string', format: 'uri-reference', example: `/api/v0/users/${EXAMPLES.id}` },
+  },
+  'WWW-Authenticate': {
+    description: 'challenge of the door that refused the credential (RFC 9110 §11.6.1; RFC 6750 §3 for Bearer)',
+    schema: { type: 'string', example: 'Bearer realm="platform-auth"' },
+  },
+  'Retry-After': {
+    description: 'seconds to wait before the next try',
+    schema: { type: 'integer', minimum: 1, example: 2 },
+  },
+  'RateLimit-Policy': {
+    description: 'the limit: q tries in w seconds (draft-ietf-httpapi-ratelimit-headers)',
+    schema: { type: 'string', example: '"refresh";q=600;w=60' },
+  },
+  RateLimit: {
+    description: 'the remaining quota: r tries in the next t seconds',
+    schema: { type: 'string', example: '"refresh";r=0;t=42' },
+  },
+} as const;
+
+type HeaderName = keyof typeof RESPONSE_HEADERS;
+
+const BY_STATUS: Readonly<Record<string, readonly HeaderName[]>> = {
+  '201': ['Location'],
+  '401': ['WWW-Authenticate'],
+  '429': ['Retry-After', 'RateLimit-Policy', 'RateLimit'],
+  '503': ['Retry-After'],
+};
+
+/** @returns the headers that every response with this status has */
+function toHeaderNames(status: string): readonly HeaderName[] {
+  return ['X-Request-Id', ...(BY_STATUS[status] ?? [])];
 }

@@ -1,0 +1,36 @@
+// Makes the files of /docs in dist/docs/: the OpenAPI document of all routes, and the pages' files. In Nest's preview mode,
+// which reads the controllers and connects to nothing.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { NestFactory } from '@nestjs/core';
+import { AppModule } from '../src/app.module.js';
+import { findPackageFile } from '../src/common/package-version.js';
+import { parseEnvironment } from '../src/config/environment.js';
+import { LinkedExpressAdapter } from '../src/http/linked-express.adapter.js';
+import { createOpenApiDocument } from './openapi-document.js';
+import { makeSecrets, productionVariables } from './service.js';
+
+const SWAGGER_UI = [
+  ...['swagger-ui.css', 'index.css', 'swagger-ui-bundle.js'],
+  ...['favicon-16x16.png', 'favicon-32x32.png'],
+];
+const OWN = ['page.css', 'swagger-ui-init.js'];
+const require = createRequire(import.meta.url);
+const FOLDER = findPackageFile('dist/docs/');
+
+/** Writes a file that changed, so that a service that runs reads no half of one that did not. */
+function writeIfChanged(name: string, content: Buffer): void {
+  const file = new URL(name, FOLDER);
+  if (!existsSync(file) || !readFileSync(file).equals(content)) writeFileSync(file, content);
+}
+
+mkdirSync(FOLDER, { recursive: true });
+for (const name of SWAGGER_UI) writeIfChanged(name, readFileSync(require.resolve(`swagger-ui-dist/${name}`)));
+for (const name of OWN) writeIfChanged(name, readFileSync(findPackageFile(`src/bootstrap/docs/static/${name}`)));
+const environment = parseEnvironment(productionVariables('postgresql://unused', makeSecrets()));
+const app = await NestFactory.create(AppModule.forRoot(environment), new LinkedExpressAdapter(), {
+  preview: true,
+  logger: false,
+  abortOnError: false,
+});
+writeIfChanged('openapi.json', Buffer.from(JSON.stringify(createOpenApiDocument(app))));
