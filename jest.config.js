@@ -22,4 +22,8 @@ export default {
   maxWorkers: 5,
   // A worker that has grown so far is replaced. Also keeps Jest from running tests in its own process.
   workerIdleMemoryLimit: '1GB',
+  coverageProvider: 'v8',
+  // Coverage does not reach into worker threads.
+  collectCoverageFrom: ['dist/src/**/*.js', '!dist/src/**/*.worker.js'],
+  coverageReporters: ['text'],
 };

@@ -1,8 +1,8 @@
 /**
  * Logins, step by step: 1. the password, 2. the challenge of a user with a second factor, 3. the answer to it, or a passkey
- * alone, 4. the session. Invariants: every refused password has the same response and the same cost (user enumeration). A
- * guess is reserved in a throttle before it is verified, and settled by the verdict. A wrong code is counted in
- * second-factors/codes.ts. Proofs are verified first, and consumed in the transaction that starts the session.
+ * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: every refused password has the same
+ * response and the same cost (user enumeration). A guess is reserved in a throttle before it is verified, and settled by the
+ * verdict; for codes, in second-factors/codes.ts. Proofs are consumed in the transaction that starts the session.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -237,12 +237,12 @@ export class LoginService {
     try {
       const tokens = await this.startSession(owner, amr, actor, async (transaction) => {
         await this.secondFactors.consumeProofs(transaction, login);
-        // After the proofs are accepted, and the transaction rolls them back: only their owner learns it.
+        // Checked last, so that only a client with valid proofs learns it. The transaction rolls their use back.
         if (this.mustVerifyEmail(owner)) throw new RefusedProofError('email_not_verified');
       });
       return tokens ?? (await this.secondFactors.refuseFactor({ problem, reason: 'changed_meanwhile', actor, userId }));
     } catch (error) {
-      // Other errors are not ours to answer: the CodeVerifier counts a wrong code.
+      // The CodeVerifier, which called this, counts and answers a wrong code.
       if (!(error instanceof RefusedProofError)) throw error;
       const { reason } = error;
       const answer = reason === 'email_not_verified' ? problems.emailNotVerified : problem;

@@ -1,4 +1,5 @@
 import { createInterface } from 'node:readline';
+import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { CommandFailedError } from './output.js';
@@ -34,65 +35,43 @@ async function readLine(input: NodeJS.ReadableStream): Promise<string> {
   return '';
 }
 
-type Input = Pick<NodeJS.ReadStream, 'isTTY' | 'setRawMode'> & NodeJS.ReadableStream;
 export interface Terminal {
-  readonly stdin: Input;
+  readonly stdin: Pick<NodeJS.ReadStream, 'isTTY'> & NodeJS.ReadableStream;
   readonly stderr: NodeJS.WritableStream;
 }
-
-const [INTERRUPT, END, BACKSPACE, DELETE] = ['\u0003', '\u0004', '\b', '\u007f'];
 
 /**
  * Reads a new password: on a terminal twice and without echo, otherwise the first line of standard input. Never from a
  * parameter, which other users of the machine can see.
  * @throws {CommandFailedError} when it is empty, or typed differently the second time
  */
-export async function readNewPassword({ stdin, stderr }: Terminal = process): Promise<string> {
+export async function readNewPassword(terminal: Terminal = process): Promise<string> {
+  const { stdin } = terminal;
   const password = stdin.isTTY
-    ? await ask(stdin, stderr, 'Password: ')
+    ? await askHidden(terminal, 'Password: ')
     : ((await text(stdin as NodeJS.ReadStream)).split(/\r?\n/)[0] ?? '');
   if (password === '')
     throw new CommandFailedError('The password is empty. Type it, or send it to standard input.', 'no_password');
-  if (stdin.isTTY && (await ask(stdin, stderr, 'Again: ')) !== password)
+  if (stdin.isTTY && (await askHidden(terminal, 'Again: ')) !== password)
     throw new CommandFailedError('The two passwords differ. Nothing was changed.', 'passwords_differ');
   return password;
 }
 
-async function ask(stdin: Input, stderr: NodeJS.WritableStream, prompt: string): Promise<string> {
+/**
+ * readline edits the line, so that arrow keys and Ctrl-U are not part of it, and decodes characters that arrive in parts.
+ * Its output is discarded: it would show what is typed.
+ */
+async function askHidden({ stdin, stderr }: Terminal, prompt: string): Promise<string> {
   stderr.write(prompt);
-  stdin.setRawMode(true);
+  const output = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const line = createInterface({ input: stdin, output, terminal: true, historySize: 0 });
   try {
-    return await readTyped(stdin);
+    return await new Promise((resolve, reject) => {
+      const interrupt = (): void => reject(new CommandFailedError('Interrupted. Nothing was changed.', 'interrupted'));
+      line.once('line', resolve).once('close', interrupt);
+    });
   } finally {
-    stdin.setRawMode(false);
-    stdin.pause();
+    line.close();
     stderr.write('\n');
   }
-}
-
-/** In raw mode the terminal neither echoes nor edits: the keys that end or correct the input are handled here. */
-async function readTyped(stdin: Input): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let typed: string[] = [];
-    const finish = (end: () => void): void => {
-      stdin.off('data', take).off('end', close);
-      end();
-    };
-    const interrupt = new CommandFailedError('Interrupted. Nothing was changed.', 'interrupted');
-    const close = (): void => finish(() => reject(interrupt));
-    const take = (chunk: Buffer | string): void => {
-      for (const key of String(chunk)) {
-        if (key === INTERRUPT || key === END) {
-          close();
-          return;
-        }
-        if (key === '\r' || key === '\n') {
-          finish(() => resolve(typed.join('')));
-          return;
-        }
-        typed = key === BACKSPACE || key === DELETE ? typed.slice(0, -1) : [...typed, key];
-      }
-    };
-    stdin.on('data', take).once('end', close).resume();
-  });
 }

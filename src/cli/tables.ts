@@ -1,7 +1,8 @@
 // Tables and fields for people. Invariants: text from outside never reaches a terminal with its control characters; a
 // table never wraps: columns that do not fit the terminal are left out and named below it.
+import { styleText } from 'node:util';
 import Table from 'cli-table3';
-import { readVariables } from '../config/environment.js';
+import { readProcessVariables } from '../config/environment.js';
 
 const MAX_LINE = 72;
 
@@ -87,8 +88,7 @@ export function formatFields(record: Readonly<Record<string, Cell>>): string {
     .join('\n');
 }
 
-const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
-export type Colour = keyof typeof CODES;
+export type Colour = 'bold' | 'dim' | 'red' | 'yellow';
 
 /** Where the result is shown. A file and a pipe are as wide as they need to be, and have no colours. */
 export interface Screen {
@@ -96,15 +96,16 @@ export interface Screen {
   readonly hasColours: boolean;
 }
 
-/** @returns the screen of standard output; NO_COLOR (https://no-color.org) turns colours off */
+/** @returns the screen of standard output; NO_COLOR of this process (https://no-color.org) turns colours off */
 export function detectScreen(
   { isTTY, columns }: Pick<NodeJS.WriteStream, 'isTTY' | 'columns'> = process.stdout,
 ): Screen {
   if (!isTTY) return { columns: Infinity, hasColours: false };
-  const { NO_COLOR, TERM } = readVariables();
+  const { NO_COLOR, TERM } = readProcessVariables();
   return { columns: columns > 0 ? columns : Infinity, hasColours: NO_COLOR === undefined && TERM !== 'dumb' };
 }
 
 export function paint({ hasColours }: Screen, text: string, colour: Colour | undefined): string {
-  return hasColours && colour !== undefined && text !== '' ? `\u001b[${CODES[colour]}m${text}\u001b[0m` : text;
+  // The screen has decided: Node.js would ask the streams of this process again.
+  return hasColours && colour !== undefined && text !== '' ? styleText(colour, text, { validateStream: false }) : text;
 }

@@ -85,13 +85,18 @@ export function isTracingRequested(variables: Variables = process.env): boolean 
   return settings.some((setting) => setting !== undefined && setting !== '');
 }
 
+/** Reads the variables of this process alone. An empty one counts as unset. */
+export function readProcessVariables(): Variables {
+  return dropEmpty(process.env);
+}
+
 /**
  * Reads the variables of this process, which override those of the environment file. An empty variable counts as unset,
  * and overrides nothing. Production does not read the file.
  * @param file path of the environment file; it need not exist
  */
 export function readVariables(file = '.env'): Variables {
-  const given = dropEmpty(process.env);
+  const given = readProcessVariables();
   if (given.NODE_ENV === 'production') return given;
   try {
     return overrideVariables(dropEmpty(parse(readFileSync(file))), given);

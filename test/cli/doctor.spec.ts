@@ -1,7 +1,10 @@
-import { chmodSync, cpSync, rmSync, symlinkSync } from 'node:fs';
+import { chmodSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
+import { diagnose } from '../../src/cli/platform/doctor.js';
 import { ADMIN_KEY } from '../support/settings.js';
 import { TestApp } from '../support/test-app.js';
 import { TestClock } from '../support/test-clock.js';
@@ -79,6 +82,24 @@ describe('platform-auth doctor', () => {
       cpSync(intact, platform.envDir, { recursive: true });
     });
     afterAll(stop);
+
+    it('refuses a folder that does not exist', async () => {
+      const envDir = `${platform.envDir}-typo`;
+      await expect(diagnose({ map: platform.map, envDir, url })).rejects.toMatchObject({
+        code: 'strange_env_dir',
+        message: expect.stringContaining(`${envDir} does not exist`),
+      });
+    });
+
+    it('does not take DATABASE_URL from the .env of the current folder', async () => {
+      rmSync(platform.path('auth'));
+      const [folder, before] = [mkdtempSync(join(tmpdir(), 'doctor-')), process.cwd()];
+      writeFileSync(join(folder, '.env'), `DATABASE_URL=${platform.database.url}\n`);
+      process.chdir(folder);
+      const findings = await platform.diagnose(url).finally(() => process.chdir(before));
+      rmSync(folder, { recursive: true });
+      expect(findings).toContainEqual(expect.objectContaining({ where: 'database' }));
+    });
 
     const faults: Fault[] = [
       ['a file that others may read', () => chmodSync(platform.path('mcp'), 0o640), broken('mcp.env', /mode 0640/)],

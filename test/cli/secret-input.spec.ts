@@ -2,13 +2,14 @@ import { PassThrough } from 'node:stream';
 import { readNewPassword, type Terminal } from '../../src/cli/prompts.js';
 
 /** What is read on a terminal where these keys are typed, one entry for each prompt. */
-const type = async (...entries: string[]) => {
+const type = async (...entries: (string | Buffer[])[]) => {
   const modes: boolean[] = [];
   const stdin = Object.assign(new PassThrough(), {
     isTTY: true,
     setRawMode: (isRaw: boolean) => {
       modes.push(isRaw);
-      if (isRaw) setImmediate(() => stdin.write(entries.shift() ?? '\u0003'));
+      const parts = isRaw ? [entries.shift() ?? '\u0003'].flat() : [];
+      for (const part of parts) setImmediate(() => stdin.write(part));
     },
   });
   const stderr = new PassThrough();
@@ -27,6 +28,16 @@ describe('a new password on a terminal', () => {
 
   it('can be corrected while it is typed', async () => {
     expect((await type('abX\u007fc\n', 'abc\n')).password).toBe('abc');
+  });
+
+  it('does not contain the keys that edit the line', async () => {
+    const typed = 'wrong\u0015ab\u001b[D\u001b[Cc\u001b[A\r';
+    expect((await type(typed, 'abc\r')).password).toBe('abc');
+  });
+
+  it('is whole when a character arrives in two parts', async () => {
+    const [first, second] = [Buffer.from('h\u00f6rse\r').subarray(0, 2), Buffer.from('h\u00f6rse\r').subarray(2)];
+    expect((await type([first, second], 'h\u00f6rse\r')).password).toBe('h\u00f6rse');
   });
 
   it.each([

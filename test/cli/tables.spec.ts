@@ -1,3 +1,5 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { detectScreen, formatTable, wrapText } from '../../src/cli/tables.js';
 import { Cli } from '../support/cli.js';
@@ -39,7 +41,7 @@ describe('a table on a terminal', () => {
   it('has colours only where they are wanted', () => {
     const colour = (name: string): 'red' | undefined => (name === 'name' ? 'red' : undefined);
     const screen = { columns: 80, hasColours: true };
-    expect(show(80, { colour, screen })).toContain('\u001b[31m台所場\u001b[0m');
+    expect(show(80, { colour, screen })).toContain('\u001b[31m台所場\u001b[39m');
     expect(show(80, { colour })).not.toContain('\u001b');
   });
 
@@ -87,5 +89,17 @@ describe('wrapped text', () => {
     expect(lines.join(' ').split(' ')).toEqual(text.split(/\s+/));
     expect(lines[0]).toBe('The configuration is not usable:');
     expect(lines.filter((line) => line.length > 72)).toEqual([`${path}.`]);
+  });
+
+  it('is recognised where .env cannot be read', () => {
+    const [folder, before] = [mkdtempSync(join(tmpdir(), 'screen-')), process.cwd()];
+    mkdirSync(join(folder, '.env'));
+    process.chdir(folder);
+    try {
+      expect(detectScreen({ isTTY: true, columns: 80 })).toMatchObject({ columns: 80 });
+    } finally {
+      process.chdir(before);
+      rmSync(folder, { recursive: true });
+    }
   });
 });

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { Clock } from '../../common/clock.js';
 import { InvalidEnvironmentError } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
@@ -30,7 +31,7 @@ import {
   listStrayClaims,
   listVerifierSettings,
 } from './environment-files.js';
-import { announceIfSlow } from '../output.js';
+import { announceIfSlow, CommandFailedError } from '../output.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { isExpiringSoon, UNUSED_DAYS } from '../attention.js';
 import { withAppKeys } from './database-services.js';
@@ -69,8 +70,13 @@ export interface DoctorRequest {
   readonly url: string | undefined;
 }
 
-/** Checks files, database and running service, and changes none of them. */
+/**
+ * Checks files, database and running service, and changes none of them.
+ * @throws {CommandFailedError} when the folder does not exist
+ */
 export async function diagnose({ map, envDir, url }: DoctorRequest, clock = new Clock()): Promise<Finding[]> {
+  if (!existsSync(envDir))
+    throw new CommandFailedError(`The folder ${envDir} does not exist. Correct --env-dir.`, 'strange_env_dir');
   const { files, findings } = readExistingFiles(map, envDir);
   const own = files.get(OWN_NAME);
   const { rules, findings: mistakes } = readRules(map, own);

@@ -1,6 +1,12 @@
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../common/durable-file.js';
-import { type Variables, overrideVariables, readVariables, toFileVariable } from '../../config/environment.js';
+import {
+  type Variables,
+  overrideVariables,
+  readProcessVariables,
+  readVariables,
+  toFileVariable,
+} from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import { parseDatabaseUrl, parseTokenSettings, type TokenSettings } from '../../config/single-variables.js';
 import {
@@ -63,7 +69,7 @@ export function describeUnreadable(name: string, error: unknown): string {
 export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
   // In production the service does not read it, but this command was given the file by --env-dir.
   const filed = Object.fromEntries(DATABASE_VARIABLES.map((name) => [name, own?.get(name)]));
-  const variables = overrideVariables(filed, readVariables(own?.path));
+  const variables = overrideVariables(filed, readGivenVariables(own));
   if (own?.exists === false && DATABASE_VARIABLES.every((name) => variables[name] === undefined))
     throw new CommandFailedError(
       `${own.path} does not exist, and DATABASE_URL is not set. Is --env-dir right? ` +
@@ -71,6 +77,11 @@ export function databaseVariables(own: EnvFile | undefined): Variables & { reado
       'strange_env_dir',
     );
   return { DATABASE_URL: parseDatabaseUrl(variables) };
+}
+
+/** Never those of the `.env` in the current folder, which may belong to another database. */
+function readGivenVariables(own: EnvFile | undefined): Variables {
+  return own ? readVariables(own.path) : readProcessVariables();
 }
 
 /** Whether the service's file has to hold the key that signs access tokens. Under ES256 only this service has it. */
@@ -125,7 +136,7 @@ interface Setting {
  */
 export function readTokenRules(map: PlatformMap, own: EnvFile | undefined): TokenRules {
   const filed = Object.fromEntries(TOKEN_VARIABLES.map((name) => [name, own?.get(name)]));
-  return toTokenRules(map, parseTokenSettings(overrideVariables(filed, readVariables(own?.path))));
+  return toTokenRules(map, parseTokenSettings(overrideVariables(filed, readGivenVariables(own))));
 }
 
 /** The rules of a service that sets none of the variables. */
