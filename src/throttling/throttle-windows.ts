@@ -197,9 +197,9 @@ function takePoints({ budgets, knownKey }: ReserveRequest, rowsByKey: Map<string
   return { isKnown, points, lacking: lacking.map(({ budget }) => budget) };
 }
 
-/** In milliseconds, so that a Date can identify a window. */
+/** Rounded to milliseconds, so that a Date of JavaScript can identify a window. */
 const NOW = `date_trunc('milliseconds', now())`;
-/** The second half: a clock that was set back, or a limit that was longer, must not freeze a count. */
+/** A window that ends too late is over as well: a clock that was set back must not freeze a count. */
 const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + interval '1 minute')`;
 const LOST = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.lost END)`;
 const IN_FLIGHT = `(CASE WHEN ${IS_OVER} OR w.in_flight_until <= now() THEN 0 ELSE w.in_flight END)`;
@@ -249,7 +249,6 @@ const SETTLE = {
     FROM settled JOIN locked USING (key) WHERE w.key = settled.key AND w.window_start = settled.window_start`,
 };
 
-/** Counts nothing. */
 const READ = {
   name: 'throttle_read',
   text: `SELECT key, lost, window_end FROM throttle_windows WHERE key = ANY ($1::text[]) AND window_end > now()`,

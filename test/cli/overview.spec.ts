@@ -13,6 +13,7 @@ const credential = (more: Partial<AppView>): AppView => ({
   caller: 'recipes',
   target: 'ocr',
   created_at: inDays(-100),
+  updated_at: inDays(-100),
   last_used_at: inDays(-1),
   expires_at: null,
   revoked_at: null,

@@ -1,10 +1,10 @@
 import { Command } from 'commander';
+import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
 import {
   addFilters,
   applyFilters,
   toMomentColour,
-  type CredentialView,
   type ListFilters,
   addRevoke,
   addShow,
@@ -28,15 +28,8 @@ const APPS = {
   path: '/app-credentials',
 } as const;
 
-export interface AppView extends CredentialView {
-  readonly [field: string]: string | null;
-  readonly app_id: string;
-  readonly caller: string;
-  readonly target: string;
-  readonly rotated_at: string | null;
-  readonly previous_key_expires_at: string | null;
-}
-type IssuedApp = AppView & { readonly app_key: string };
+export type AppView = Api['AppCredentialResponse'];
+type IssuedApp = Api['IssuedAppCredentialResponse'];
 
 interface ListOptions extends ListFilters {
   readonly caller?: string;

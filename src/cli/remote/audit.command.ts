@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
+import type { Api } from './api-types.js';
 import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { print, CommandFailedError, say, type Output } from '../output.js';
@@ -97,31 +98,20 @@ const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
 ];
 
-export interface AuditEvent {
-  readonly id: string;
-  readonly time: string;
-  readonly event: string;
-  readonly actor: { readonly door: string | null; readonly id: string | null; readonly name?: string | null } | null;
-  readonly subject: string | null;
-  readonly request_id: string | null;
-  readonly address: string | null;
-  readonly count: number;
-  readonly details: Readonly<Record<string, unknown>>;
-}
+export type AuditEvent = Api['AuditEventResponse'];
 
 /** @returns what an event names by its id */
 export function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
   const references: Reference[] = [];
   const kind = KINDS.find(([prefix]) => prefix.test(event))?.[1];
   if (kind && subject !== null && isId(subject)) references.push({ kind, id: subject });
-  if (actor?.id && isId(actor.id) && (actor.door === 'user' || actor.door === 'node' || actor.door === 'app'))
+  if (actor.id && isId(actor.id) && (actor.door === 'user' || actor.door === 'node' || actor.door === 'app'))
     references.push({ kind: actor.door, id: actor.id });
   return references;
 }
 
 export function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names: Names) {
-  const caller =
-    actor?.name ?? [actor?.door ?? '', names.get(actor?.id ?? null)].filter((part) => part !== '').join(' ');
+  const caller = actor.name ?? [actor.door, names.get(actor.id)].filter((part) => part !== '').join(' ');
   return { time, event, actor: caller, subject: names.get(subject), address, count, request_id };
 }
 

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { createClient, readOutput, describeRemote, type AdminClient } from './admin-client.js';
 import { print } from '../output.js';
@@ -8,14 +9,7 @@ import type { AuditEvent } from './audit.command.js';
 import { buildLoginPath, type LoginView, type UserView } from './users.command.js';
 import { replaceControlCharacters } from '../tables.js';
 
-interface Explanation {
-  readonly accepted_now: boolean;
-  readonly reasons: readonly Reason[];
-  readonly previous_key_accepted_until: string | null;
-  readonly previous_key_reasons: readonly Reason[];
-  readonly last_accepted_at: string | null;
-  readonly last_accepted_for: string | null;
-}
+type Explanation = Api['ExplanationResponse'];
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
 export function createExplainCommand(): Command {
@@ -76,11 +70,7 @@ const UNKNOWN: Reason = {
   request_id: null,
 };
 
-interface SessionView {
-  readonly ended_at: string | null;
-  readonly expires_at: string;
-  readonly absolute_expires_at: string;
-}
+type SessionView = Api['SessionResponse'];
 
 interface UserExplanation {
   /** Whether a login with the right password would be accepted, with a second factor when one is asked for. */
@@ -117,7 +107,7 @@ async function explainUser(client: AdminClient, user: string, address: string | 
     const none = { user_id: null, methods: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
     return { accepted_now: false, reasons: [UNKNOWN], ...none };
   }
-  const id = String(found.id);
+  const id = found.id;
   const now = new Date().toISOString();
   const sessions = await client.list<SessionView>(`/users/${encodeURIComponent(id)}/sessions`);
   const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionView): boolean =>
@@ -159,7 +149,7 @@ async function explainDisabled(client: AdminClient, id: string): Promise<Reason>
   const disabling = changes.find(
     ({ details }) => (details.after as { is_active?: unknown } | undefined)?.is_active === false,
   );
-  const actor = disabling?.actor?.name ?? disabling?.actor?.door ?? null;
+  const actor = disabling?.actor.name ?? disabling?.actor.door ?? null;
   const detail = 'The account is disabled. `platform-auth users enable` allows logins again.';
   return { code: 'disabled', detail, since: disabling?.time ?? null, request_id: disabling?.request_id ?? null, actor };
 }

@@ -1,19 +1,12 @@
+import type { Api } from './api-types.js';
 import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
-import type { CredentialView } from './credential-commands.js';
 import { withAdvice } from '../http-client.js';
 import { CommandFailedError, say } from '../output.js';
 
-export interface NodeView extends CredentialView {
-  readonly [field: string]: string | null;
-  readonly node_id: string;
-  readonly household_id: string;
-  readonly room: string;
-  readonly name: string;
-  readonly previous_key_expires_at: string | null;
-}
-export type IssuedNode = NodeView & { readonly api_key: string };
+export type NodeView = Api['NodeResponse'];
+export type IssuedNode = Api['IssuedNodeResponse'];
 
 export interface Registration {
   readonly household_id: string;

@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
+import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { isId } from '../../common/ids.js';
 import { isScopeList, SCOPES, type Scope } from '../../common/names.js';
@@ -14,7 +15,6 @@ import {
   addFilters,
   applyFilters,
   toMomentColour,
-  type CredentialView,
   type ListFilters,
 } from './credential-commands.js';
 import { parseExpiry, toExpiresAt, formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
@@ -25,14 +25,8 @@ const PATH = '/operators';
 const SHOWN_ONCE =
   'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.';
 
-interface OperatorView extends CredentialView {
-  readonly operator_id: string;
-  readonly name: string;
-  readonly scopes: readonly Scope[];
-  readonly rotated_at: string | null;
-  readonly previous_key_expires_at: string | null;
-}
-type IssuedOperator = OperatorView & { readonly api_key: string };
+type OperatorView = Api['OperatorResponse'];
+type IssuedOperator = Api['IssuedOperatorResponse'];
 
 /** `platform-auth operators …`: people and programs with an admin key of their own. */
 export function createOperatorsCommand(): Command {

@@ -1,8 +1,9 @@
 import { Command } from 'commander';
+import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword } from '../prompts.js';
 import { CommandFailedError, print } from '../output.js';
-import { formatFields, formatTable, type Cell } from '../tables.js';
+import { formatFields, formatTable } from '../tables.js';
 import { withAdvice } from '../http-client.js';
 import { type AdminClient, createClient, readOutput, describeRemote } from './admin-client.js';
 import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
@@ -10,13 +11,10 @@ import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
 const SESSION_COLUMNS = ['id', 'created_at', 'rotated_at', 'expires_at', 'ended_at', 'end_reason'] as const;
 
-export type UserView = Readonly<Record<(typeof COLUMNS)[number], Cell>>;
+export type UserView = Api['UserResponse'];
 type UserDetailsView = UserView & Pick<LoginView, 'email_verified_at' | 'second_factors'>;
-interface IssuedReset {
-  readonly token: string;
-  readonly expires_at: string;
-}
-type SessionView = Readonly<Record<(typeof SESSION_COLUMNS)[number], Cell>>;
+type IssuedReset = Api['PasswordResetResponse'];
+type SessionView = Api['SessionResponse'];
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function createUsersCommand(): Command {
@@ -63,7 +61,7 @@ function addCreate(users: Command): void {
         client.post<UserView>('/users', { email, password }),
         `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
       );
-      print(readOutput(command), created, ({ id }) => `${email} is created. Its id is ${String(id)}.`);
+      print(readOutput(command), created, ({ id }) => `${email} is created. Its id is ${id}.`);
     });
 }
 
@@ -82,9 +80,9 @@ function addDelete(users: Command): void {
     async (user: string, _options, command: Command) => {
       const client = createClient(command);
       const { id, email } = await findUser(client, user);
-      await createConfirm(command)(`This deletes the user ${String(email)} and all of their sessions permanently.`);
-      await client.delete(`/users/${encodeURIComponent(String(id))}`);
-      print(readOutput(command), { id, deleted: true }, () => `${String(email)} is deleted.`);
+      await createConfirm(command)(`This deletes the user ${email} and all of their sessions permanently.`);
+      await client.delete(`/users/${encodeURIComponent(id)}`);
+      print(readOutput(command), { id, deleted: true }, () => `${email} is deleted.`);
     },
   );
 }
@@ -95,7 +93,7 @@ function addActivation(users: Command, name: 'enable' | 'disable', description: 
       const client = createClient(command);
       const path = `/users/${encodeURIComponent(await findUserId(client, user))}`;
       const changed = await client.patch<UserView>(path, { is_active: name === 'enable' });
-      print(readOutput(command), changed, ({ email }) => `${String(email)} is ${name}d.`);
+      print(readOutput(command), changed, ({ email }) => `${email} is ${name}d.`);
     },
   );
 }
@@ -132,13 +130,13 @@ function addRemoveFactors(users: Command): void {
       const client = createClient(command);
       const { id, email, second_factors: removed } = await findUserDetails(client, user);
       if (removed.length === 0) {
-        const said = `${String(email)} has no second factor. Nothing was changed.`;
+        const said = `${email} has no second factor. Nothing was changed.`;
         print(readOutput(command), { id, factors_removed: false, removed }, () => said);
         return;
       }
-      await createConfirm(command)(`This lets ${String(email)} log in with the password alone.`);
-      await client.delete(`/users/${encodeURIComponent(String(id))}/factors`);
-      const said = `Removed from ${String(email)}: ${removed.join(', ')}. Every session has ended.`;
+      await createConfirm(command)(`This lets ${email} log in with the password alone.`);
+      await client.delete(`/users/${encodeURIComponent(id)}/factors`);
+      const said = `Removed from ${email}: ${removed.join(', ')}. Every session has ended.`;
       print(readOutput(command), { id, factors_removed: true, removed }, () => said);
     },
   );
@@ -169,7 +167,7 @@ function addPasswordReset(users: Command): void {
 /** @throws {CommandFailedError} when the account does not exist */
 async function findUserDetails(client: AdminClient, user: string): Promise<UserDetailsView> {
   const found = await findUser(client, user);
-  const { email_verified_at, second_factors } = await client.get<LoginView>(buildLoginPath(String(found.id)));
+  const { email_verified_at, second_factors } = await client.get<LoginView>(buildLoginPath(found.id));
   return { ...found, email_verified_at, second_factors };
 }
 
@@ -191,13 +189,7 @@ export async function findUserId(client: AdminClient, user: string): Promise<str
 }
 
 /** As the service explains a login from one address, or from any. */
-export interface LoginView {
-  readonly accepted_now: boolean;
-  readonly methods: readonly string[];
-  readonly second_factors: readonly string[];
-  readonly email_verified_at: string | null;
-  readonly reasons: readonly { readonly code: string; readonly detail: string; readonly until: string | null }[];
-}
+export type LoginView = Api['UserExplanationResponse'];
 
 /** @returns the path of a {@link LoginView} */
 export function buildLoginPath(userId: string): string {
