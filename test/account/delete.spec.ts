@@ -1,6 +1,6 @@
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
-import { PasswordProof } from '../../src/users/password-proof.js';
+import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
@@ -83,7 +83,7 @@ describe('POST /api/v0/users/me/delete', () => {
   it('is refused when an operator disabled the account after the password was verified', async () => {
     const alice = await Owner.of(app);
     const disable = () => app.admin.patch(`/users/${alice.user.id}`, { is_active: false }).expect(200);
-    afterNext(app.nest.get(PasswordProof), 'verify', disable);
+    afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', disable);
     expectProblem(await alice.deleteAccount(), problems.invalidAccessToken);
     await app.admin.get(`/users/${alice.user.id}`).expect(200);
   });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Piscina } from 'piscina';
 import { problems } from '../../src/problems/problems.js';
-import { parseAccountLine } from '../../src/users/portable-account.js';
+import { parseAccountLine } from '../../src/users/account-transfer.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
 import { LONG, VECTORS, type ForeignVector } from './foreign-hashes.js';

@@ -1,4 +1,4 @@
-import { parseAccountLine, RefusedLineError } from '../../src/users/portable-account.js';
+import { parseAccountLine, RefusedLineError } from '../../src/users/account-transfer.js';
 
 const NOW = new Date('2026-11-22T00:00:00.000Z');
 const HASH = '$2b$05$gXugN50ySoA1kNe3I.XOKu9UVZlqdVseplH2dLobW7tKbEF1GXVOu';

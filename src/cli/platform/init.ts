@@ -85,7 +85,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lockLost: AbortSignal): Promise<InitReport> =>
     withAppKeys(variables, clock, async ({ credentials }) => {
-      const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLive());
+      const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLiveAppCredentials());
       const issuer = createIssuer(credentials, DEFAULT_OVERLAP_HOURS, lockLost);
       return applyPlan({ ...request, rules, databaseUrl }, plan, issuer, migrations);
     });
@@ -95,7 +95,7 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
 /** @returns undefined while migrations are missing: they may add columns that the query names */
 async function readLive(pending: string[], variables: Variables, clock: Clock) {
   if (pending.length > 0) return undefined;
-  return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLive());
+  return withAppKeys(variables, clock, async ({ credentials }) => credentials.listLiveAppCredentials());
 }
 
 /**
@@ -259,14 +259,17 @@ export function createIssuer(credentials: AppCredentialsService, overlapHours: n
   return {
     mint: async (caller, target) => {
       lockLost.throwIfAborted();
-      const { credential, key } = await credentials.mint(caller, target, null, COMMAND_LINE);
+      const { credential, key } = await credentials.issueAppCredential(
+        { caller, target, expiresAt: null },
+        COMMAND_LINE,
+      );
       return { id: credential.id, key };
     },
     rotate: async (id) => {
       lockLost.throwIfAborted();
-      return (await credentials.rotate(id, overlapHours, COMMAND_LINE)).key;
+      return (await credentials.rotateAppKey(id, overlapHours, COMMAND_LINE)).key;
     },
-    revoke: (id) => credentials.revoke(id, COMMAND_LINE),
+    revoke: (id) => credentials.revokeAppCredential(id, COMMAND_LINE),
   };
 }
 
