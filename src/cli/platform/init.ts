@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import type { Client } from 'pg';
 import { Clock } from '../../common/clock.js';
 import type { Variables } from '../../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
 import { secret } from '../../config/variable-kinds.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
@@ -83,9 +84,9 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lockLost: AbortSignal): Promise<InitReport> =>
-    withAppKeys(variables, clock, async ({ credentials, environment }) => {
+    withAppKeys(variables, clock, async ({ credentials }) => {
       const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLiveAppCredentials());
-      const issuer = createIssuer(credentials, environment.keyOverlapHours, lockLost);
+      const issuer = createIssuer(credentials, DEFAULT_OVERLAP_HOURS, lockLost);
       return applyPlan({ ...request, rules, databaseUrl }, plan, issuer, migrations);
     });
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
