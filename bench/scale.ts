@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { ANY_GIVEN_ID } from '../src/database/database.js';
 import { RESERVE } from '../src/throttling/throttle-windows.js';
-import { PURGE_SESSIONS, READ_LIVE, ROTATE } from '../src/tokens/session-statements.js';
+import { PURGE_SESSIONS, READ_LIVE } from '../src/tokens/sessions.service.js';
+import { ROTATE } from '../src/tokens/token-rotation.js';
 import { ApiClient } from '../tools/api-client.js';
 import { withClient } from '../tools/postgres.js';
 import { itemOf, createHttpContestant, createOwnRequests, type HttpRequest } from './loads.js';

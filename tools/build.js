@@ -19,7 +19,7 @@ const FOREIGN = /(^|\/)(node_modules|\.venv|\.run|dist)\/|^test\/clients\/(src|g
 
 const SERVICE = 'dist/service';
 /** Programs that Node.js starts as a process or as a worker thread. In one folder, because they name each other. */
-const PROGRAMS = ['main.js', 'bootstrap/worker.js', 'crypto/password.worker.js', 'cli/platform-auth.js'];
+const PROGRAMS = ['main.js', 'bootstrap/worker.js', 'passwords/password.worker.js', 'cli/platform-auth.js'];
 /** For the bill of materials: the folders of the packages in the bundle. */
 const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
 /** Loaded from node_modules: packages with binaries or threads of their own, and what tracing patches when it is loaded. */

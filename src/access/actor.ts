@@ -19,7 +19,7 @@ export interface Actor {
   /** The `X-Request-Id` that the caller sent, for correlation only. */
   readonly callerRequestId?: string | undefined;
   readonly address: string | null;
-  /** For the list of sessions. It is neither logged nor audited. */
+  /** The list of sessions shows it. It is neither logged nor audited. */
   readonly userAgent?: string | undefined;
 }
 

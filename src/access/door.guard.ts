@@ -88,6 +88,7 @@ export class ForwardingAppGuard implements CanActivate {
     protected readonly environment: Environment,
   ) {}
 
+  /** Returns a promise only when it must: each one costs the hot path. */
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     const request = context.switchToHttp().getRequest<Request>();
     refuseUnknownFields(request.body);
@@ -95,7 +96,6 @@ export class ForwardingAppGuard implements CanActivate {
     return isNeeded ? this.authenticateService(request) : true;
   }
 
-  /** Whether the service must send its own credential. */
   protected get isRequired(): boolean {
     return false;
   }

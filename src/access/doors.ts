@@ -17,25 +17,18 @@ interface DoorDescription {
   readonly refusalEvent: RefusalEventName;
 }
 
-const REFUSAL_EVENTS = {
-  user: 'user.token.refused',
-  app: 'app.validation.failed',
-  node: 'node.validation.failed',
-  admin: 'admin.key.refused',
-} as const satisfies Record<Door, RefusalEventName>;
-
-export type DoorReason<D extends Door> = RefusalReason<(typeof REFUSAL_EVENTS)[D]>;
-
-export const DOORS: Readonly<Record<Door, DoorDescription>> = {
-  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: REFUSAL_EVENTS.user },
+export const DOORS = {
+  user: { headers: ['authorization'], problem: problems.invalidAccessToken, refusalEvent: 'user.token.refused' },
   app: {
     headers: ['x-platform-app-id', 'x-platform-app-key'],
     problem: problems.invalidAppCredentials,
-    refusalEvent: REFUSAL_EVENTS.app,
+    refusalEvent: 'app.validation.failed',
   },
-  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: REFUSAL_EVENTS.node },
-  admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: REFUSAL_EVENTS.admin },
-};
+  node: { headers: ['x-api-key'], problem: problems.invalidNodeCredentials, refusalEvent: 'node.validation.failed' },
+  admin: { headers: ['x-admin-key'], problem: problems.invalidAdminKey, refusalEvent: 'admin.key.refused' },
+} as const satisfies Readonly<Record<Door, DoorDescription>>;
+
+export type DoorReason<D extends Door> = RefusalReason<(typeof DOORS)[D]['refusalEvent']>;
 
 /** Creates the refusal of a door. Its response is the same for every reason; only the log has the reason. */
 export function createRefusal<D extends Door>(
@@ -62,7 +55,7 @@ export class Doors {
   }
 
   presentsCredential(door: Door, request: Request): boolean {
-    return DOORS[door].headers.some((name) => request.headers[name] !== undefined);
+    return DOORS[door].headers.some((name: string) => request.headers[name] !== undefined);
   }
 
   /**
@@ -99,13 +92,10 @@ interface RequestStrategy {
 
 /** For a request without a credential, or with one that the strategy does not accept. */
 function createNotAcceptedProblem(door: Door, request: Request): ProblemException {
-  const isWithoutToken = door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '');
-  return isWithoutToken ? createMissingTokenProblem() : createRefusal(door, 'not_accepted');
-}
-
-/** RFC 6750 §3.1: when no token was sent, the challenge has no error code. */
-function createMissingTokenProblem(): ProblemException {
-  const refusal: RefusalEvent = { event: REFUSAL_EVENTS.user, reason: 'no_credential', fields: { door: 'user' } };
+  const isTokenMissing = door === 'user' && !/^bearer /i.test(request.headers.authorization ?? '');
+  if (!isTokenMissing) return createRefusal(door, 'not_accepted');
+  // RFC 6750 §3.1: when no token was sent, the challenge has no error code.
+  const refusal: RefusalEvent = { event: 'user.token.refused', reason: 'no_credential', fields: { door } };
   return new ProblemException(problems.missingAccessToken, { refusal });
 }
 

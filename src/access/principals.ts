@@ -51,7 +51,7 @@ export interface OperatorIdentity {
   readonly id: string;
   readonly name: string;
   readonly scopes: readonly Scope[];
-  /** Of the key that it presented. */
+  /** The digest of the key that the operator presented. */
   readonly keyDigest: SecretDigest;
 }
 
@@ -65,8 +65,8 @@ export type Principal = UserPrincipal | AppPrincipal | NodePrincipal | AdminPrin
 export type Door = Principal['door'];
 
 /**
- * Not a parameter decorator, because Nest passes the values of those through the validation pipe: CPU of validate-node
- * 31.4 to 29.1 µs (docs/performance.md).
+ * A parameter decorator would pass the principal through the validation pipe: CPU of validate-node 31.4 instead of
+ * 29.1 µs (docs/performance.md).
  * @param doors the ones that the route declares
  */
 export function getPrincipal<D extends Door>({ user }: Request, ...doors: D[]): Extract<Principal, { door: D }> {

@@ -22,7 +22,7 @@ export const DOORS_OF_ROUTE = 'doors';
 
 /** Metadata key of the scope that an operator needs. Every route of the admin door declares exactly one. */
 export const SCOPE_OF_ROUTE = 'scope';
-/** In the OpenAPI document, until the document is complete. */
+/** Member of an operation in the OpenAPI document, until `completeDocument` removes it. */
 export const SCOPE_EXTENSION = 'x-scope';
 
 const ADMIN_GUARDS = Object.fromEntries(SCOPES.map((scope) => [scope, createDoorGuard(['admin'], scope)])) as Record<
@@ -103,7 +103,7 @@ const NeedsScope = (scope: Scope) =>
 
 /** Declares the doors of a route that has a guard of its own. */
 export function RequireWith(guard: Type<CanActivate>, ...doors: [Door, ...Door[]]): MethodDecorator {
-  const refusals = doors.flatMap((door) =>
+  const refusals = doors.flatMap((door): Problem[] =>
     door === 'user' ? [problems.missingAccessToken, DOORS.user.problem] : [DOORS[door].problem],
   );
   if (doors.includes('admin')) refusals.push(problems.tooManyRequests);

@@ -10,7 +10,7 @@ import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import type { Session } from '../tokens/session.entity.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { AccountService } from './account.service.js';
 
 const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
@@ -94,7 +94,7 @@ export class AccountController {
   @Post('password')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Change your password',
     description:
@@ -113,7 +113,7 @@ export class AccountController {
   @Post('delete')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Delete your account',
     description: 'Deletes the account and all of its sessions. It cannot be undone. Needs the password.',

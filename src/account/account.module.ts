@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { RevocationModule } from '../revocation/revocation.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
@@ -7,7 +8,7 @@ import { AccountController } from './account.controller.js';
 import { AccountService } from './account.service.js';
 
 @Module({
-  imports: [AccessModule, RevocationModule, UsersModule, TokensModule],
+  imports: [PasswordsModule, AccessModule, RevocationModule, UsersModule, TokensModule],
   controllers: [AccountController],
   providers: [AccountService],
 })

@@ -8,12 +8,11 @@ import type { Actor } from '../access/actor.js';
 import type { UserPrincipal } from '../access/principals.js';
 import type { Page, PageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
-import { OwnSessions } from '../tokens/own-sessions.js';
-import type { Session } from '../tokens/session.entity.js';
 import { SessionsService } from '../tokens/sessions.service.js';
+import type { Session } from '../tokens/session.entity.js';
 import { OwnAccount } from '../users/own-account.js';
-import { PasswordPolicy } from '../users/password-policy.js';
-import { PasswordProof } from '../users/password-proof.js';
+import { PasswordPolicy } from '../passwords/password-policy.js';
+import { PasswordVerifier } from '../passwords/password-verifier.js';
 
 /** A call for which the access token is not enough. */
 interface OwnCall {
@@ -25,10 +24,9 @@ interface OwnCall {
 export class AccountService {
   constructor(
     private readonly account: OwnAccount,
-    private readonly proof: PasswordProof,
+    private readonly passwords: PasswordVerifier,
     private readonly policy: PasswordPolicy,
     private readonly sessions: SessionsService,
-    private readonly ownSessions: OwnSessions,
     private readonly propagation: Propagation,
   ) {}
 
@@ -41,12 +39,12 @@ export class AccountService {
     actor: Actor,
   ): Promise<void> {
     // Before the password is verified: a new password that the policy refuses must not cost a guess.
-    this.policy.check(newPassword, '/new_password');
+    this.policy.checkNewPassword(newPassword, '/new_password');
     // A refusal waits too: it may mean that an earlier try of this call has changed the password.
     await this.propagation.propagateAfter(async () => {
-      const verified = await this.proof.verify(principal, password, actor);
+      const verified = await this.passwords.reauthenticateUser(principal, password, actor);
       await this.account.changePassword(verified, newPassword, actor, (transaction, userId) =>
-        this.sessions.endAll(transaction, userId, 'password_changed', principal.sessionId),
+        this.sessions.endAllSessions(transaction, userId, 'password_changed', principal.sessionId),
       );
     });
   }
@@ -54,12 +52,12 @@ export class AccountService {
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async deleteAccount({ principal, password }: OwnCall, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
-      await this.account.delete(await this.proof.verify(principal, password, actor), actor);
+      await this.account.deleteAccount(await this.passwords.reauthenticateUser(principal, password, actor), actor);
     });
   }
 
   async listSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
-    return this.ownSessions.list(userId, page);
+    return this.sessions.listLiveSessions(userId, page);
   }
 
   /** @throws {ProblemException} not_found */
@@ -67,10 +65,10 @@ export class AccountService {
     { userId, sessionId }: { readonly userId: string; readonly sessionId: string },
     actor: Actor,
   ): Promise<void> {
-    await this.propagation.propagateAfter(() => this.ownSessions.end(sessionId, userId, actor));
+    await this.propagation.propagateAfter(() => this.sessions.endOwnSession(sessionId, userId, actor));
   }
 
   async endOtherSessions({ userId, sessionId }: UserPrincipal, actor: Actor): Promise<void> {
-    await this.propagation.propagateAfter(() => this.ownSessions.endOthers(userId, sessionId, actor));
+    await this.propagation.propagateAfter(() => this.sessions.endOtherSessions(userId, sessionId, actor));
   }
 }

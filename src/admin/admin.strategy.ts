@@ -10,8 +10,8 @@ import { listAcceptedScopes } from '../common/names.js';
 import { Environment } from '../config/environment.js';
 import { isSameSecret } from '../crypto/secret.js';
 import { OperatorKeys } from '../operators/operator-keys.js';
-import { describeMissingScope } from '../operators/rights.js';
-import { type ProblemException, problems } from '../problems/problems.js';
+import { describeMissingScope } from '../operators/operator-rights.js';
+import { problems, type ProblemException } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { Throttle } from '../throttling/throttle.js';
 
@@ -38,7 +38,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
   async validate(request: Request, key: string): Promise<AdminPrincipal> {
     const { adminApiKey } = this.environment;
     if (adminApiKey !== undefined && isSameSecret(key, adminApiKey)) return ROOT;
-    const verdict = await this.operators.verify(key);
+    const verdict = await this.operators.verifyOperatorKey(key);
     if (!verdict.valid) {
       if (verdict.reason === 'unknown') throw await this.recordRefusal(request, 'wrong_key');
       throw await this.recordRefusal(request, verdict.reason, verdict.operator);

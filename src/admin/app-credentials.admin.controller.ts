@@ -12,11 +12,10 @@ import {
 import type { Request, Response } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
-import type { AppCredential } from '../app-credentials/app-credential.entity.js';
-import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
+import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
@@ -77,10 +76,7 @@ export class AppCredentialPageResponse extends createPageResponse<AppCredential,
 @ApiTags('admin')
 @Controller('api/v0/admin/app-credentials')
 export class AppCredentialsAdminController {
-  constructor(
-    private readonly credentials: AppCredentialsService,
-    private readonly environment: Environment,
-  ) {}
+  constructor(private readonly credentials: AppCredentialsService) {}
 
   @Post()
   @RequireAdmin('apps')
@@ -96,7 +92,10 @@ export class AppCredentialsAdminController {
     @Body() body: MintAppCredentialRequest,
   ): Promise<IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
-    const { credential, key } = await this.credentials.mint(caller, target, parseMoment(expires_at), toActor(request));
+    const { credential, key } = await this.credentials.issueAppCredential(
+      { caller, target, expiresAt: parseMoment(expires_at) },
+      toActor(request),
+    );
     response.location(`/api/v0/admin/app-credentials/${credential.id}`);
     return IssuedAppCredentialResponse.fromIssued(credential, key);
   }
@@ -107,7 +106,7 @@ export class AppCredentialsAdminController {
   @ApiOkResponse({ type: AppCredentialPageResponse })
   async listAppCredentials(@Query() query: AppCredentialsQuery): Promise<AppCredentialPageResponse> {
     const filter = { caller: query.caller, target: query.target };
-    return AppCredentialPageResponse.from(await this.credentials.list(toPageRequest(query), filter));
+    return AppCredentialPageResponse.from(await this.credentials.listAppCredentials(toPageRequest(query), filter));
   }
 
   @Get(':app_id')
@@ -117,7 +116,7 @@ export class AppCredentialsAdminController {
   @ApiOperation({ summary: 'Get an app credential' })
   @ApiOkResponse({ type: AppCredentialResponse })
   async getAppCredential(@Param('app_id') id: string): Promise<AppCredentialResponse> {
-    return AppCredentialResponse.from(await this.credentials.find(id));
+    return AppCredentialResponse.from(await this.credentials.findAppCredential(id));
   }
 
   @Delete(':app_id')
@@ -131,7 +130,7 @@ export class AppCredentialsAdminController {
   })
   @ApiNoContentResponse()
   async revokeAppCredential(@Req() request: Request, @Param('app_id') id: string): Promise<void> {
-    await this.credentials.revoke(id, toActor(request));
+    await this.credentials.revokeAppCredential(id, toActor(request));
   }
 
   @Post(':app_id/rotate')
@@ -150,8 +149,8 @@ export class AppCredentialsAdminController {
     @Param('app_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<IssuedAppCredentialResponse> {
-    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { credential, key } = await this.credentials.rotate(id, overlapHours, toActor(request));
+    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
+    const { credential, key } = await this.credentials.rotateAppKey(id, overlapHours, toActor(request));
     return IssuedAppCredentialResponse.fromIssued(credential, key);
   }
 }

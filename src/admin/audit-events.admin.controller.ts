@@ -171,7 +171,7 @@ export class AuditEventsAdminController {
     const operator = readOperatorName(query.actor);
     const filter = {
       actor: operator === undefined ? query.actor?.toLowerCase() : undefined,
-      operators: operator === undefined ? undefined : await this.operators.listIds(operator),
+      operators: operator === undefined ? undefined : await this.operators.listOperatorIds(operator),
       subject: query.subject?.toLowerCase(),
       event: query.event,
       since: parseMoment(query.since),

@@ -215,7 +215,7 @@ export class ExplanationsAdminController {
   @ApiOperation({ summary: 'Why would this node be refused now?', description: DESCRIPTION })
   @ApiOkResponse({ type: ExplanationResponse })
   async explainNode(@Param('node_id') id: string): Promise<ExplanationResponse> {
-    return ExplanationResponse.from(await this.nodes.explain(id));
+    return ExplanationResponse.from(await this.nodes.explainNode(id));
   }
 
   @Get('app-credentials/:app_id/explain')
@@ -230,6 +230,6 @@ export class ExplanationsAdminController {
     @Param('app_id') id: string,
     @Query() { target }: ExplainAppQuery,
   ): Promise<ExplanationResponse> {
-    return ExplanationResponse.from(await this.credentials.explain(id, target));
+    return ExplanationResponse.from(await this.credentials.explainAppCredential(id, target));
   }
 }

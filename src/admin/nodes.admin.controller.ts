@@ -20,10 +20,9 @@ import {
 } from '../nodes/registration-retries.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import type { NodeDevice } from '../nodes/node-device.entity.js';
-import { type NodeChange, type NodeRegistration, NodesService } from '../nodes/nodes.service.js';
+import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { KeyResponse, RotateRequest } from './key.dto.js';
@@ -108,10 +107,7 @@ export class NodePageResponse extends createPageResponse<NodeDevice, NodeRespons
 @ApiTags('admin')
 @Controller('api/v0/admin/nodes')
 export class NodesAdminController {
-  constructor(
-    private readonly nodes: NodesService,
-    private readonly environment: Environment,
-  ) {}
+  constructor(private readonly nodes: NodesService) {}
 
   @Post()
   @RequireAdmin('nodes')
@@ -136,7 +132,7 @@ export class NodesAdminController {
     @Body() body: RegisterNodeRequest,
   ): Promise<IssuedNodeResponse> {
     const registration = toRegistration(body);
-    const { node, key } = await this.nodes.register(registration, toActor(request), readIdempotencyKey(request));
+    const { node, key } = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
     response.location(`/api/v0/admin/nodes/${node.id}`);
     return IssuedNodeResponse.fromIssued(node, key);
   }
@@ -146,7 +142,7 @@ export class NodesAdminController {
   @ApiOperation({ summary: 'List nodes', description: 'Includes revoked nodes: see revoked_at.' })
   @ApiOkResponse({ type: NodePageResponse })
   async listNodes(@Query() query: NodesQuery): Promise<NodePageResponse> {
-    return NodePageResponse.from(await this.nodes.list(toPageRequest(query), query.household_id));
+    return NodePageResponse.from(await this.nodes.listNodes(toPageRequest(query), query.household_id));
   }
 
   @Get(':node_id')
@@ -156,7 +152,7 @@ export class NodesAdminController {
   @ApiOperation({ summary: 'Get a node' })
   @ApiOkResponse({ type: NodeResponse })
   async getNode(@Param('node_id') id: string): Promise<NodeResponse> {
-    return NodeResponse.from(await this.nodes.find(id));
+    return NodeResponse.from(await this.nodes.findNode(id));
   }
 
   @Patch(':node_id')
@@ -170,7 +166,7 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: UpdateNodeRequest,
   ): Promise<NodeResponse> {
-    const node = await this.nodes.update(id, toChange(body), toActor(request));
+    const node = await this.nodes.updateNode(id, toChange(body), toActor(request));
     return NodeResponse.from(node);
   }
 
@@ -185,7 +181,7 @@ export class NodesAdminController {
   })
   @ApiNoContentResponse()
   async revokeNode(@Req() request: Request, @Param('node_id') id: string): Promise<void> {
-    await this.nodes.revoke(id, toActor(request));
+    await this.nodes.revokeNode(id, toActor(request));
   }
 
   @Post(':node_id/rotate')
@@ -204,8 +200,8 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<IssuedNodeResponse> {
-    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { node, key } = await this.nodes.rotate(id, overlapHours, toActor(request));
+    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
+    const { node, key } = await this.nodes.rotateNodeKey(id, overlapHours, toActor(request));
     return IssuedNodeResponse.fromIssued(node, key);
   }
 }

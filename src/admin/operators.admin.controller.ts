@@ -16,11 +16,14 @@ import { toActor } from '../access/actor.js';
 import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
-import type { AdminCaller } from '../operators/operator-transactions.js';
-import type { Operator } from '../operators/operator.entity.js';
-import { type OperatorChange, OperatorsService } from '../operators/operators.service.js';
+import {
+  OperatorsService,
+  type OperatorChange,
+  type AdminCaller,
+  type Operator,
+} from '../operators/operators.service.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { KeyResponse, RotateRequest } from './key.dto.js';
@@ -90,10 +93,7 @@ export class OperatorPageResponse extends createPageResponse<Operator, OperatorR
 @ApiTags('admin')
 @Controller('api/v0/admin/operators')
 export class OperatorsAdminController {
-  constructor(
-    private readonly operators: OperatorsService,
-    private readonly environment: Environment,
-  ) {}
+  constructor(private readonly operators: OperatorsService) {}
 
   @Post()
   @RequireAdmin('operators')
@@ -111,7 +111,7 @@ export class OperatorsAdminController {
     @Body() { name, scopes, expires_at = null }: AddOperatorRequest,
   ): Promise<IssuedOperatorResponse> {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
-    const { operator, key } = await this.operators.add(name, rights, toCaller(request));
+    const { operator, key } = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
     response.location(`/api/v0/admin/operators/${operator.id}`);
     return IssuedOperatorResponse.fromIssued(operator, key);
   }
@@ -121,7 +121,7 @@ export class OperatorsAdminController {
   @ApiOperation({ summary: 'List operators', description: 'Includes revoked operators: see revoked_at.' })
   @ApiOkResponse({ type: OperatorPageResponse })
   async listOperators(@Query() query: OperatorsQuery): Promise<OperatorPageResponse> {
-    return OperatorPageResponse.from(await this.operators.list(toPageRequest(query), query.name));
+    return OperatorPageResponse.from(await this.operators.listOperators(toPageRequest(query), query.name));
   }
 
   @Get(':operator_id')
@@ -131,7 +131,7 @@ export class OperatorsAdminController {
   @ApiOperation({ summary: 'Get an operator' })
   @ApiOkResponse({ type: OperatorResponse })
   async getOperator(@Param('operator_id') id: string): Promise<OperatorResponse> {
-    return OperatorResponse.from(await this.operators.find(id));
+    return OperatorResponse.from(await this.operators.findOperator(id));
   }
 
   @Patch(':operator_id')
@@ -148,7 +148,7 @@ export class OperatorsAdminController {
     @Param('operator_id') id: string,
     @Body() body: UpdateOperatorRequest,
   ): Promise<OperatorResponse> {
-    return OperatorResponse.from(await this.operators.update(id, toOperatorChange(body), toCaller(request)));
+    return OperatorResponse.from(await this.operators.updateOperator(id, toOperatorChange(body), toCaller(request)));
   }
 
   @Delete(':operator_id')
@@ -162,7 +162,7 @@ export class OperatorsAdminController {
   })
   @ApiNoContentResponse()
   async revokeOperator(@Req() request: Request, @Param('operator_id') id: string): Promise<void> {
-    await this.operators.revoke(id, toCaller(request));
+    await this.operators.revokeOperator(id, toCaller(request));
   }
 
   @Post(':operator_id/rotate')
@@ -181,8 +181,8 @@ export class OperatorsAdminController {
     @Param('operator_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<IssuedOperatorResponse> {
-    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
-    const { operator, key } = await this.operators.rotate(id, overlapHours, toCaller(request));
+    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
+    const { operator, key } = await this.operators.rotateOperatorKey(id, overlapHours, toCaller(request));
     return IssuedOperatorResponse.fromIssued(operator, key);
   }
 }

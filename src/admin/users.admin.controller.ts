@@ -23,9 +23,9 @@ import { problems } from '../problems/problems.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
 import { type Session, SESSION_END_REASONS } from '../tokens/session.entity.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { RegistrationRequest } from '../users/credentials.dto.js';
+import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/user.dto.js';
 import { OneTimeTokens, type IssuedToken } from '../users/one-time-tokens.js';
-import { UserPageResponse, UserResponse } from '../users/user.dto.js';
+import { Registration } from '../users/registration.js';
 import { UsersService } from '../users/users.service.js';
 
 export class UpdateUserRequest {
@@ -106,6 +106,7 @@ export class PasswordResetResponse {
 @Controller('api/v0/admin/users')
 export class UsersAdminController {
   constructor(
+    private readonly registration: Registration,
     private readonly users: UsersService,
     private readonly sessions: SessionsService,
     private readonly factorChanges: FactorChanges,
@@ -123,7 +124,12 @@ export class UsersAdminController {
     @Res({ passthrough: true }) response: Response,
     @Body() { email, password }: RegistrationRequest,
   ): Promise<UserResponse> {
-    const user = await this.users.register(email, password, toActor(request), 'admin.user.created');
+    const user = await this.registration.registerUser({
+      email,
+      password,
+      actor: toActor(request),
+      event: 'admin.user.created',
+    });
     response.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }
@@ -133,7 +139,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'List users' })
   @ApiOkResponse({ type: UserPageResponse })
   async listUsers(@Query() query: UsersQuery): Promise<UserPageResponse> {
-    return UserPageResponse.from(await this.users.list(toPageRequest(query), query.email));
+    return UserPageResponse.from(await this.users.listUsers(toPageRequest(query), query.email));
   }
 
   @Get(':id')
@@ -143,7 +149,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Get a user' })
   @ApiOkResponse({ type: UserResponse })
   async getUserAsAdmin(@Param('id') id: string): Promise<UserResponse> {
-    return UserResponse.from(await this.users.find(id));
+    return UserResponse.from(await this.users.findUser(id));
   }
 
   @Patch(':id')
@@ -159,8 +165,10 @@ export class UsersAdminController {
   ): Promise<UserResponse> {
     // In the transaction that disables the user, so that no session starts after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
-      this.sessions.endAll(transaction, userId, 'disabled');
-    return UserResponse.from(await this.users.setActive(id, is_active, toActor(request), endSessions));
+      this.sessions.endAllSessions(transaction, userId, 'disabled');
+    return UserResponse.from(
+      await this.users.setUserActive({ id, isActive: is_active, actor: toActor(request), endSessions }),
+    );
   }
 
   @Delete(':id')
@@ -171,7 +179,7 @@ export class UsersAdminController {
   @ApiOperation({ summary: 'Delete a user', description: 'Also deletes all of their sessions. It cannot be undone.' })
   @ApiNoContentResponse()
   async deleteUser(@Req() request: Request, @Param('id') id: string): Promise<void> {
-    await this.users.delete(id, toActor(request));
+    await this.users.deleteUser(id, toActor(request));
   }
 
   @Get(':id/sessions')
@@ -184,8 +192,8 @@ export class UsersAdminController {
   })
   @ApiOkResponse({ type: SessionPageResponse })
   async listUserSessions(@Param('id') id: string, @Query() query: PageQuery): Promise<SessionPageResponse> {
-    const { id: userId } = await this.users.find(id);
-    return SessionPageResponse.from(await this.sessions.list(userId, toPageRequest(query)));
+    const { id: userId } = await this.users.findUser(id);
+    return SessionPageResponse.from(await this.sessions.listSessions(userId, toPageRequest(query)));
   }
 
   @Delete(':id/sessions')
@@ -198,8 +206,8 @@ export class UsersAdminController {
   async endUserSessions(@Req() request: Request, @Param('id') id: string): Promise<void> {
     // Also propagates before a 404: another request may have just deleted the user.
     await this.propagation.propagateAfter(async () => {
-      const { id: userId } = await this.users.find(id);
-      await this.sessions.revokeAll(userId, toActor(request));
+      const { id: userId } = await this.users.findUser(id);
+      await this.sessions.endSessionsByOperator(userId, toActor(request));
     });
   }
 
@@ -232,6 +240,6 @@ export class UsersAdminController {
   })
   @ApiCreatedResponse({ type: PasswordResetResponse })
   async issuePasswordReset(@Req() request: Request, @Param('id') id: string): Promise<PasswordResetResponse> {
-    return PasswordResetResponse.from(await this.oneTimeTokens.issueForOperator(id, toActor(request)));
+    return PasswordResetResponse.from(await this.oneTimeTokens.issueTokenForOperator(id, toActor(request)));
   }
 }

@@ -1,21 +1,45 @@
 /**
- * App credentials: which service (caller) may call which (target). A pair has at most one that is neither revoked nor
- * expired. The life of their keys is in keys/key-store.ts. A revoked credential stays as a row until it is purged.
+ * App credentials: which service (caller) may call which (target). Their keys live in keys/key-store.ts. Invariant: a pair
+ * has at most one that is neither revoked nor expired. A revoked credential stays as a row until it is purged.
  */
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { IsNull, LessThanOrEqual, MoreThan, type EntityManager, type Repository } from 'typeorm';
+import {
+  Column,
+  Entity,
+  Index,
+  IsNull,
+  LessThanOrEqual,
+  MoreThan,
+  PrimaryColumn,
+  type EntityManager,
+  type Repository,
+} from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import type { KeyTable } from '../keys/key-table.js';
+import { KeyColumns, type KeyTable } from '../keys/key-table.js';
 import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
 import { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
-import { AppCredential } from './app-credential.entity.js';
+
+/** The credential that one service, the caller, presents to another, the target. */
+@Entity('app_credentials')
+@Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
+@Index('app_credentials_dead_at_idx', { synchronize: false })
+export class AppCredential extends KeyColumns {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'app_credentials_pkey' })
+  declare id: string;
+
+  @Column({ type: 'text' })
+  caller!: string;
+
+  @Column({ type: 'text' })
+  target!: string;
+}
 
 export interface AppIdentity {
   readonly caller: string;
@@ -56,18 +80,14 @@ export class AppCredentialsService {
   ) {}
 
   /** @throws {ProblemException} app_credential_exists while the pair has a live credential */
-  async mint(caller: string, target: string, expiresAt: Date | null, actor: Actor): Promise<IssuedAppCredential> {
+  async issueAppCredential(
+    { caller, target, expiresAt }: Pick<AppCredential, 'caller' | 'target' | 'expiresAt'>,
+    actor: Actor,
+  ): Promise<IssuedAppCredential> {
     const { key, columns } = this.keys.issueKey();
     const now = this.clock.now();
-    const credential = this.credentials.create({
-      id: createId(),
-      caller,
-      target,
-      expiresAt,
-      ...columns,
-      createdAt: now,
-      updatedAt: now,
-    });
+    const row = { id: createId(), caller, target, expiresAt, ...columns, createdAt: now, updatedAt: now };
+    const credential = this.credentials.create(row);
     try {
       await this.credentials.manager.transaction(async (transaction) => {
         await this.revokeExpired(transaction, { caller, target }, now, actor);
@@ -90,17 +110,17 @@ export class AppCredentialsService {
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  async find(id: string): Promise<AppCredential> {
+  async findAppCredential(id: string): Promise<AppCredential> {
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
     if (!credential) throw new ProblemException(problems.notFound);
     return credential;
   }
 
   /**
-   * Why its keys would be refused now. An unknown id is explained too, not a 404.
+   * Explains why a key of the credential would be refused now; also for an unknown id, instead of a 404.
    * @param target the service to which the key is presented
    */
-  async explain(id: string, target?: string): Promise<Explanation> {
+  async explainAppCredential(id: string, target?: string): Promise<Explanation> {
     await this.keys.flushLastUsed();
     const credential = isId(id) ? await this.credentials.findOneBy({ id }) : null;
     if (!credential) return explainUnknownKey();
@@ -109,12 +129,12 @@ export class AppCredentialsService {
     return nameActors(explanation, credential.id, this.audit);
   }
 
-  async list(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
+  async listAppCredentials(page: PageRequest, { caller, target }: AppFilter): Promise<Page<AppCredential>> {
     return findPage(this.credentials, page, { caller, target });
   }
 
   /** @returns credentials that are neither revoked nor expired: at most one for each pair */
-  async listLive(): Promise<AppCredential[]> {
+  async listLiveAppCredentials(): Promise<AppCredential[]> {
     const expiry = [IsNull(), MoreThan(this.clock.now())];
     const where = expiry.map((expiresAt) => ({ revokedAt: IsNull(), expiresAt }));
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
@@ -124,16 +144,16 @@ export class AppCredentialsService {
    * {@link KeyStore.rotateKey}
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
-  async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
+  async rotateAppKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedAppCredential> {
     const key = await this.keys.rotateKey(id, overlapHours, actor);
-    return { credential: await this.find(id), key };
+    return { credential: await this.findAppCredential(id), key };
   }
 
   /**
    * {@link KeyStore.revokeKey}
    * @throws {ProblemException} not_found
    */
-  async revoke(id: string, actor: Actor): Promise<AppCredential> {
+  async revokeAppCredential(id: string, actor: Actor): Promise<AppCredential> {
     return this.keys.revokeKey(id, actor);
   }
 

@@ -23,8 +23,7 @@ import { CodeField } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
 import { Throttled } from '../throttling/throttle.js';
 import type { TokenPair } from '../tokens/access-tokens.js';
-import { CredentialsRequest, RegistrationRequest } from '../users/credentials.dto.js';
-import { UserResponse } from '../users/user.dto.js';
+import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/user.dto.js';
 import { AuthService, RegistrationService } from './auth.service.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 

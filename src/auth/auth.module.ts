@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { AuditModule } from '../audit/audit.module.js';
 import { RevocationModule } from '../revocation/revocation.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -10,7 +11,15 @@ import { AuthService, RegistrationService } from './auth.service.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 
 @Module({
-  imports: [AuditModule, RevocationModule, UsersModule, TokensModule, SecondFactorsModule, ThrottlingModule],
+  imports: [
+    PasswordsModule,
+    AuditModule,
+    RevocationModule,
+    UsersModule,
+    TokensModule,
+    SecondFactorsModule,
+    ThrottlingModule,
+  ],
   controllers: [AuthController],
   providers: [RegistrationService, LoginService, SecondFactorLogins, AuthService],
 })

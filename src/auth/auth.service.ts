@@ -13,13 +13,13 @@ import { Throttle } from '../throttling/throttle.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { TokenRotation } from '../tokens/token-rotation.js';
-import type { User } from '../users/user.entity.js';
-import { UsersService } from '../users/users.service.js';
+import { Registration } from '../users/registration.js';
+import type { User } from '../users/users.service.js';
 
 @Injectable()
 export class RegistrationService {
   constructor(
-    private readonly users: UsersService,
+    private readonly registration: Registration,
     private readonly throttle: Throttle,
     private readonly environment: Environment,
   ) {}
@@ -33,7 +33,7 @@ export class RegistrationService {
     const { address } = actor;
     await this.throttle.refuseBusyNetwork('user.registration.throttled', address);
     try {
-      return await this.users.register(email, password, actor, 'user.registered');
+      return await this.registration.registerUser({ email, password, actor, event: 'user.registered' });
     } catch (error) {
       this.throttle.countBusyRefusal(error, address);
       throw error;
@@ -53,12 +53,12 @@ export class AuthService {
 
   /** @throws {ProblemException} invalid_refresh_token, after the end of a reused session is committed */
   async refreshSession(refreshToken: string, actor: Actor): Promise<TokenPair> {
-    const result = await this.rotation.refresh(refreshToken, actor);
+    const result = await this.rotation.rotateRefreshToken(refreshToken, actor);
     if ('grant' in result) {
       const { userId, sessionId } = result.grant;
       const logFields = { user_id: userId, session_id: sessionId, reason: result.outcome };
       this.audit.logOnly('session.refreshed', actor, logFields);
-      return this.accessTokens.signPair(result.grant);
+      return this.accessTokens.signTokenPair(result.grant);
     }
     const refusal: RefusalEvent =
       result.outcome === 'reused'
@@ -84,9 +84,10 @@ export class AuthService {
     const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
     // A valid refresh token ends its session even when the bearer beside it is invalid.
     if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
-    const isToken = refreshToken !== undefined && (await this.sessions.endByRefreshToken(refreshToken, actor));
-    if (claims) await this.sessions.logOut(claims.sid, claims.sub, actor);
-    // Text that does not parse ends no session, and did not in an earlier try of this call either.
-    if (isToken || claims) await this.propagation.awaitPropagation();
+    const isRefreshToken =
+      refreshToken !== undefined && (await this.sessions.endSessionByRefreshToken(refreshToken, actor));
+    if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
+    // Text that is not a token cannot have ended a session, also not in an earlier call.
+    if (isRefreshToken || claims) await this.propagation.awaitPropagation();
   }
 }

@@ -32,9 +32,8 @@ import {
 } from '../second-factors/webauthn.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
-import type { Amr, SessionOwner } from '../tokens/grant.js';
-import { NewSessions } from '../tokens/new-sessions.js';
-import { PasswordVerifier, type VerifiedUser } from '../users/password-verifier.js';
+import { NewSessions, type Amr, type SessionOwner } from '../tokens/new-sessions.js';
+import { PasswordVerifier, type VerifiedUser } from '../passwords/password-verifier.js';
 
 /** An answer to the challenge of a login. The code or the passkey is there, by the method. */
 interface SecondFactorAnswer {
@@ -194,7 +193,7 @@ export class LoginService {
     actor: Actor,
   ): Promise<TokenPair> {
     const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
-      this.passwords.verify(email, password, turn),
+      this.passwords.verifyPassword(email, password, turn),
     );
     if (!verdict.valid) return this.refusePassword({ email, ...verdict, actor });
     const { user } = verdict;
@@ -257,8 +256,13 @@ export class LoginService {
     actor: Actor,
     useProofs?: UseProof,
   ): Promise<TokenPair | undefined> {
-    const sign = await this.accessTokens.createSigner();
-    const grant = await this.newSessions.start(owner, toUserActor(actor, owner.id), amr, useProofs);
+    const sign = await this.accessTokens.prepareSigning();
+    const grant = await this.newSessions.startSession({
+      owner,
+      actor: toUserActor(actor, owner.id),
+      amr,
+      ...(useProofs && { useProofs }),
+    });
     return grant && sign(grant);
   }
 

@@ -26,18 +26,17 @@ import {
   toCanonicalOperatorName,
 } from './names.js';
 
-/** Enough for nanoseconds and an offset. */
+/** An ISO 8601 moment with nanoseconds and an offset is shorter. */
 const MAX_MOMENT_LENGTH = 40;
+const MOMENT_SCHEMA = { type: String, format: 'date-time', maxLength: MAX_MOMENT_LENGTH } as const;
 const MAX_PASSWORD_LENGTH = 256;
-/** For {@link PasswordField}. */
+/** What {@link PasswordField} documents about a password that is to be set. */
 export const NEW_PASSWORD = {
   description: 'A new password needs PASSWORD_MIN_LENGTH characters (8) and must not be a common one.',
 };
 
-/** A moment in a response. */
 export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.moment } as const;
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
-/** A network in a response. */
 export const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
 /** A validation rule whose message says what it accepts. */
@@ -52,7 +51,7 @@ function Accepts(name: string, detail: string, accepts: (value: unknown) => bool
   };
 }
 
-/** Text between two lengths, counted in Unicode code points. */
+/** Lengths count Unicode code points. */
 export function CharactersBetween(from: number, to: number): PropertyDecorator {
   return Accepts('charactersBetween', `must be text of ${from} to ${to} characters`, (value) => {
     if (typeof value !== 'string') return false;
@@ -90,7 +89,6 @@ export function LabelField(example: string, presence?: Presence): PropertyDecora
   );
 }
 
-/** The name of a service of the platform, as in the map of who calls whom. */
 export function ServiceNameField(example: string, presence?: Presence): PropertyDecorator {
   return applyDecorators(
     Field({ pattern: SERVICE_NAME_PATTERN, maxLength: MAX_SERVICE_NAME_LENGTH, example }, presence),
@@ -108,7 +106,6 @@ export function OperatorNameField(presence?: Presence): PropertyDecorator {
   );
 }
 
-/** The scopes of an operator. */
 export function ScopesField(presence?: Presence): PropertyDecorator {
   return applyDecorators(
     Field(
@@ -127,7 +124,6 @@ export function ScopesField(presence?: Presence): PropertyDecorator {
   );
 }
 
-/** A UUID in any version. */
 export function UuidField(
   described: { example: string; description?: string },
   presence?: Presence,
@@ -140,12 +136,10 @@ export function UuidField(
 export function ExpiresAtField(): PropertyDecorator {
   return applyDecorators(
     ApiPropertyOptional({
-      type: String,
-      format: 'date-time',
-      maxLength: MAX_MOMENT_LENGTH,
+      ...MOMENT_SCHEMA,
       nullable: true,
       description: 'refused from this moment on; null: never',
-      // Not `example`: Swagger UI would send it.
+      // Swagger UI would send an `example` with every request.
       examples: ['2030-01-01T00:00:00.000Z'],
     }),
     IsOptional(),
@@ -153,16 +147,9 @@ export function ExpiresAtField(): PropertyDecorator {
   );
 }
 
-/** A bound of a search by time. */
 export function MomentField(description: string): PropertyDecorator {
   return applyDecorators(
-    ApiPropertyOptional({
-      type: String,
-      format: 'date-time',
-      maxLength: MAX_MOMENT_LENGTH,
-      description,
-      example: EXAMPLES.moment,
-    }),
+    ApiPropertyOptional({ ...MOMENT_SCHEMA, description, example: EXAMPLES.moment }),
     IfSent(),
     IsMoment(),
   );

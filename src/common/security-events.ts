@@ -79,7 +79,7 @@ export function isWarning(event: SecurityEvent): boolean {
 const KEY_REASONS = ['unknown', 'wrong_key', 'revoked', 'expired'] as const;
 /** Why a key is refused by its row. */
 export type KeyRefusalReason = (typeof KEY_REASONS)[number];
-/** Of a request that a gateway asks about. */
+/** Why a request that a gateway asks about is refused before its key is read. */
 const GATEWAY_REASONS = ['duplicate_header', 'unreadable'] as const;
 
 /**

@@ -17,7 +17,7 @@ export interface KeyPair {
   readonly jwk: PublicJwk;
 }
 
-/** Its kid does not begin with a hyphen, as one in 64 would: `platform-auth keys` takes such a word for an option. */
+/** Skips keys whose `kid` begins with a hyphen: `platform-auth keys` would read it as an option. */
 export function generateKeyPair(): KeyPair {
   for (;;) {
     const pair = importKeyPair(generatePrivateKey());

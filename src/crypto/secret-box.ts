@@ -1,19 +1,25 @@
-import type { KeyObject } from 'node:crypto';
+import { createCipheriv, createDecipheriv, randomBytes, type KeyObject } from 'node:crypto';
 import type { Environment } from '../config/environment.js';
-import { decrypt, encrypt, type Encrypted } from './encryption.js';
 import { computeMac, deriveKey } from './secret.js';
 
+/** AES-256-GCM: the nonce, the tag and the ciphertext. */
+export type Encrypted = Buffer & { readonly __brand: 'Encrypted' };
+
+const CIPHER = 'aes-256-gcm';
+/** A random nonce of 96 bits (NIST SP 800-38D §8.2.2): a key encrypts a few rows a year. */
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
 const MARK_BYTES = 8;
 
-export interface Opened {
+interface Opened {
   readonly plaintext: Buffer;
   /** Encrypted with SECRET_KEY_PREVIOUS: to be encrypted again. */
   readonly isOutdated: boolean;
 }
 
-/** Encrypts for one purpose with a key of SECRET_KEY. What the key of SECRET_KEY_PREVIOUS encrypted is decrypted too. */
+/** Encrypts for one purpose with a key derived from SECRET_KEY. Decrypts what SECRET_KEY_PREVIOUS encrypted, too. */
 export class SecretBox {
-  /** Tells what this key encrypted from what another one did, without decrypting it. */
+  /** Stored beside a ciphertext: tells which key encrypted it, without decrypting it. */
   readonly keyMark: Buffer;
   private readonly current: KeyObject;
   private readonly previous: KeyObject | undefined;
@@ -34,5 +40,27 @@ export class SecretBox {
     const current = decrypt(this.current, encrypted, context);
     const plaintext = current ?? (this.previous && decrypt(this.previous, encrypted, context));
     return plaintext && { plaintext, isOutdated: current === undefined };
+  }
+}
+
+function encrypt(key: KeyObject, plaintext: Buffer, context: string): Encrypted {
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES }).setAAD(Buffer.from(context));
+  const ciphertext = Buffer.concat([cipher.update(plaintext), cipher.final()]);
+  return Buffer.concat([nonce, cipher.getAuthTag(), ciphertext]) as Encrypted;
+}
+
+function decrypt(key: KeyObject, encrypted: Buffer, context: string): Buffer | undefined {
+  if (encrypted.length < NONCE_BYTES + TAG_BYTES) return undefined;
+  const nonce = encrypted.subarray(0, NONCE_BYTES);
+  const tag = encrypted.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES);
+  const decipher = createDecipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
+    .setAAD(Buffer.from(context))
+    .setAuthTag(tag);
+  const plaintext = decipher.update(encrypted.subarray(NONCE_BYTES + TAG_BYTES));
+  try {
+    return Buffer.concat([plaintext, decipher.final()]);
+  } catch {
+    return undefined;
   }
 }

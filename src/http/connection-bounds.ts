@@ -2,11 +2,9 @@ import { AsyncResource } from 'node:async_hooks';
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/**
- * Requests of one connection that are processed at once (pipelining); responses are sent in order (RFC 9112 §9.3.2).
- */
+/** Pipelined requests of one connection that are processed at once; responses are sent in order (RFC 9112 §9.3.2). */
 export const MAX_IN_FLIGHT = 32;
-/** Parsed requests that are queued, on all connections: one read of a socket can bring 2,500 of 4 KB each. */
+/** Parsed requests that wait, on all connections together: one read of a socket can bring 2,500 of them. */
 const MAX_WAITING = 5_000;
 /** A client with unread responses must read all of them, or `MIN_READ_BYTES`, in this time. */
 const UNREAD_TIMEOUT_MS = 10_000;
@@ -25,6 +23,7 @@ interface Connection {
 /**
  * Bounds what one connection can make a server hold: the number of requests in progress (above it the socket is
  * paused), and the time in which its client reads responses. A client that does not pipeline costs one comparison.
+ * test/http/connection-bounds.spec.ts fails without it.
  */
 export class ConnectionBounds {
   private readonly connections = new Map<Socket, Connection>();

@@ -19,7 +19,7 @@ const LIST_FIELDS = [
   { route: /^\/api\/v0\/users\/me\/passkeys$/, pointer: '/passkey/response/transports' },
 ];
 const MAX_DEPTH = 16;
-/** Of one string, in UTF-16 code units. The longest that a route accepts has 512 characters. */
+/** The longest text that a route accepts has 512 characters. */
 export const MAX_TEXT_LENGTH = 8_192;
 const [BRACE, CLOSING_BRACE, BRACKET, CLOSING_BRACKET, QUOTE, COMMA, BACKSLASH] = Buffer.from('{}[]",\\');
 const decoder = new TextDecoder();

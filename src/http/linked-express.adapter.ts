@@ -19,9 +19,7 @@ import { ProblemException, problems } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
 import { markInternal } from './request-target.js';
 
-/**
- * Longer than the idle timeout of common load balancers (60 s), so that they never reuse a connection we just closed.
- */
+/** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 /** Abort requests that take longer to arrive (slowloris). */
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -32,7 +30,7 @@ const REQUEST_TIMEOUT_MS = 30_000;
  * 12,200 to 33,000 requests/s; on 24: 39,000 without and 36,000 with it, noisy (docs/performance.md).
  */
 export class LinkedExpressAdapter extends ExpressAdapter {
-  /** Of the server that was created last. */
+  /** The bounds of the server that was created last. */
   bounds!: ConnectionBounds;
   private readonly express: Express;
   private serverOptions: ServerOptions = {};
@@ -119,11 +117,11 @@ interface KnownPath {
  * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; and OPTIONS (§9.3.7).
  * Install it after all routes: the table is built once. Only unmatched requests search it.
  */
-export function refuseOtherMethods(app: Express): RequestHandler {
+function refuseOtherMethods(app: Express): RequestHandler {
   const known = listKnownPaths(app);
   return ({ method, path }, response, next) => {
     const methods = known.filter(({ pattern }) => pattern.test(path)).flatMap((one) => one.methods);
-    const Allow = formatAllow([...methods, 'OPTIONS']);
+    const Allow = [...new Set([...methods, 'OPTIONS'])].sort().join(', ');
     if (methods.length === 0) next();
     else if (method === 'OPTIONS') response.status(204).set({ Allow }).end();
     else throw new ProblemException(problems.methodNotAllowed, { headers: { Allow } });
@@ -144,14 +142,10 @@ function toPattern(path: string): RegExp {
   return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\*\w+/g, '.+')}$`);
 }
 
-function formatAllow(methods: readonly string[]): string {
-  return [...new Set(methods)].sort().join(', ');
-}
-
 /**
  * Answers a request that is not valid HTTP, or whose headers are too large, with a problem; then closes the connection.
  */
-export function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
+function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy();
     return;

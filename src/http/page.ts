@@ -77,7 +77,6 @@ function decodeCursor(cursor: unknown): string {
   throw createCursorProblem();
 }
 
-/** For a cursor that the list did not create. */
 export function createCursorProblem(): ProblemException {
   return createFieldProblem('/cursor', CURSOR_DETAIL);
 }

@@ -24,13 +24,10 @@ import {
 import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './json-body.js';
 
 /** Headers that may be sent once only. */
-const SINGLE_HEADERS = new Set([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
-const PLATFORM_HEADERS = new Set([...DOORS.app.headers, TARGET_HEADER]);
+const SINGLE_HEADERS = new Set<string>([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
+const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER]);
 const VALIDATE_APP = /^\/internal\/validate-app(\?|$)/;
-/**
- * Without brotli: a body of 40 bytes makes its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1
- * ms).
- */
+/** Excludes brotli: 40 bytes make its decoder fill 16 MB, however early the reader stops (31 ms; gzip: 0.1 ms). */
 const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 
 // Swagger UI uses inline styles, which the default policy allows, and no inline script. Development has no TLS to
@@ -97,7 +94,7 @@ function setCommonHeaders(request: Request, response: Response): void {
  * names exactly one host (RFC 9112 §3.2).
  */
 function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, names: readonly string[]): void {
-  // As many names as lines: no header is repeated. No middleware before this one may add a header.
+  // No header is repeated when there are as many names as lines. No middleware before this one may add a header.
   if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
   let seen = '';
   let hosts = 0;

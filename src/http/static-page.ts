@@ -39,7 +39,7 @@ export function createPageHandler(type: string, make: () => string | Buffer | Pr
   };
 }
 
-/** Pages have no validators and no ranges. A client would take an ignored condition for a condition that is met. */
+/** Refuses conditional and range requests: a client would read a plain 200 as "the condition holds". */
 function refusePreconditions({ headers }: Request): void {
   if (headers['if-match'] ?? headers['if-unmodified-since'] ?? headers.range)
     throw new ProblemException(problems.malformedRequest);

@@ -16,10 +16,6 @@ interface Route {
 /** The routes on which the logging service, or a gateway before it, has the credential of a delivery validated. */
 const VALIDATIONS_OF_APPS: readonly unknown[] = ['/internal/validate-app', '/internal/authorize/app'];
 
-/**
- * The structured log of the service. Lines go to the logging service while it accepts them, and to the console
- * otherwise.
- */
 @Injectable()
 export class Log implements OnApplicationShutdown {
   private readonly console: Logger;
@@ -49,12 +45,11 @@ export class Log implements OnApplicationShutdown {
     return this.shipper?.isDelivering;
   }
 
-  /** Number of lines that wait for delivery. */
   get waitingLines(): number {
     return this.shipper?.waitingLines ?? 0;
   }
 
-  /** Number of lines that were meant for the logging service and went to the console. */
+  /** Lines that were meant for the logging service and went to the console. */
   get undeliveredLines(): number {
     return this.undelivered;
   }

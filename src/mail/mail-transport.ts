@@ -4,7 +4,7 @@ import type { MailSender, MailServer } from '../config/mail-url.js';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 20_000;
-/** Of the whole conversation: a server that sends one byte a second is never idle. */
+/** Bounds the whole conversation: a server that sends one byte a second is never idle. */
 const TOTAL_TIMEOUT_MS = 60_000;
 /** The commands whose refusal is about the mail: recipient and content. Others are about the server or its settings. */
 const REFUSES_MAIL = /^(RCPT TO|DATA)/;
@@ -22,7 +22,7 @@ export class MailNotAcceptedError extends Error {
   override readonly name = 'MailNotAcceptedError';
   /** The SMTP command that was refused. */
   readonly command: string | undefined;
-  /** Of the SMTP reply; undefined when there was none. */
+  /** The code of the SMTP reply; undefined when there was none. */
   readonly status: number | undefined;
 
   constructor(cause: unknown) {
@@ -87,7 +87,7 @@ class SmtpTransport extends MailTransport {
       await this.transporter.sendMail({
         ...content,
         from: { ...this.from },
-        // As an object it is not parsed: an address can neither become two, nor a header.
+        // nodemailer does not parse an object: an address can become neither two nor a header.
         to: { name: '', address: to },
         // RFC 3834: suppresses automatic replies.
         headers: { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'All' },
@@ -99,7 +99,7 @@ class SmtpTransport extends MailTransport {
   }
 }
 
-/** For development: the mail is printed, past the log, which may be shipped and holds no secrets. */
+/** Development prints mails to the console and not to the log, which may be shipped and must hold no secrets. */
 class ConsoleTransport extends MailTransport {
   override send({ to, subject, text }: Mail): Promise<void> {
     const body = text.trimEnd().replace(/\n(?=.)/g, '\n    ');

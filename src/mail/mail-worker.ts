@@ -135,7 +135,7 @@ export class MailWorker implements OnModuleDestroy {
     this.mails.inc({ kind: request.kind, outcome: 'sent' });
   }
 
-  /** Without an account there is nobody to record the outcome for. */
+  /** An outcome is recorded about an account: none is when no account has the address. */
   private async giveUpExpired(request: ClaimedRequest): Promise<void> {
     this.log.warn('mail_expired', { reason: request.kind });
     const userId = request.userId ?? (await this.composer?.findUserId(request));

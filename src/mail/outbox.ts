@@ -14,7 +14,7 @@ export interface MailRequest {
   readonly recipient: string;
   /** The user who asked while logged in; null: an anonymous client asked. */
   readonly userId: string | null;
-  /** Of the HTTP request. */
+  /** The id of the HTTP request that asked for the mail. */
   readonly requestId: string | null;
 }
 
@@ -22,7 +22,7 @@ export interface MailRequest {
 export interface ClaimedRequest extends MailRequest {
   readonly attempts: number;
   readonly isExpired: boolean;
-  /** As text: a Date has no microseconds. */
+  /** Text keeps the microseconds, which a Date would drop. */
   readonly requestedAt: string;
 }
 

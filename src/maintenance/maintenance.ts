@@ -11,7 +11,7 @@ import { LockNotAcquiredError } from '../database/database.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { TotpVault } from '../second-factors/totp.js';
-import { KeyRotation } from '../signing-keys/key-rotation.js';
+import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;
@@ -52,15 +52,15 @@ export class AuditJob {
 export class KeyMaterialJob {
   constructor(
     private readonly totpVault: TotpVault,
-    private readonly rotation: KeyRotation,
+    private readonly rotation: SigningKeyRotation,
     private readonly log: Log,
   ) {}
 
   async renewKeyMaterial(): Promise<void> {
     await this.warnOnFailure('totp_secrets_job_failed', () => this.totpVault.reencryptSecrets());
     await this.warnOnFailure('signing_keys_job_failed', async () => {
-      await this.rotation.reencrypt();
-      await this.rotation.run();
+      await this.rotation.reencryptKeys();
+      await this.rotation.advanceKeys();
     });
   }
 

@@ -3,14 +3,13 @@
 // is bounded, and each application has a registry of its own.
 
 import { Module } from '@nestjs/common';
-import { CryptoModule } from '../crypto/crypto.module.js';
 import { MetricsRegistryModule } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';
 import { RequestMetrics } from './request-metrics.js';
 import { ServiceGauges } from './service-gauges.js';
 
 @Module({
-  imports: [CryptoModule, MetricsRegistryModule],
+  imports: [MetricsRegistryModule],
   providers: [RequestMetrics, ServiceGauges, MetricsServer],
   exports: [MetricsRegistryModule, RequestMetrics],
 })

@@ -2,18 +2,13 @@ import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
-import { PasswordHasher } from '../crypto/password-hasher.js';
 import { MetricsRegistry, PREFIX, type ReadGauge } from './metrics-registry.js';
 
-/** The saturation of hashing, database pool and log delivery, read at each scrape. */
+/** The saturation of the database pool and of log delivery, read at each scrape. */
 @Injectable()
 export class ServiceGauges {
-  constructor(metrics: MetricsRegistry, hasher: PasswordHasher, database: Database, log: Log) {
+  constructor(metrics: MetricsRegistry, database: Database, log: Log) {
     const gauges: [name: string, help: string, read: ReadGauge][] = [
-      ['hashing_queued', 'Passwords that wait for a thread.', () => hasher.load.queued],
-      ['hashing_queue_limit', 'Maximum of waiting passwords.', () => hasher.load.queueLimit],
-      ['hashing_running', 'Passwords that a thread hashes.', () => hasher.load.running],
-      ['hashing_threads_limit', 'Maximum of hashing threads.', () => hasher.load.threadLimit],
       ['database_connections', 'Open connections of the pool.', () => database.pool.total],
       ['database_connections_idle', 'Idle connections of the pool.', () => database.pool.idle],
       ['database_connections_limit', 'Maximum of connections of the pool.', () => database.pool.limit],

@@ -1,23 +1,41 @@
 /**
- * Nodes, the edge devices of households: register, list, update, and the life of their keys (keys/key-store.ts).
- * A household is a UUID that other services give meaning to. A revoked node stays as a row until it is purged.
+ * Nodes, the edge devices of households. Their keys live in keys/key-store.ts. A household is a UUID that other services give
+ * meaning to. A revoked node stays as a row until it is purged.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Inject, Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import type { EntityManager, Repository } from 'typeorm';
+import { Column, Entity, Index, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
+import { KeyColumns, type KeyTable } from '../keys/key-table.js';
 import { KeyStore } from '../keys/key-store.js';
 import { Propagation } from '../revocation/propagation.js';
-import { NodeDevice } from './node-device.entity.js';
 import { RegistrationRetries } from './registration-retries.js';
+
+/** An edge device in a household. */
+@Entity('nodes')
+@Index('nodes_household_id_idx', ['householdId', 'id'])
+@Index('nodes_dead_at_idx', { synchronize: false })
+export class NodeDevice extends KeyColumns {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'nodes_pkey' })
+  declare id: string;
+
+  @Column({ name: 'household_id', type: 'uuid' })
+  householdId!: string;
+
+  @Column({ type: 'text' })
+  room!: string;
+
+  @Column({ type: 'text' })
+  name!: string;
+}
 
 export interface NodeIdentity {
   readonly household_id: string;
@@ -26,6 +44,14 @@ export interface NodeIdentity {
 /** Injection token of the key store of nodes. */
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
+export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
+  name: 'nodes',
+  door: 'node',
+  auditPrefix: 'admin.node',
+  identityColumns: ['household_id'],
+  keyPrefix: 'pa_node_',
+  toLogFields: ({ id }) => ({ node_id: id }),
+};
 
 export interface IssuedNode {
   readonly node: NodeDevice;
@@ -45,20 +71,19 @@ export class NodesService {
     private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly retries: RegistrationRetries,
-    private readonly environment: Environment,
   ) {}
 
   /**
-   * @param idempotencyKey a repeat of the call returns the same node: with another key, because no key is stored, and
-   *   the default overlap, so that a key in use stays valid
-   * @throws {ProblemException} idempotency_key_reused; as {@link rotate}
+   * @param idempotencyKey a repeat of the call returns the same node. Its key is rotated, because no key is stored in plain
+   * text, with the default overlap, so that a key in use stays valid
+   * @throws {ProblemException} idempotency_key_reused; as {@link rotateNodeKey}
    */
-  async register(registration: NodeRegistration, actor: Actor, idempotencyKey?: string): Promise<IssuedNode> {
+  async registerNode(registration: NodeRegistration, actor: Actor, idempotencyKey?: string): Promise<IssuedNode> {
     const { key, columns } = this.keys.issueKey();
     const now = this.clock.now();
     const node = this.nodes.create({ id: createId(), ...registration, ...columns, createdAt: now, updatedAt: now });
     const earlierId = await this.nodes.manager.transaction(async (transaction) => {
-      const held = idempotencyKey && (await this.retries.claim(transaction, idempotencyKey, registration, node.id));
+      const held = idempotencyKey && (await this.retries.claimKey(transaction, idempotencyKey, registration, node.id));
       if (held) return held;
       await transaction.insert(NodeDevice, node);
       const details = { after: { household_id: node.householdId, ...toChangeableFields(node) } };
@@ -67,24 +92,24 @@ export class NodesService {
       await this.audit.record(transaction, event);
       return undefined;
     });
-    return earlierId === undefined ? { node, key } : this.rotate(earlierId, this.environment.keyOverlapHours, actor);
+    return earlierId === undefined ? { node, key } : this.rotateNodeKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  async find(id: string): Promise<NodeDevice> {
+  async findNode(id: string): Promise<NodeDevice> {
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
     if (!node) throw new ProblemException(problems.notFound);
     return node;
   }
 
-  /** Why its keys would be refused now. An unknown id is explained too, not a 404. */
-  async explain(id: string): Promise<Explanation> {
+  /** Explains why a key of the node would be refused now; also for an unknown id, instead of a 404. */
+  async explainNode(id: string): Promise<Explanation> {
     await this.keys.flushLastUsed();
     const node = isId(id) ? await this.nodes.findOneBy({ id }) : null;
     return node ? nameActors(explainKey(node, this.clock.now()), node.id, this.audit) : explainUnknownKey();
   }
 
-  async list(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
+  async listNodes(page: PageRequest, householdId?: string): Promise<Page<NodeDevice>> {
     return findPage(this.nodes, page, { householdId });
   }
 
@@ -92,7 +117,7 @@ export class NodesService {
    * Idempotent: a change that changes nothing is not recorded.
    * @throws {ProblemException} not_found; credential_revoked
    */
-  async update(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
+  async updateNode(id: string, change: NodeChange, actor: Actor): Promise<NodeDevice> {
     const act = (): Promise<NodeDevice> =>
       this.nodes.manager.transaction(async (transaction) => {
         const before = await lockNode(transaction, id);
@@ -119,16 +144,16 @@ export class NodesService {
    * {@link KeyStore.rotateKey}
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
-  async rotate(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
+  async rotateNodeKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedNode> {
     const key = await this.keys.rotateKey(id, overlapHours, actor);
-    return { node: await this.find(id), key };
+    return { node: await this.findNode(id), key };
   }
 
   /**
    * {@link KeyStore.revokeKey}
    * @throws {ProblemException} not_found
    */
-  async revoke(id: string, actor: Actor): Promise<NodeDevice> {
+  async revokeNode(id: string, actor: Actor): Promise<NodeDevice> {
     return this.keys.revokeKey(id, actor);
   }
 

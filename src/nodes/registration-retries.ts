@@ -11,8 +11,8 @@ import { refuseField } from '../problems/refused-fields.js';
 const VALID_DAYS = 1;
 
 /**
- * Inserts the key, or takes over one that has expired. A concurrent registration with the same key waits here until the
- * first one is committed, and then gets no row.
+ * Inserts the key, or replaces one that has expired. A concurrent registration with the same key waits here until the first
+ * one commits, and then gets no row.
  */
 const CLAIM = `INSERT INTO idempotency_keys AS held (key_mac, body_mac, node_id, created_at) VALUES ($1, $2, $3, $4)
   ON CONFLICT (key_mac) DO UPDATE
@@ -31,7 +31,7 @@ interface HeldKey {
 /** Recognises the repeat of a registration whose response was lost, by its Idempotency-Key. */
 @Injectable()
 export class RegistrationRetries {
-  /** The former key first: a replica that still holds it claims under it alone. */
+  /** SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under that secret alone. */
   private readonly macKeys;
 
   constructor(
@@ -49,7 +49,7 @@ export class RegistrationRetries {
    * @returns the id of the node that was registered with this key before; undefined when there is none
    * @throws {ProblemException} idempotency_key_reused, when that was another body
    */
-  async claim(
+  async claimKey(
     transaction: EntityManager,
     key: string,
     registration: object,

@@ -39,7 +39,7 @@ const UNKNOWN = { valid: false, reason: 'unknown' } as const;
 export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   private readonly lastUses: LastUses;
   private readonly overlaps: Overlaps;
-  private readonly rows = new DataLoader((digests: readonly SecretDigest[]) => this.find(digests), {
+  private readonly rows = new DataLoader((digests: readonly SecretDigest[]) => this.findRows(digests), {
     cache: false,
     batchScheduleFn: setImmediate,
     maxBatchSize: MAX_BATCH_SIZE,
@@ -63,7 +63,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
   }
 
   /** The only write is the first use of a rotated key: it ends the old key before the response is sent. */
-  async verify(key: string): Promise<OperatorVerdict> {
+  async verifyOperatorKey(key: string): Promise<OperatorVerdict> {
     const presented = computeDigest(key);
     const row = await this.rows.load(presented);
     const now = this.clock.now();
@@ -73,7 +73,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     const operator = { id: row.id, name: row.name, scopes: row.scopes, keyDigest: presented };
     if (isRefusal(judgement)) return { valid: false, reason: judgement, operator };
     if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(row.id, presented, now)))
-      return this.verify(key);
+      return this.verifyOperatorKey(key);
     this.lastUses.add(row.id, { at: now, service: null });
     return { valid: true, operator };
   }
@@ -83,7 +83,7 @@ export class OperatorKeys implements OnModuleInit, OnApplicationShutdown {
     await this.lastUses.flush();
   }
 
-  private async find(digests: readonly SecretDigest[]): Promise<(OperatorRow | undefined)[]> {
+  private async findRows(digests: readonly SecretDigest[]): Promise<(OperatorRow | undefined)[]> {
     const rows = await this.database.rows<OperatorRow>(FIND, [digests]);
     return digests.map((digest) =>
       rows.find((row) => [row.key_digest, row.previous_key_digest].some((held) => held && isSameDigest(held, digest))),

@@ -89,7 +89,7 @@ export function ApiProblems(...added: Problem[]): MethodDecorator {
   };
 }
 
-/** Without a description, which repeated use would repeat: `completeDocument` makes it from the titles. */
+/** `completeDocument` adds the description, from the titles: here, each use of the decorator would repeat it. */
 function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
   const [first] = ofOneStatus;
   if (!first) throw new Error('A response without a problem');
@@ -106,14 +106,10 @@ function describeResponse(ofOneStatus: Problem[]): MethodDecorator {
 
 /** @returns the examples that {@link ApiProblems} refers to, for the components of the OpenAPI document */
 export function createProblemExamples(): Record<string, { summary: string; value: object }> {
-  return Object.fromEntries(
-    Object.values(problems).map((problem) => [
-      problem.code,
-      { summary: problem.title, value: toProblemBody(problem, EXAMPLES.id, createFieldErrors(problem)) },
-    ]),
-  );
-}
-
-function createFieldErrors({ code }: Problem): FieldErrorSchema[] {
-  return code === 'validation_failed' ? [{ pointer: '/email', detail: 'must be an e-mail address' }] : [];
+  const errors = [{ pointer: '/email', detail: 'must be an e-mail address' }];
+  const examples = Object.values(problems).map((problem) => {
+    const value = toProblemBody(problem, EXAMPLES.id, problem === problems.validationFailed ? errors : []);
+    return [problem.code, { summary: problem.title, value }] as const;
+  });
+  return Object.fromEntries(examples);
 }

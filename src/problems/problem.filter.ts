@@ -95,7 +95,7 @@ export class ProblemFilter implements ExceptionFilter {
     setImmediate(() => response.end(text));
   }
 
-  /** For the metrics and the request log; most are logged as a security event too. */
+  /** The metrics and the request log read the note. Most refusals are logged as a security event too. */
   private noteRefusal({ refusal, isLogged = true }: Occurrence, request: Request, response: Response): void {
     if (!refusal) return;
     const locals = response.locals as ResponseLocals;

@@ -325,7 +325,7 @@ export const problems = {
   },
 } as const satisfies Record<string, Problem>;
 
-/** Of the route that takes a form: the type and the code are those of every 415. */
+/** The answer of the route that takes a form. Its type and code are those of every 415. */
 export const formExpected: Problem = {
   ...problems.unsupportedMediaType,
   title: 'The body is not a form',
@@ -353,7 +353,7 @@ export interface Occurrence {
   readonly headers?: Readonly<Record<string, string>>;
   /** Further members of the body, of this occurrence (RFC 9457 §3.2). */
   readonly members?: object;
-  /** Of a 503 that lasts until an operator acts: further fields of its log line, which is an error. */
+  /** A 503 that lasts until an operator acts is logged as an error, with these fields. */
   readonly fault?: LogFields;
   readonly cause?: unknown;
 }

@@ -10,7 +10,7 @@ import { toUserActor, type Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { toNetworks } from '../common/network.js';
-import { PasswordHasher, type PasswordHash } from '../crypto/password-hasher.js';
+import { PasswordHasher, type PasswordHash } from '../passwords/password-hasher.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
@@ -18,8 +18,8 @@ import { FactorChanges } from '../second-factors/factor-changes.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { EMAIL_PURPOSES, OneTimeTokens, RESET_PURPOSES, type FoundToken } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
-import { PasswordPolicy } from '../users/password-policy.js';
-import { User } from '../users/user.entity.js';
+import { PasswordPolicy } from '../passwords/password-policy.js';
+import { User } from '../users/users.service.js';
 
 @Injectable()
 export class PasswordResets {
@@ -45,12 +45,13 @@ export class PasswordResets {
     { token, newPassword }: { readonly token: string; readonly newPassword: string },
     actor: Actor,
   ): Promise<void> {
-    this.policy.check(newPassword, '/new_password');
+    this.policy.checkNewPassword(newPassword, '/new_password');
+    this.tokens.refuseUnreadable(token);
     await this.propagation.propagateAfter(async () => {
       // Before the hashing: an anonymous client without a valid token costs no bcrypt.
-      const found = await this.tokens.find(token, RESET_PURPOSES);
+      const found = await this.tokens.findToken(token, RESET_PURPOSES);
       const turn = { networks: toNetworks(actor.address), isKnown: true };
-      const passwordHash = await this.hasher.hash(newPassword, turn);
+      const passwordHash = await this.hasher.hashPassword(newPassword, turn);
       await this.dataSource.transaction((transaction) => this.commitReset(transaction, found, passwordHash, actor));
     });
   }
@@ -61,7 +62,7 @@ export class PasswordResets {
     passwordHash: PasswordHash,
     actor: Actor,
   ): Promise<void> {
-    const user = await this.tokens.use(transaction, found);
+    const user = await this.tokens.useToken(transaction, found);
     const time = this.clock.now();
     const isByMail = found.email !== null;
     if (!(await this.account.setPassword(transaction, user, passwordHash)))
@@ -69,7 +70,7 @@ export class PasswordResets {
     const provenAt = user.emailVerifiedAt ?? undefined;
     const removed = isByMail ? await this.factors.removeFactors(transaction, user.id, provenAt) : undefined;
     if (isByMail && !provenAt) await transaction.update(User, { id: user.id }, { emailVerifiedAt: time });
-    const count = await this.sessions.endAll(transaction, user.id, 'password_reset');
+    const count = await this.sessions.endAllSessions(transaction, user.id, 'password_reset');
     await this.audit.record(transaction, {
       event: 'user.password.reset',
       actor: toUserActor(actor, user.id),
@@ -97,8 +98,9 @@ export class EmailConfirmations {
    * @throws {ProblemException} invalid_link; email_taken when the new address was taken since the request
    */
   async confirmEmail(token: string, actor: Actor): Promise<void> {
+    this.tokens.refuseUnreadable(token);
     await this.propagation.propagateAfter(async () => {
-      const found = await this.tokens.find(token, EMAIL_PURPOSES);
+      const found = await this.tokens.findToken(token, EMAIL_PURPOSES);
       await this.dataSource
         .transaction((transaction) => this.commitEmail(transaction, found, actor))
         .catch((error: unknown) => {
@@ -111,14 +113,14 @@ export class EmailConfirmations {
   private async commitEmail(transaction: EntityManager, found: FoundToken, actor: Actor): Promise<void> {
     const { purpose, email } = found;
     if (email === null) throw new Error('A token about an address has no address');
-    const user = await this.tokens.use(transaction, found);
+    const user = await this.tokens.useToken(transaction, found);
     const { id: userId } = user;
     const time = this.clock.now();
     const isChange = purpose === 'email_change';
     const changes = isChange ? { email, updatedAt: time } : {};
     const emailVerifiedAt = await this.determineFirstProof(transaction, user, email);
     await transaction.update(User, { id: userId }, { ...changes, emailVerifiedAt });
-    if (isChange) await this.tokens.voidAll(transaction, userId);
+    if (isChange) await this.tokens.voidTokens(transaction, userId);
     await this.audit.record(transaction, {
       event: isChange ? 'user.email.changed' : 'user.email.verified',
       actor: toUserActor(actor, userId),

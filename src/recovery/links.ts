@@ -17,8 +17,8 @@ import type { MailKind } from '../mail/templates.js';
 import { Throttle } from '../throttling/throttle.js';
 import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
 import { OwnAccount } from '../users/own-account.js';
-import { PasswordProof } from '../users/password-proof.js';
-import { User } from '../users/user.entity.js';
+import { PasswordVerifier } from '../passwords/password-verifier.js';
+import { User } from '../users/users.service.js';
 
 interface EmailChange {
   readonly principal: { readonly userId: string; readonly email: string };
@@ -32,7 +32,7 @@ export class LinkRequests {
     private readonly dataSource: DataSource,
     private readonly outbox: Outbox,
     private readonly throttle: Throttle,
-    private readonly proof: PasswordProof,
+    private readonly passwords: PasswordVerifier,
     private readonly account: OwnAccount,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
@@ -55,13 +55,13 @@ export class LinkRequests {
    * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token
    */
   async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
-    const verified = await this.proof.verify(principal, password, actor);
+    const verified = await this.passwords.reauthenticateUser(principal, password, actor);
     const { id: userId, email } = verified;
     await this.throttle.countMails([email, newEmail], actor.address);
     const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
-      await this.account.lockUnchanged(transaction, verified);
+      await this.account.requireUnchanged(transaction, verified);
       await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
       await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
       await this.audit.record(transaction, {
@@ -121,7 +121,7 @@ export class LinkMails implements OnModuleInit {
       const { kind, recipient } = request;
       const addressed = { userId: user.id, to: recipient };
       if (kind === 'email_change_notice') return { ...addressed, values: { email: recipient } };
-      const { token } = await this.tokens.mint(transaction, user.id, kind, recipient);
+      const { token } = await this.tokens.issueToken(transaction, user.id, kind, recipient);
       // Browsers send no fragment to a server, so the token is in no access log and no Referer (RFC 9110 §10.1.3).
       const link = `${pages[kind]}#token=${token}`;
       return { ...addressed, values: { link, email: recipient, minutes: String(TOKEN_TTL_MINUTES) } };

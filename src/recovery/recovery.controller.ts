@@ -9,7 +9,7 @@ import { CharactersBetween, EmailField, NEW_PASSWORD, NewEmailField, PasswordFie
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
 import { Throttled } from '../throttling/throttle.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { EmailConfirmations, PasswordResets } from './link-confirmations.js';
 import { LinkRequests } from './links.js';
 
@@ -143,7 +143,7 @@ export class OwnEmailController {
   @Post('email')
   @HttpCode(202)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS)
   @ApiOperation({
     summary: 'Change your e-mail address',
     description:

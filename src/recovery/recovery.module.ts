@@ -2,7 +2,7 @@ import { Module, type DynamicModule } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import type { Environment } from '../config/environment.js';
-import { CryptoModule } from '../crypto/crypto.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailModule } from '../mail/mail.module.js';
 import { RevocationModule } from '../revocation/revocation.module.js';
@@ -24,7 +24,7 @@ export class RecoveryModule {
       imports: [
         AccessModule,
         AuditModule,
-        CryptoModule,
+        PasswordsModule,
         RevocationModule,
         MailModule,
         SecondFactorsModule,

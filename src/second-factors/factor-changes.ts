@@ -18,8 +18,12 @@ import { ProblemException, problems, type Problem } from '../problems/problems.j
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
 import { OwnAccount } from '../users/own-account.js';
-import { createWrongPassword, PasswordProof } from '../users/password-proof.js';
-import { buildHasSecondFactor, type VerifiedUser } from '../users/password-verifier.js';
+import {
+  createWrongPassword,
+  PasswordVerifier,
+  buildHasSecondFactor,
+  type VerifiedUser,
+} from '../passwords/password-verifier.js';
 import type { UserWithFactors } from './second-factors.service.js';
 
 const TOUCH_USER = `UPDATE users SET factors_changed_at =
@@ -105,7 +109,7 @@ interface UserState {
 export class FactorChanges {
   constructor(
     private readonly dataSource: DataSource,
-    private readonly passwords: PasswordProof,
+    private readonly passwords: PasswordVerifier,
     private readonly account: OwnAccount,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
@@ -115,7 +119,10 @@ export class FactorChanges {
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
-    return ReauthenticatedUser.byPassword(principal, await this.passwords.verify(principal, password, actor));
+    return ReauthenticatedUser.byPassword(
+      principal,
+      await this.passwords.reauthenticateUser(principal, password, actor),
+    );
   }
 
   /**
@@ -193,7 +200,7 @@ export class FactorChanges {
     const [[user]] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [userId, time]);
     if (!user) throw new ProblemException(problems.notFound);
     const { totp, passkeys } = await this.removeFactors(transaction, user.id);
-    const count = await this.sessions.endAll(transaction, user.id, 'admin');
+    const count = await this.sessions.endAllSessions(transaction, user.id, 'admin');
     const event = 'admin.user.factors_removed';
     const logFields = { user_id: user.id, count };
     if (totp + passkeys + count === 0) {
@@ -210,14 +217,14 @@ export class FactorChanges {
     { userId, sessionId }: ReauthenticatedUser,
     event: AuditEvent,
   ): Promise<AuditEvent> {
-    const count = await this.sessions.endAll(transaction, userId, 'second_factor_added', sessionId);
+    const count = await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId);
     const { details, logFields } = event;
     return { ...event, details: { ...details, ended_sessions: count }, logFields: { ...logFields, count } };
   }
 
   private async lockUser(transaction: EntityManager, user: ReauthenticatedUser): Promise<UserState> {
     const { userId, passwordChangedAt } = user;
-    const isUnchanged = await this.account.lock(transaction, { id: userId, passwordChangedAt });
+    const isUnchanged = await this.account.lockAccount(transaction, { id: userId, passwordChangedAt });
     // A statement after the lock sees what the transaction that held it before has committed.
     const state = await this.readState(transaction, user);
     if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: userId });

@@ -31,7 +31,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { createFieldProblem } from '../problems/refused-fields.js';
 import { Throttled } from '../throttling/throttle.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { Challenges, toPasswordContext } from './challenges.js';
 import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
@@ -267,7 +267,7 @@ export class PasskeysController {
   @Post('options')
   @HttpCode(200)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
@@ -329,7 +329,7 @@ export class PasskeysController {
   @Post(':id/remove')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
   @ApiNoContentResponse({ description: 'The passkey is refused from now on' })

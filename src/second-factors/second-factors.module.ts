@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { RevocationModule } from '../revocation/revocation.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
@@ -26,7 +27,7 @@ const SHARED = [
 ];
 
 @Module({
-  imports: [AccessModule, AuditModule, RevocationModule, ThrottlingModule, TokensModule, UsersModule],
+  imports: [PasswordsModule, AccessModule, AuditModule, RevocationModule, ThrottlingModule, TokensModule, UsersModule],
   controllers: [TotpController, PasskeysController],
   providers: [...SHARED, TotpService, PasskeysService],
   exports: SHARED,

@@ -24,7 +24,7 @@ import { CharactersBetween, type Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { PASSWORD_PROOF_PROBLEMS } from '../users/password-proof.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
 import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
@@ -242,7 +242,7 @@ export class TotpController {
 
   @Post('totp')
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, problems.totpEnrolled)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.totpEnrolled)
   @ApiOperation({
     summary: 'Enrol an authenticator app (TOTP)',
     description:
@@ -278,7 +278,7 @@ export class TotpController {
   @Post('totp/remove')
   @HttpCode(204)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Remove the authenticator app', description: 'Also voids the recovery codes.' })
   @ApiNoContentResponse({ description: 'Logins ask for no code any more' })
   async removeTotp(@Req() request: Request, @Body() body: ProofWithCodeRequest): Promise<void> {
@@ -288,7 +288,7 @@ export class TotpController {
   @Post('recovery-codes')
   @HttpCode(200)
   @RequireUser()
-  @ApiProblems(...PASSWORD_PROOF_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
+  @ApiProblems(...REAUTHENTICATION_PROBLEMS, ...CODE_PROBLEMS, problems.notFound)
   @ApiOperation({ summary: 'Replace the recovery codes', description: 'The former ones are void.' })
   @ApiOkResponse({ type: RecoveryCodesResponse })
   async replaceRecoveryCodes(

@@ -28,7 +28,7 @@ import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { refuseField } from '../problems/refused-fields.js';
-import type { SessionOwner } from '../tokens/grant.js';
+import type { SessionOwner } from '../tokens/new-sessions.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
 

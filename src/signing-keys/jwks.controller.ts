@@ -3,7 +3,7 @@ import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagg
 import type { Response } from 'express';
 import { Public } from '../access/require.js';
 import type { KeyPair } from '../crypto/key-pair.js';
-import { JWKS_MAX_AGE_SECONDS } from './lifetimes.js';
+import { JWKS_MAX_AGE_SECONDS } from './signing-key.js';
 import { SigningKeysService } from './signing-keys.service.js';
 
 class JwkResponse {
@@ -53,7 +53,7 @@ export class JwksController {
   })
   @ApiOkResponse({ type: JwksResponse })
   async listSigningKeys(@Res({ passthrough: true }) response: Response): Promise<JwksResponse> {
-    const keys = (await this.keys.list()).map((key) => JwkResponse.from(key));
+    const keys = (await this.keys.listPublishedKeys()).map((key) => JwkResponse.from(key));
     response.setHeader('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SECONDS}`);
     return { keys };
   }

@@ -1,44 +1,65 @@
+/**
+ * The signing keys of this replica, in memory under the lease: as with app and node keys, a revocation evicts them, and
+ * without a lease each use reads the database. Only the JWKS falls back to keys that were read earlier.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import DataLoader from 'dataloader';
 import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import type { KeyPair } from '../crypto/key-pair.js';
-import { DatabaseClock, Database } from '../database/database.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
+import { Database, type Statement } from '../database/database.js';
 import { RevocationLease, type EvictionListener } from '../revocation/lease.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { KeyRotation } from './key-rotation.js';
-import { KeyVault } from './key-vault.js';
-import { KeyView } from './key-view.js';
-import { getOldestIssuedAt } from './lifetimes.js';
-import { READ_KEYS, RECORD_SIGNING, type Algorithm, type SigningKeyRow } from './signing-key-statements.js';
+import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
+import { getOldestIssuedAt, type SigningKeyState } from './signing-key.js';
 
 const RECORD_INTERVAL_MS = 60_000;
-/** Well within the margin of `getOldestIssuedAt`. */
+/** Less than the margin of `getOldestIssuedAt`. */
 const MAX_UNRECORDED_MS = 300_000;
-/** Between two reads that tokens with an unknown `kid` cause: anyone can send those. */
+/** Limits the reads that tokens with an unknown `kid` cause: any client can send those. */
 const UNKNOWN_KEY_INTERVAL_MS = 250;
 
-/**
- * The keys of this replica, in memory under the lease: as with app and node keys, a revocation evicts them, and without a
- * lease each use reads the database. What was read last is kept for the JWKS alone.
- */
+/** `$1`: the tokens of keys that were retired before it have expired. */
+const READ_KEYS: Statement = {
+  name: 'signing_keys_read',
+  text: `SELECT algorithm, last_signed_at, kid, state, encrypted_private_key, created_at, activated_at, retired_at
+         FROM signing_algorithms LEFT JOIN
+           (SELECT * FROM signing_keys WHERE state IN ('next', 'active') OR COALESCE(revoked_at, retired_at) > $1) AS keys
+           USING (algorithm)`,
+};
+
+type Algorithm = 'HS256' | 'ES256';
+
+/** A row of READ_KEYS. */
+interface SigningKeyRow {
+  readonly algorithm: Algorithm;
+  readonly last_signed_at: Date | null;
+  /** Null: the algorithm has no key of interest. */
+  readonly kid: string | null;
+  readonly state: SigningKeyState;
+  readonly encrypted_private_key: Buffer | null;
+  readonly created_at: Date;
+  readonly activated_at: Date | null;
+  readonly retired_at: Date | null;
+}
+
 @Injectable()
 export class SigningKeysService implements EvictionListener, OnModuleInit {
   readonly kind = 'signing_key';
-  private remembered: { readonly view: KeyView; readonly takenAtMs: number } | undefined;
-  private latest: KeyView | undefined;
-  private rereading: Promise<KeyView> | undefined;
+  private remembered: { readonly view: SigningKeyView; readonly takenAtMs: number } | undefined;
+  private latest: SigningKeyView | undefined;
+  private rereading: Promise<SigningKeyView> | undefined;
   private rereadAtMs = -Infinity;
   private recordedAtMs = -Infinity;
   private readonly unreadableKids = new Set<string>();
-  /** Concurrent callers share a statement, which is sent after all of them asked. */
-  private readonly loader = new DataLoader<'keys', KeyView>(
+  /** Concurrent callers share a statement. It is sent after all of them asked, so it is fresh for each. */
+  private readonly loader = new DataLoader<'keys', SigningKeyView>(
     async (callers) => {
-      const view = await this.load();
+      const view = await this.loadKeys();
       return callers.map(() => view);
     },
     { cache: false, batchScheduleFn: setImmediate },
@@ -47,22 +68,20 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   constructor(
     private readonly lease: RevocationLease,
     private readonly database: Database,
-    private readonly rotation: KeyRotation,
-    private readonly vault: KeyVault,
+    private readonly rotation: SigningKeyRotation,
+    private readonly vault: SigningKeyVault,
     private readonly environment: Environment,
     private readonly clock: Clock,
-    private readonly databaseClock: DatabaseClock,
     private readonly log: Log,
   ) {
     lease.addListener(this);
   }
 
-  /** @throws {UnreadableSigningKeyError} */
   async onModuleInit(): Promise<void> {
     try {
-      await this.rotation.reencrypt();
-      if (this.environment.accessTokenAlgorithm === 'ES256') await this.rotation.run();
-      await this.read();
+      await this.rotation.reencryptKeys();
+      if (this.environment.accessTokenAlgorithm === 'ES256') await this.rotation.advanceKeys();
+      await this.readKeys();
     } catch (error) {
       // The first use reads them.
       if (!isDatabaseFailure(error)) throw error;
@@ -79,11 +98,11 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   }
 
   /** @throws {ProblemException} unavailable */
-  async findActive(): Promise<KeyPair> {
-    let view = this.recall() ?? (await this.read());
+  async findActiveKey(): Promise<KeyPair> {
+    let view = this.recall() ?? (await this.readKeys());
     if (!view.hasActive) {
-      await this.rotation.run();
-      view = await this.read();
+      await this.rotation.advanceKeys();
+      view = await this.readKeys();
     }
     if (!view.active) throw new ProblemException(problems.unavailable);
     return view.active;
@@ -91,90 +110,90 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 
   /**
    * @returns undefined for a key that does not exist, is revoked, or was retired so long ago that its tokens have expired
-   * @param isFresh asks PostgreSQL, not the memory under the lease
+   * @param isFresh asks PostgreSQL, not the cache under the lease
    * @throws {ProblemException} unavailable when the key cannot be decrypted
    */
-  async find(kid: string, isFresh = false): Promise<KeyPair | undefined> {
+  async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
     // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
     const isUnknown = this.recall()?.has(kid) === false;
-    const view = isFresh && !isUnknown ? await this.read() : await this.readUnless((remembered) => remembered.has(kid));
+    const view =
+      isFresh && !isUnknown ? await this.readKeys() : await this.readUnless((remembered) => remembered.has(kid));
     if (view.isUnreadable(kid)) throw new ProblemException(problems.unavailable);
     return view.pairs.get(kid);
   }
 
   /** Whether tokens of the algorithm are accepted: it is configured, or another replica signed with it recently. */
-  async isAccepted(algorithm: Algorithm): Promise<boolean> {
+  async isAlgorithmAccepted(algorithm: Algorithm): Promise<boolean> {
     if (algorithm === this.environment.accessTokenAlgorithm) return true;
-    const isInUse = (view: KeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);
+    const isInUse = (view: SigningKeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);
     return isInUse(await this.readUnless(isInUse));
   }
 
-  /** To be called before a token is signed: replicas with another algorithm accept it from now on. */
+  /** Called before a token is signed: replicas that are configured with another algorithm accept this one from now on. */
   async recordSigning(): Promise<void> {
     const now = this.clock.now();
     const ageMs = Math.abs(now.getTime() - this.recordedAtMs);
     if (ageMs < RECORD_INTERVAL_MS) return;
     try {
-      const signedAt = await this.databaseClock.now();
-      await this.database.rows(RECORD_SIGNING, [this.environment.accessTokenAlgorithm, signedAt]);
+      await this.rotation.recordSigning();
       this.recordedAtMs = now.getTime();
     } catch (error) {
       if (ageMs > MAX_UNRECORDED_MS) throw error;
     }
   }
 
-  /** For the JWKS. While the database is away, what was read last. */
-  async list(): Promise<KeyPair[]> {
-    const view = this.recall() ?? (await this.read().catch((error: unknown) => this.fallBack(error)));
+  /** The keys of the JWKS. While the database is unavailable, those that were read last. */
+  async listPublishedKeys(): Promise<KeyPair[]> {
+    const view = this.recall() ?? (await this.readKeys().catch((error: unknown) => this.fallBack(error)));
     const { accessTokenAlgorithm } = this.environment;
     const isShown = accessTokenAlgorithm === 'ES256' || view.isInUseSince('ES256', this.oldestIssuedAt);
-    return isShown ? view.list(this.oldestIssuedAt) : [];
+    return isShown ? view.listSince(this.oldestIssuedAt) : [];
   }
 
   private get oldestIssuedAt(): Date {
     return getOldestIssuedAt(this.environment, this.clock.now());
   }
 
-  /** Without the grace of OUTAGE_GRACE_SECONDS: the session of a token is read from the database in any case. */
-  private recall(): KeyView | undefined {
+  /** OUTAGE_GRACE_SECONDS does not apply: verifying a token reads its session from the database in any case. */
+  private recall(): SigningKeyView | undefined {
     if (!this.remembered || this.lease.remainingMs === 0 || this.lease.isStale(this.remembered.takenAtMs))
       return undefined;
     return this.remembered.view;
   }
 
   /** @param isEnough whether the remembered keys decide; otherwise the database is asked, at a limited rate */
-  private async readUnless(isEnough: (view: KeyView) => boolean): Promise<KeyView> {
+  private async readUnless(isEnough: (view: SigningKeyView) => boolean): Promise<SigningKeyView> {
     const view = this.recall();
-    if (!view) return this.read();
+    if (!view) return this.readKeys();
     return isEnough(view) ? view : this.rereadInTurn();
   }
 
-  private rereadInTurn(): Promise<KeyView> {
+  private rereadInTurn(): Promise<SigningKeyView> {
     const waitMs = Math.max(0, this.rereadAtMs + UNKNOWN_KEY_INTERVAL_MS - performance.now());
     this.rereading ??= sleep(waitMs).then(() => {
       // Later callers need a statement that is sent after they asked.
       this.rereading = undefined;
       this.rereadAtMs = performance.now();
-      return this.read();
+      return this.readKeys();
     });
     return this.rereading;
   }
 
-  private read(): Promise<KeyView> {
+  private readKeys(): Promise<SigningKeyView> {
     return this.loader.load('keys');
   }
 
-  private async load(): Promise<KeyView> {
+  private async loadKeys(): Promise<SigningKeyView> {
     const ticket = this.lease.takeTicket();
     const rows = await this.database.rows<SigningKeyRow>(READ_KEYS, [this.oldestIssuedAt]);
     const known = this.latest?.pairs;
-    const view = new KeyView(rows, (kid, encrypted) => known?.get(kid) ?? this.open(kid, encrypted));
+    const view = new SigningKeyView(rows, (kid, encrypted) => known?.get(kid) ?? this.decryptKey(kid, encrypted));
     this.latest = view;
     if (this.lease.isCurrent(ticket)) this.remembered = { view, takenAtMs: ticket.takenAtMs };
     return view;
   }
 
-  private open(kid: string, encrypted: Buffer): KeyPair | undefined {
+  private decryptKey(kid: string, encrypted: Buffer): KeyPair | undefined {
     const pair = this.vault.decrypt(kid, encrypted)?.pair;
     if (!pair && !this.unreadableKids.has(kid)) {
       this.log.error('signing_key_not_decrypted', { kid });
@@ -183,8 +202,64 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     return pair;
   }
 
-  private fallBack(error: unknown): KeyView {
+  private fallBack(error: unknown): SigningKeyView {
     if (this.latest && isDatabaseFailure(error)) return this.latest;
     throw error;
+  }
+}
+
+/** The signing keys as the database had them at one moment. */
+class SigningKeyView {
+  /** Keys that this replica can decrypt, and that are not revoked. */
+  readonly pairs: ReadonlyMap<string, KeyPair>;
+  private readonly kids: ReadonlySet<string>;
+  private readonly activeKid: string | undefined;
+
+  /** @param open returns undefined for a key that cannot be decrypted */
+  constructor(
+    private readonly rows: readonly SigningKeyRow[],
+    open: (kid: string, encrypted: Buffer) => KeyPair | undefined,
+  ) {
+    const pairs = new Map<string, KeyPair>();
+    for (const { kid, state, encrypted_private_key: encrypted } of rows) {
+      const pair = kid !== null && state !== 'revoked' && encrypted ? open(kid, encrypted) : undefined;
+      if (pair) pairs.set(pair.kid, pair);
+    }
+    this.pairs = pairs;
+    this.kids = new Set(rows.flatMap(({ kid }) => kid ?? []));
+    this.activeKid = rows.find(({ kid, state }) => kid !== null && state === 'active')?.kid ?? undefined;
+  }
+
+  /** Whether a key is active, which may be one that this replica cannot decrypt. */
+  get hasActive(): boolean {
+    return this.activeKid !== undefined;
+  }
+
+  get active(): KeyPair | undefined {
+    return this.activeKid === undefined ? undefined : this.pairs.get(this.activeKid);
+  }
+
+  /** Also of a revoked key, and of one that this replica cannot decrypt. */
+  has(kid: string): boolean {
+    return this.kids.has(kid);
+  }
+
+  /** Whether this replica cannot decrypt the key, so that it cannot verify its tokens. */
+  isUnreadable(kid: string): boolean {
+    return this.rows.some((row) => row.kid === kid && row.state !== 'revoked') && !this.pairs.has(kid);
+  }
+
+  /** @param since keys that were retired before it are left out */
+  listSince(since: Date): KeyPair[] {
+    const shown = this.rows.filter(({ retired_at: retiredAt }) => retiredAt === null || retiredAt > since);
+    return shown.flatMap(({ kid }) => this.pairs.get(kid ?? '') ?? []);
+  }
+
+  /** Whether a token that was signed with the algorithm since that moment may exist, or soon will. */
+  isInUseSince(algorithm: Algorithm, since: Date): boolean {
+    const times = this.rows
+      .filter((row) => row.algorithm === algorithm)
+      .flatMap(({ last_signed_at, created_at, activated_at }) => [last_signed_at, created_at, activated_at]);
+    return times.some((time) => time !== null && time > since);
   }
 }

@@ -19,7 +19,7 @@ const MAX_CODE_WAIT_MS = 5_000;
 export interface Guess {
   /** Spends the points of a wrong guess, and refunds those of a right one. */
   settle(isValid: boolean): Promise<void>;
-  /** For a guess that was not verified. If the refund fails, the reservation expires after a minute. */
+  /** Returns the points of a guess that was not verified. If that fails, the reservation expires after a minute. */
   refund(cause: unknown): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ export interface PasswordGuess extends Guess {
 export interface CodeGuess {
   readonly userId: string;
   readonly method: 'totp' | 'recovery_code';
-  /** Of the client. Null: unknown. */
+  /** Null: the address of the client is not known. */
   readonly address: string | null;
 }
 
@@ -82,7 +82,7 @@ export class LoginThrottle {
   }
 
   /**
-   * For operators: which limits refuse a login now, without counting one.
+   * Tells operators which limits refuse a login now, and counts nothing.
    * @param account canonical e-mail address
    * @param address of a client; null: only the limit of the account at addresses where it is not known
    */
@@ -157,7 +157,7 @@ export class SecondFactorThrottle {
     return settleByVerdict({ settle, refund }, verify);
   }
 
-  /** For operators: which limits refuse a code of this method now, without counting one. */
+  /** Tells operators which limits refuse a code of this method now, and counts nothing. */
   async listExhaustedCodeLimits(userId: string, method: CodeGuess['method']): Promise<ExhaustedLimit[]> {
     const budgets = this.createBudgets(userId, method);
     return listExhausted(budgets, await this.windows.readWindows(budgets.map(({ key }) => key)));

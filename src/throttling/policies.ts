@@ -23,7 +23,7 @@ const POLICIES = {
   'login-address': { event: 'user.login.throttled', limit: 'loginLimitPerAddress' },
   'hashing-busy': { event: 'user.login.throttled', limit: 'hashingBusyLimitPerAddress' },
   'second-factor-account': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAccount' },
-  // Of six digits three codes are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases.
+  // Three codes of a million are valid at a time: 50 guesses a week find one within a year in 0.8 % of all cases.
   'second-factor-week': { event: 'user.second_factor.throttled', limit: { points: 50, seconds: 7 * 86_400 } },
   'second-factor-address': { event: 'user.second_factor.throttled', limit: 'secondFactorLimitPerAddress' },
   registration: { event: 'user.registration.throttled', limit: 'registrationLimitPerAddress' },

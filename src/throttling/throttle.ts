@@ -91,8 +91,8 @@ class ThrottleGuard implements CanActivate {
 }
 
 /**
- * For public routes, and for routes that write a row without asking for a proof: limits the calls of one network, counted
- * before the body is validated, and documents the 429.
+ * Limits the calls of one network, counted before the body is validated, and documents the 429. Public routes need it, and
+ * routes that write a row without asking for a proof.
  */
 export const Throttled = (policy: CallPolicy) =>
   applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));

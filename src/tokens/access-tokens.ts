@@ -1,10 +1,30 @@
+/**
+ * Signs access tokens, with SECRET_KEY (HS256) or a signing key (ES256), and finds the key that verifies one. The user door
+ * verifies them (user-door.ts). Invariant: the exact text of a token's header pins its algorithm and its key to each other,
+ * which rules out `alg: none`, `jwk`, `jku` and `crit` (RFC 8725 §3.1).
+ */
 import { Injectable } from '@nestjs/common';
 import { JwtService } from '@nestjs/jwt';
 import { Clock } from '../common/clock.js';
-import { isId, createRandomId } from '../common/ids.js';
+import { createRandomId, isId } from '../common/ids.js';
 import { Environment } from '../config/environment.js';
-import type { Amr, Grant } from './grant.js';
-import { TokenKeys, type SigningOptions } from './token-keys.js';
+import type { KeyPair } from '../crypto/key-pair.js';
+import { computeMac, createSigningKey, isSameDigest } from '../crypto/secret.js';
+import { SigningKeysService } from '../signing-keys/signing-keys.service.js';
+import type { Amr, Grant } from './new-sessions.js';
+
+type Key = KeyPair['publicKey'];
+
+/** `{"alg":"HS256","typ":"JWT"}`: the header of every HS256 token that this service signs. */
+const HS256_HEADER = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.';
+/** Every header of ES256 differs from the others in its `kid` alone. */
+const ES256_HEADER = /^\{"alg":"ES256","typ":"JWT","kid":"(?<kid>[\w-]{43})"\}$/;
+const ES256_HEADER_LENGTH = encodeEs256Header('x'.repeat(43)).length;
+/** `{"`: the payload is a JSON object. */
+const PAYLOAD_START = 'eyJ';
+
+/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
+const CLOCK_TOLERANCE_SECONDS = 60;
 
 /** The claims of an access token (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
@@ -16,12 +36,9 @@ export interface AccessTokenClaims {
   readonly iat: number;
   readonly exp: number;
   readonly email: string;
-  /** RFC 8176. Tokens of versions before this claim have none. */
+  /** RFC 8176. Old tokens have none. */
   readonly amr?: Amr;
 }
-
-/** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
-const CLOCK_TOLERANCE_SECONDS = 60;
 
 /**
  * Whether a payload has the claims that this service relies on, in the form in which it signs them.
@@ -44,10 +61,6 @@ export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttl
   return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
 }
 
-function isIdClaim(claim: unknown): boolean {
-  return typeof claim === 'string' && isId(claim);
-}
-
 /** What the client gets for a grant. */
 export interface TokenPair {
   readonly accessToken: string;
@@ -55,36 +68,70 @@ export interface TokenPair {
   readonly ttlSeconds: number;
 }
 
-/** Signs access tokens, and verifies them for the logout. The user door verifies in user.strategy.ts. */
+export interface VerificationKey {
+  readonly key: Key;
+  readonly algorithm: 'HS256' | 'ES256';
+}
+
+/** The options of jsonwebtoken for a signature. */
+interface SigningOptions {
+  readonly secret: Key;
+  readonly algorithm: 'HS256' | 'ES256';
+  readonly keyid?: string;
+}
+
 @Injectable()
 export class AccessTokens {
   private readonly ttlSeconds: number;
+  private readonly secretKey: Key;
+  private readonly previousSecretKey: Key | undefined;
 
   constructor(
     private readonly jwt: JwtService,
-    private readonly keys: TokenKeys,
+    private readonly signingKeys: SigningKeysService,
     private readonly environment: Environment,
     private readonly clock: Clock,
   ) {
+    const { secretKey, secretKeyPrevious } = environment;
     this.ttlSeconds = environment.accessTokenExpireMinutes * 60;
+    this.secretKey = createSigningKey(secretKey);
+    this.previousSecretKey = secretKeyPrevious === undefined ? undefined : createSigningKey(secretKeyPrevious);
   }
 
   /** @throws {ProblemException} unavailable */
-  async signPair(grant: Grant): Promise<TokenPair> {
-    return (await this.createSigner())(grant);
+  async signTokenPair(grant: Grant): Promise<TokenPair> {
+    return (await this.prepareSigning())(grant);
   }
 
   /**
    * Does the part of signing that can fail, so that a caller can do it before it commits what the token is for.
+   * @returns signs a token pair
    * @throws {ProblemException} unavailable
    */
-  async createSigner(): Promise<(grant: Grant) => TokenPair> {
-    const options = await this.keys.getSigningOptions();
+  async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
+    const options = await this.getSigningOptions();
     return (grant) => ({
-      accessToken: this.sign(grant, options),
+      accessToken: this.signAccessToken(grant, options),
       refreshToken: grant.refreshToken,
       ttlSeconds: this.ttlSeconds,
     });
+  }
+
+  /**
+   * Finds the key, and does not verify the signature yet.
+   * @param isFresh asks PostgreSQL for signing keys, not the cache under the lease
+   * @returns undefined for a token that this service did not sign, or not with a key that is still accepted
+   * @throws {ProblemException} unavailable
+   */
+  async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
+    if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
+      const isAccepted = await this.signingKeys.isAlgorithmAccepted('HS256');
+      return isAccepted ? { key: this.chooseSecretKey(token), algorithm: 'HS256' } : undefined;
+    }
+    const kid = readKid(token);
+    if (kid === undefined || !(await this.signingKeys.isAlgorithmAccepted('ES256'))) return undefined;
+    const pair = await this.signingKeys.findKey(kid, isFresh);
+    return pair && { key: pair.publicKey, algorithm: 'ES256' };
   }
 
   /**
@@ -93,7 +140,7 @@ export class AccessTokens {
    * @throws {ProblemException} unavailable
    */
   async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
-    const found = await this.keys.find(token);
+    const found = await this.findVerificationKey(token);
     if (!found) return undefined;
     const { key, algorithm } = found;
     try {
@@ -107,22 +154,54 @@ export class AccessTokens {
     }
   }
 
-  private sign({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
+  private async getSigningOptions(): Promise<SigningOptions> {
+    await this.signingKeys.recordSigning();
+    if (this.environment.accessTokenAlgorithm === 'HS256') return { secret: this.secretKey, algorithm: 'HS256' };
+    const { privateKey, kid } = await this.signingKeys.findActiveKey();
+    return { secret: privateKey, algorithm: 'ES256', keyid: kid };
+  }
+
+  private signAccessToken({ userId, sessionId, email, amr }: Grant, options: SigningOptions): string {
     const { jwtIssuer, jwtAudience } = this.environment;
     const iat = Math.floor(this.clock.now().getTime() / 1_000);
-    const exp = iat + this.ttlSeconds;
     const claims: AccessTokenClaims = {
       iss: jwtIssuer,
       sub: userId,
       sid: sessionId,
       jti: createRandomId(),
       iat,
-      exp,
+      exp: iat + this.ttlSeconds,
       email,
       amr,
+      ...(jwtAudience !== undefined && { aud: jwtAudience }),
     };
-    return this.jwt.sign({ ...claims, ...(jwtAudience !== undefined && { aud: jwtAudience }) }, toJwtOptions(options));
+    return this.jwt.sign(claims, toJwtOptions(options));
   }
+
+  private chooseSecretKey(token: string): Key {
+    const { secretKey, previousSecretKey } = this;
+    return previousSecretKey && isSignedWith(previousSecretKey, token) ? previousSecretKey : secretKey;
+  }
+}
+
+function isIdClaim(claim: unknown): boolean {
+  return typeof claim === 'string' && isId(claim);
+}
+
+function isSignedWith(key: Key, token: string): boolean {
+  const end = token.lastIndexOf('.');
+  return isSameDigest(computeMac(key, token.slice(0, end)), Buffer.from(token.slice(end + 1), 'base64url'));
+}
+
+/** @returns undefined unless the header is, byte for byte, one that this service writes */
+function readKid(token: string): string | undefined {
+  const header = Buffer.from(token.slice(0, ES256_HEADER_LENGTH - 1), 'base64url').toString();
+  const { kid } = ES256_HEADER.exec(header)?.groups ?? {};
+  return kid !== undefined && token.startsWith(encodeEs256Header(kid) + PAYLOAD_START) ? kid : undefined;
+}
+
+function encodeEs256Header(kid: string): string {
+  return `${Buffer.from(JSON.stringify({ alg: 'ES256', typ: 'JWT', kid })).toString('base64url')}.`;
 }
 
 /** jsonwebtoken takes a `KeyObject`, imported once and not at every signature; the types of @nestjs/jwt say text. */

@@ -20,7 +20,6 @@ const MAC_BYTES = 32;
 const FORMAT = new RegExp(`^${PREFIX}[A-Za-z0-9_-]{${Math.ceil(((BODY_BYTES + MAC_BYTES) * 4) / 3)}}$`);
 const MAX_GENERATION = 2 ** 31 - 1;
 
-/** A parsed refresh token. It is opaque to the client. */
 export interface RefreshToken {
   readonly text: string;
   readonly digest: SecretDigest;
@@ -31,9 +30,9 @@ export interface RefreshToken {
 }
 
 /**
- * Creates and parses refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived
- * from SECRET_KEY. From any generation that a client presents, every other one can be derived. An attacker needs both the
- * seed (the database has only a digest) and the key to forge one.
+ * The format of refresh tokens: session id, generation and seed, with an HMAC over the three under a key derived from
+ * SECRET_KEY. From any generation that a client presents, every other one can be derived. To forge one, an attacker needs
+ * both the key and the seed, of which the database has only a digest.
  */
 @Injectable()
 export class RefreshTokens {
@@ -43,18 +42,18 @@ export class RefreshTokens {
     this.key = deriveKey(environment.secretKey, 'platform-auth refresh token v1');
   }
 
-  /** The token of generation 0, for a new session. */
-  createFirst(sessionId: string): RefreshToken {
-    return this.create(sessionId, 0, generateSecretBytes());
+  /** The token of a new session. */
+  issueFirst(sessionId: string): RefreshToken {
+    return this.encode(sessionId, 0, generateSecretBytes());
   }
 
   /** The token of another generation of the same session. Deterministic. */
   deriveGeneration(generation: number, { sessionId, seed }: RefreshToken): RefreshToken {
-    return this.create(sessionId, generation, seed);
+    return this.encode(sessionId, generation, seed);
   }
 
-  /** @returns undefined for text that is not in the format of a refresh token. Nothing is verified yet */
-  parse(text: string): RefreshToken | undefined {
+  /** Verifies nothing yet. @returns undefined for text that does not have the format */
+  parseToken(text: string): RefreshToken | undefined {
     if (!FORMAT.test(text)) return undefined;
     const bytes = Buffer.from(text.slice(PREFIX.length), 'base64url');
     const sessionId = toUuid(bytes.subarray(0, ID_BYTES));
@@ -70,15 +69,15 @@ export class RefreshTokens {
   }
 
   /**
-   * Whether this service issued the token for the session whose current token has this digest: it has the session's
-   * seed and a valid HMAC. A forgery by an attacker who knows only the session id fails.
+   * Whether this service issued the token for the session whose current token has this digest. False for a forgery by an
+   * attacker who knows only the session id.
    */
   isOfSession(token: RefreshToken, currentGeneration: number, currentDigest: SecretDigest): boolean {
     const isOurs = isSameDigest(this.deriveGeneration(token.generation, token).digest, token.digest);
     return isOurs && isSameDigest(this.deriveGeneration(currentGeneration, token).digest, currentDigest);
   }
 
-  private create(sessionId: string, generation: number, seed: Buffer): RefreshToken {
+  private encode(sessionId: string, generation: number, seed: Buffer): RefreshToken {
     const body = Buffer.alloc(BODY_BYTES);
     body.set(parse(sessionId), 0);
     body.writeUInt32BE(generation, ID_BYTES);

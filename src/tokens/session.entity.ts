@@ -49,11 +49,11 @@ export class Session {
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 
-  /** The network of the login. Null for sessions of a version that did not record it. */
+  /** The network of the login. */
   @Column({ name: 'created_from', type: 'text', nullable: true })
   createdFrom!: string | null;
 
-  /** Of the login. */
+  /** The browser or program of the login. */
   @Column({ name: 'user_agent', type: 'text', nullable: true })
   userAgent!: string | null;
 }

@@ -6,131 +6,55 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import type { EntityManager, Repository } from 'typeorm';
+import { IsNull, MoreThan, type EntityManager, type Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
-import type { AuditEvent } from '../audit/audit-events.js';
+import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
-import { findPage, type Page, type PageRequest } from '../http/page.js';
+import { isId } from '../common/ids.js';
 import type { SecretDigest } from '../crypto/secret.js';
-import { Database, RowsById } from '../database/database.js';
-import type { Amr } from './grant.js';
+import { Database, ANY_GIVEN_ID, RowsById } from '../database/database.js';
+import { findPage, type Page, type PageRequest } from '../http/page.js';
+import { MetricsRegistry, createSlowGauge } from '../metrics/metrics-registry.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import type { Amr } from './new-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
-import * as sql from './session-statements.js';
 import { Session, type SessionEndReason } from './session.entity.js';
 
-@Injectable()
-export class SessionsService {
-  private readonly liveSessions = new RowsById<LiveSession>((ids) =>
-    this.database.rows(sql.READ_LIVE, [ids, this.clock.now()]),
-  );
+const READ_FOR_LOGOUT = {
+  name: 'sessions_read_for_logout',
+  text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
+};
 
-  constructor(
-    @InjectRepository(Session) private readonly sessions: Repository<Session>,
-    private readonly database: Database,
-    private readonly tokens: RefreshTokens,
-    private readonly audit: AuditLog,
-    private readonly clock: Clock,
-  ) {}
+const END_SESSION = withAuditEvent({
+  name: 'sessions_end',
+  text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
+});
 
-  /**
-   * Ends the session of a refresh token of any generation: a concurrent refresh cannot leave the session alive.
-   * Idempotent: without a live session it does nothing.
-   * @returns whether the text is in the format of a refresh token
-   */
-  async endByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
-    const token = this.tokens.parse(presented);
-    if (!token) return false;
-    const { sessionId } = token;
-    const row = await this.database.row<LogoutRow>(sql.READ_FOR_LOGOUT, [sessionId]);
-    if (!row) return true;
-    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was created.
-    const isOfSession =
-      row.token_digest.equals(token.digest) || this.tokens.isOfSession(token, row.generation, row.token_digest);
-    if (isOfSession) await this.logOut(sessionId, row.user_id, actor);
-    return true;
-  }
+/** All but `$4`, which may be null. */
+const END_ALL_SESSIONS = `WITH locked AS (
+    SELECT id FROM sessions
+    WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
+  UPDATE sessions SET ended_at = $2, end_reason = $3 FROM locked WHERE sessions.id = locked.id`;
 
-  /** Ends a session as its user. Idempotent. */
-  async logOut(sessionId: string, userId: string, actor: Actor): Promise<void> {
-    await this.end(sessionId, 'logout', {
-      event: 'session.ended',
-      actor: toUserActor(actor, userId),
-      time: this.clock.now(),
-      subject: userId,
-      details: { session_id: sessionId, reason: 'logout' },
-      logFields: { user_id: userId, session_id: sessionId, reason: 'logout' },
-    });
-  }
+const END_OTHER_SESSIONS = withAuditEvent({
+  name: 'sessions_end_others',
+  text: `${END_ALL_SESSIONS} RETURNING sessions.id`,
+});
 
-  /**
-   * Ends a session whose superseded token was presented. The actor stays unknown: it may be an attacker. The log line is
-   * that of the refusal.
-   */
-  async endReused(sessionId: string, userId: string, actor: Actor): Promise<void> {
-    await this.end(sessionId, 'reuse', {
-      event: 'session.refresh.reused',
-      actor,
-      time: this.clock.now(),
-      subject: userId,
-      details: { session_id: sessionId, reason: 'reuse' },
-    });
-  }
+export const READ_LIVE = {
+  name: 'sessions_read_live',
+  text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
+         WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
+};
 
-  private async end(sessionId: string, reason: SessionEndReason, event: AuditEvent): Promise<void> {
-    await this.audit.execute(sql.END_SESSION, [sessionId, event.time, reason], event);
-  }
+export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
+  (SELECT id FROM sessions WHERE LEAST(expires_at, ended_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-  /** An operator ends all sessions of a user. Without a live one, only the log has a line. */
-  async revokeAll(userId: string, actor: Actor): Promise<void> {
-    await this.sessions.manager.transaction(async (transaction) => {
-      const count = await this.endAll(transaction, userId, 'admin');
-      const event = 'admin.user.sessions_revoked';
-      const logFields = { user_id: userId, count };
-      if (count === 0) this.audit.logOnly(event, actor, logFields);
-      else
-        await this.audit.record(transaction, {
-          event,
-          actor,
-          time: this.clock.now(),
-          subject: userId,
-          count,
-          logFields,
-        });
-    });
-  }
-
-  /**
-   * @param transaction in which the caller records the act
-   * @param exceptId the session that goes on
-   * @returns the number of sessions that ended
-   */
-  async endAll(
-    transaction: EntityManager,
-    userId: string,
-    reason: 'admin' | 'disabled' | 'password_changed' | 'password_reset' | 'second_factor_added',
-    exceptId: string | null = null,
-  ): Promise<number> {
-    const values = [userId, this.clock.now(), reason, exceptId];
-    const [, count] = await transaction.query<[unknown, number]>(sql.END_ALL_SESSIONS, values);
-    return count;
-  }
-
-  /** @returns undefined when the session is not live, or belongs to another user */
-  async findLive(sessionId: string, userId: string): Promise<LiveSession | undefined> {
-    const session = await this.liveSessions.find(sessionId);
-    return session?.user_id === userId ? session : undefined;
-  }
-
-  async list(userId: string, page: PageRequest): Promise<Page<Session>> {
-    return findPage(this.sessions, page, { userId });
-  }
-
-  /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */
-  async purge(deadBefore: Date): Promise<number> {
-    return this.database.purge(sql.PURGE_SESSIONS, deadBefore);
-  }
-}
+/** The condition matches `sessions_dead_at_idx`. */
+const COUNT_LIVE_SESSIONS = `SELECT count(*)::integer AS live FROM sessions
+  WHERE LEAST(expires_at, ended_at) > $1 AND ended_at IS NULL`;
+const COUNT_TIMEOUT_MS = 1_000;
 
 interface LiveSession {
   readonly id: string;
@@ -144,4 +68,154 @@ interface LogoutRow {
   readonly user_id: string;
   readonly token_digest: SecretDigest;
   readonly generation: number;
+}
+
+@Injectable()
+export class SessionsService {
+  private readonly liveSessions = new RowsById<LiveSession>((ids) =>
+    this.database.rows(READ_LIVE, [ids, this.clock.now()]),
+  );
+
+  constructor(
+    @InjectRepository(Session) private readonly sessions: Repository<Session>,
+    private readonly database: Database,
+    private readonly tokens: RefreshTokens,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+    metrics: MetricsRegistry,
+  ) {
+    const count = createSlowGauge(() => this.countLiveSessions());
+    // Every process counts the same rows, so the values of several are aggregated by the maximum.
+    metrics.addGauge('live_sessions', 'Sessions that have neither ended nor expired.', count, 'max');
+  }
+
+  /** @returns undefined when the session is not live, or belongs to another user */
+  async findLiveSession(sessionId: string, userId: string): Promise<LiveSession | undefined> {
+    const session = await this.liveSessions.find(sessionId);
+    return session?.user_id === userId ? session : undefined;
+  }
+
+  async listSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
+    return findPage(this.sessions, page, { userId });
+  }
+
+  /** Oldest login first. */
+  async listLiveSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
+    return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
+  }
+
+  /**
+   * Ends the session of a refresh token of any generation, so that a concurrent refresh cannot leave it alive. Idempotent.
+   * @returns false for text that is not a refresh token: it cannot have ended a session before either
+   */
+  async endSessionByRefreshToken(presented: string, actor: Actor): Promise<boolean> {
+    const token = this.tokens.parseToken(presented);
+    if (!token) return false;
+    const { sessionId } = token;
+    const row = await this.database.row<LogoutRow>(READ_FOR_LOGOUT, [sessionId]);
+    // The digest alone identifies the current token, also when SECRET_KEY has changed since it was issued.
+    const isOfSession =
+      row &&
+      (row.token_digest.equals(token.digest) || this.tokens.isOfSession(token, row.generation, row.token_digest));
+    if (isOfSession) await this.endSessionByLogout(sessionId, row.user_id, actor);
+    return true;
+  }
+
+  /** Idempotent. */
+  async endSessionByLogout(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    await this.endSession({ sessionId, userId, reason: 'logout', actor: toUserActor(actor, userId) });
+  }
+
+  /**
+   * Ends a session that its user chose from the list. Idempotent: a session that has ended is a success until it is purged.
+   * @throws {ProblemException} not_found, also for a session of another user
+   */
+  async endOwnSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    // The user of a session never changes, so this check cannot be outdated when the session is ended.
+    const isOwn = isId(sessionId) && (await this.sessions.existsBy({ id: sessionId, userId }));
+    if (!isOwn) throw new ProblemException(problems.notFound);
+    await this.endSession({ sessionId, userId, reason: 'owner', actor });
+  }
+
+  /**
+   * Ends a session whose superseded token was presented. The actor stays unknown: it may be an attacker. The log line is
+   * that of the refusal.
+   */
+  async endReusedSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
+    const time = this.clock.now();
+    const details = { session_id: sessionId, reason: 'reuse' };
+    const event: AuditEvent = { event: 'session.refresh.reused', actor, time, subject: userId, details };
+    await this.audit.execute(END_SESSION, [sessionId, time, 'reuse'], event);
+  }
+
+  /** Ends the live sessions of a user but the current one. Without another one, nothing is recorded. */
+  async endOtherSessions(userId: string, currentId: string, actor: Actor): Promise<void> {
+    const [event, reason, time] = ['session.ended', 'owner', this.clock.now()] as const;
+    const audited = { event, actor, time, subject: userId, details: { reason } };
+    const ended = await this.audit.execute(END_OTHER_SESSIONS, [userId, time, reason, currentId], audited);
+    if (ended.length > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count: ended.length });
+  }
+
+  /** Ends all sessions of a user for an operator. Without a live one, only the log has a line. */
+  async endSessionsByOperator(userId: string, actor: Actor): Promise<void> {
+    await this.sessions.manager.transaction(async (transaction) => {
+      const count = await this.endAllSessions(transaction, userId, 'admin');
+      const event = 'admin.user.sessions_revoked';
+      const logFields = { user_id: userId, count };
+      if (count === 0) {
+        this.audit.logOnly(event, actor, logFields);
+        return;
+      }
+      const time = this.clock.now();
+      await this.audit.record(transaction, { event, actor, time, subject: userId, count, logFields });
+    });
+  }
+
+  /**
+   * @param transaction in which the caller records the act
+   * @param exceptId the session that goes on
+   * @returns the number of sessions that ended
+   */
+  async endAllSessions(
+    transaction: EntityManager,
+    userId: string,
+    reason: Extract<SessionEndReason, 'admin' | 'disabled' | `password_${string}` | 'second_factor_added'>,
+    exceptId: string | null = null,
+  ): Promise<number> {
+    const values = [userId, this.clock.now(), reason, exceptId];
+    const [, count] = await transaction.query<[unknown, number]>(END_ALL_SESSIONS, values);
+    return count;
+  }
+
+  /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */
+  async purge(deadBefore: Date): Promise<number> {
+    return this.database.purge(PURGE_SESSIONS, deadBefore);
+  }
+
+  private async endSession(end: {
+    sessionId: string;
+    userId: string;
+    reason: 'logout' | 'owner';
+    actor: Actor;
+  }): Promise<void> {
+    const { sessionId, userId, reason, actor } = end;
+    const time = this.clock.now();
+    await this.audit.execute(END_SESSION, [sessionId, time, reason], {
+      event: 'session.ended',
+      actor,
+      time,
+      subject: userId,
+      details: { session_id: sessionId, reason },
+      logFields: { user_id: userId, session_id: sessionId, reason },
+    });
+  }
+
+  private async countLiveSessions(): Promise<number> {
+    return this.sessions.manager.transaction(async (transaction) => {
+      // A slow count must not hold a connection that requests need.
+      await transaction.query(`SET LOCAL statement_timeout = ${COUNT_TIMEOUT_MS}`);
+      const [row] = await transaction.query<{ live: number }[]>(COUNT_LIVE_SESSIONS, [this.clock.now()]);
+      return row?.live ?? 0;
+    });
+  }
 }

@@ -1,8 +1,15 @@
+/**
+ * Rotates refresh tokens and detects their reuse (RFC 9700 §4.14.2; the argument is in docs/decisions/0007). Of all
+ * presentations of a token one rotates it. Within the grace period its immediate parent yields the same successor again,
+ * because a client whose response was lost repeats the call. Every other superseded token is a replay and ends the session.
+ */
 import { Injectable } from '@nestjs/common';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import type { Actor } from '../access/actor.js';
+import { withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, addSeconds, Clock } from '../common/clock.js';
+import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import type { SecretDigest } from '../crypto/secret.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
@@ -10,13 +17,11 @@ import { Database } from '../database/database.js';
 import { UnansweredStatementError } from '../database/fail-fast-client.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
-import { toNetwork } from '../common/network.js';
-import type { Amr, Grant } from './grant.js';
+import type { Amr, Grant } from './new-sessions.js';
 import { RefreshTokens, type RefreshToken } from './refresh-token.js';
-import * as sql from './session-statements.js';
 import { SessionsService } from './sessions.service.js';
 
-/** A slower rotation restarts its grace when it is visible: the client may have timed out by then. */
+/** If the commit took longer, the grace period starts again: the client may have timed out meanwhile. */
 const SLOW_COMMIT_MS = 1_000;
 const RESTART_GRACE_POLICY = retry(handleWhen(isDatabaseFailure), {
   maxAttempts: 5,
@@ -29,10 +34,45 @@ export type RefreshOutcome =
   | { readonly outcome: 'reused'; readonly sessionId: string; readonly userId: string };
 
 /**
- * Rotates refresh tokens and detects their reuse (RFC 9700 §4.14.2; docs/decisions/0007 has the argument).
- * Of all presentations of a token one rotates it. Within the grace the immediate parent yields the same successor again.
- * An older token, or a later presentation, is a replay and ends the session.
+ * Of concurrent presentations of a token one rotates it; the others wait for the row lock until the rotation is visible.
+ * Their `was_current`, from the snapshot before that wait, is true: the rotation became visible while they ran. Always
+ * returns one row.
  */
+export const ROTATE = {
+  name: 'sessions_rotate',
+  text: `WITH rotated AS (
+           UPDATE sessions
+           SET token_digest = $3, generation = generation + 1, rotated_at = $4, rotated_from = $6,
+               expires_at = LEAST($5, absolute_expires_at)
+           FROM users
+           WHERE sessions.id = $1 AND token_digest = $2 AND ended_at IS NULL AND expires_at > $4
+             AND users.id = user_id AND users.is_active
+           RETURNING user_id, users.email, amr)
+         SELECT user_id, email, amr,
+           user_id IS NULL AND EXISTS (SELECT FROM sessions WHERE id = $1 AND token_digest = $2) AS was_current
+         FROM (VALUES (true)) AS always LEFT JOIN rotated ON true`,
+};
+
+const RESTART_GRACE = {
+  name: 'sessions_restart_grace',
+  text: `UPDATE sessions SET rotated_at = $3
+         WHERE id = $1 AND token_digest = $2 AND ended_at IS NULL AND rotated_at < $3`,
+};
+
+/** At most one audit event per rotation: the holder of a token could cause thousands within the grace period. */
+const RECORD_REPEAT_ELSEWHERE = withAuditEvent({
+  name: 'sessions_record_repeat_elsewhere',
+  text: `UPDATE sessions SET elsewhere_generation = generation
+         WHERE id = $1 AND generation = $2 AND elsewhere_generation IS DISTINCT FROM generation RETURNING id`,
+});
+
+const READ_SUPERSEDED = {
+  name: 'sessions_read_superseded',
+  text: `SELECT user_id, email, amr, token_digest, generation, rotated_at, rotated_from
+         FROM sessions JOIN users ON users.id = user_id
+         WHERE sessions.id = $1 AND ended_at IS NULL AND expires_at > $2 AND is_active`,
+};
+
 @Injectable()
 export class TokenRotation {
   constructor(
@@ -45,31 +85,31 @@ export class TokenRotation {
     private readonly log: Log,
   ) {}
 
-  /** Exchanges a refresh token for its successor: one statement in the common case. */
-  async refresh(presented: string, actor: Actor): Promise<RefreshOutcome> {
-    const token = this.tokens.parse(presented);
+  /** One statement in the common case. */
+  async rotateRefreshToken(presented: string, actor: Actor): Promise<RefreshOutcome> {
+    const token = this.tokens.parseToken(presented);
     if (!token) return { outcome: 'refused', reason: 'malformed' };
     const successor = this.tokens.deriveGeneration(token.generation + 1, token);
-    const { user_id, email, amr, was_current } = await this.rotate(token, successor, actor);
+    const { user_id, email, amr, was_current } = await this.rotateIfCurrent(token, successor, actor);
     if (user_id !== null && email !== null && amr !== null) {
       return { outcome: 'rotated', grant: toGrant(successor, { user_id, email, amr }) };
     }
     return this.resolveSupersededToken(token, successor, was_current, actor);
   }
 
-  private async rotate(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
+  private async rotateIfCurrent(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
     const now = this.clock.now();
     const expiresAt = addDays(now, this.environment.refreshTokenExpireDays);
     const network = toNetwork(address);
     const values = [token.sessionId, token.digest, successor.digest, now, expiresAt, network];
     const sentAt = performance.now();
     try {
-      const row = await this.database.row<RotateRow>(sql.ROTATE, values);
+      const row = await this.database.row<RotateRow>(ROTATE, values);
       if (!row) throw new Error('ROTATE returned no row');
       if (performance.now() - sentAt > SLOW_COMMIT_MS) void this.restartGrace(row, successor);
       return row;
     } catch (error) {
-      // 503 for this client. If PostgreSQL commits later, the retry must not count as reuse.
+      // The client gets 503 and retries. If PostgreSQL commits later, the retry must not count as reuse.
       if (error instanceof UnansweredStatementError) {
         void error.lateResult.then((result) => this.restartGrace(result?.rows[0] as RotateRow | undefined, successor));
       }
@@ -77,23 +117,22 @@ export class TokenRotation {
     }
   }
 
-  /** Extends the grace of a rotation by the duration of its commit, unless the successor was used meanwhile. */
+  /** Extends the grace period by the duration of the commit, unless the successor was used meanwhile. */
   private async restartGrace(row: RotateRow | undefined, { sessionId, digest }: RefreshToken): Promise<void> {
     if (!row?.user_id) return;
     const visibleAt = this.clock.now();
     try {
-      await RESTART_GRACE_POLICY.execute(() => this.database.rows(sql.RESTART_GRACE, [sessionId, digest, visibleAt]));
+      await RESTART_GRACE_POLICY.execute(() => this.database.rows(RESTART_GRACE, [sessionId, digest, visibleAt]));
     } catch (error) {
       this.log.warn('refresh_grace_not_extended', { session_id: sessionId, error: toErrorFields(error) });
     }
   }
 
   /**
-   * Tells the retry of a client whose response was lost from a replay. The immediate parent of the current token, within
-   * the grace, is a retry: the response is the same successor. Any other superseded token is reuse and ends the session.
-   * The end is committed here, before the caller throws, so that the exception cannot roll it back.
+   * Tells the retry of a client whose response was lost from a replay. The end of a reused session is committed here,
+   * before the caller throws, so that the exception cannot roll it back.
    * @param wasCurrent the rotation became visible while this request waited for it, so the request is within the grace
-   * however long the commit took
+   * period however long the commit took
    */
   private async resolveSupersededToken(
     token: RefreshToken,
@@ -102,7 +141,7 @@ export class TokenRotation {
     actor: Actor,
   ): Promise<RefreshOutcome> {
     const now = this.clock.now();
-    const row = await this.database.row<SupersededRow>(sql.READ_SUPERSEDED, [token.sessionId, now]);
+    const row = await this.database.row<SupersededRow>(READ_SUPERSEDED, [token.sessionId, now]);
     if (!row) return { outcome: 'refused', reason: 'unknown' };
     if (token.generation >= row.generation || !this.tokens.isOfSession(token, row.generation, row.token_digest)) {
       return { outcome: 'refused', reason: 'forged' };
@@ -113,19 +152,21 @@ export class TokenRotation {
       return { outcome: isElsewhere ? 'repeated_elsewhere' : 'repeated', grant: toGrant(successor, row) };
     }
     const reused = { sessionId: token.sessionId, userId: row.user_id };
-    await this.sessions.endReused(reused.sessionId, reused.userId, actor);
+    await this.sessions.endReusedSession(reused.sessionId, reused.userId, actor);
     return { outcome: 'reused', ...reused };
   }
 
-  /** @returns whether the request comes from another network than the rotation. Each such request has a log
-   * line, the first of a rotation an audit event too, before the successor is sent. */
+  /**
+   * Logs a repeat from another network than that of the rotation; the first one is also an audit event.
+   * @returns whether it was one
+   */
   private async recordRepeatElsewhere(sessionId: string, row: SupersededRow, actor: Actor): Promise<boolean> {
     const { rotated_from, generation, user_id } = row;
     if (rotated_from === null || rotated_from === toNetwork(actor.address)) return false;
     const event = 'session.refresh.repeated_elsewhere';
     const audited = { event, actor, time: this.clock.now(), subject: user_id } as const;
     const details = { session_id: sessionId, rotated_from };
-    await this.audit.execute(sql.RECORD_REPEAT_ELSEWHERE, [sessionId, generation], { ...audited, details });
+    await this.audit.execute(RECORD_REPEAT_ELSEWHERE, [sessionId, generation], { ...audited, details });
     this.audit.logOnly(event, actor, { user_id, session_id: sessionId });
     return true;
   }

@@ -1,35 +1,173 @@
+/**
+ * Accounts that come from another system, or leave for one: the lines of the file, and the statements that move them in
+ * bulk, for the command line. Each run is recorded in the audit log. Invariant: no message contains anything of a line.
+ */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { z } from 'zod';
 import { COMMAND_LINE } from '../access/actor.js';
 import type { AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
-import { createId } from '../common/ids.js';
-import type { PortableAccount } from './portable-account.js';
+import { addDays, Clock } from '../common/clock.js';
+import { parseNewEmail } from '../common/fields.js';
+import { createId, isId } from '../common/ids.js';
+import { MAX_BCRYPT_COST } from '../config/limits.js';
+import { ForeignHashError, formatPbkdf2, parseForeignHash } from '../passwords/foreign-hash.js';
+import { OWN_PREFIX, type PasswordHash } from '../passwords/password-hasher.js';
 
-/** An account whose address or id exists stays as it is: a repeated import goes on where the one before ended. */
-const INSERT = `INSERT INTO users (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
+export interface PortableAccount {
+  readonly id: string;
+  readonly email: string;
+  readonly passwordHash: PasswordHash;
+  readonly isActive: boolean;
+  readonly isEmailVerified: boolean;
+  readonly createdAt: Date;
+}
+
+export class RefusedLineError extends Error {
+  override readonly name = 'RefusedLineError';
+
+  constructor(
+    message: string,
+    readonly code: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Marks a hash of another platform-auth: only those reduce long passwords before bcrypt. */
+const MADE_HERE = 'platform-auth';
+const MAX_HASH_LENGTH = 1_000;
+
+/** A credential of the realm export of Keycloak. Both texts are JSON. */
+const keycloakCredential = z.object({ secretData: z.string(), credentialData: z.string() });
+const keycloakSecret = z.object({ value: z.string(), salt: z.string() });
+const keycloakParameters = z.object({ hashIterations: z.number(), algorithm: z.string() });
+
+const accountLine = z.strictObject({
+  id: z.string().refine(isId).optional(),
+  email: z.string().transform((text, context) => {
+    const email = parseNewEmail(text);
+    if (email === undefined) context.addIssue('not an address');
+    return email ?? z.NEVER;
+  }),
+  password_hash: z.union([z.string().max(MAX_HASH_LENGTH), keycloakCredential]),
+  made_by: z.literal(MADE_HERE).optional(),
+  is_active: z.boolean().optional(),
+  email_verified: z.boolean().optional(),
+  created_at: z.iso.datetime({ offset: true }).optional(),
+});
+type AccountLine = z.infer<typeof accountLine>;
+
+const FIELD_REASONS: Readonly<Record<string, string>> = {
+  id: 'id must be a UUID',
+  email: 'email must be an address that registration accepts',
+  password_hash: 'password_hash must be text, or a credential of Keycloak',
+  made_by: `made_by may only be "${MADE_HERE}"`,
+  is_active: 'is_active must be true or false',
+  email_verified: 'email_verified must be true or false',
+  created_at: 'created_at must be a date and time with an offset, such as 2020-01-31T12:00:00Z (ISO 8601)',
+};
+const UNKNOWN_FIELD = `it has an unknown field; the known ones are ${Object.keys(FIELD_REASONS).join(', ')}`;
+
+/**
+ * @param text one line of an import
+ * @throws {RefusedLineError}
+ */
+export function parseAccountLine(text: string, now: Date): PortableAccount {
+  const line = parseFields(text);
+  const createdAt = line.created_at === undefined ? now : new Date(line.created_at);
+  if (createdAt.getTime() < 0 || createdAt > addDays(now, 1))
+    throw new RefusedLineError('created_at must be between 1970 and now', 'created_at_invalid');
+  return {
+    id: line.id?.toLowerCase() ?? createId(),
+    email: line.email,
+    passwordHash: parseHash(line),
+    isActive: line.is_active ?? true,
+    isEmailVerified: line.email_verified ?? false,
+    createdAt,
+  };
+}
+
+/** @returns a line that {@link parseAccountLine} reads: JSON without a line break */
+export function formatAccountLine(account: PortableAccount): string {
+  return JSON.stringify({
+    id: account.id,
+    email: account.email,
+    password_hash: account.passwordHash,
+    ...(account.passwordHash.startsWith(OWN_PREFIX) && { made_by: MADE_HERE }),
+    is_active: account.isActive,
+    email_verified: account.isEmailVerified,
+    created_at: account.createdAt.toISOString(),
+  });
+}
+
+function parseFields(text: string): AccountLine {
+  const given = parseJson(text);
+  const { success, data, error } = accountLine.safeParse(given);
+  if (success) return data;
+  const [issue] = error.issues;
+  if (issue?.code === 'unrecognized_keys') throw new RefusedLineError(UNKNOWN_FIELD, 'unknown_field');
+  const field = String(issue?.path[0] ?? '');
+  const reason = FIELD_REASONS[field];
+  if (reason === undefined) throw new RefusedLineError('it is not a JSON object', 'not_json');
+  const isMissing = !(field in (given as object));
+  throw new RefusedLineError(isMissing ? `${field} is missing` : reason, `${field}_invalid`);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function parseHash({ password_hash: given, made_by: madeBy }: AccountLine): PasswordHash {
+  try {
+    const text = typeof given === 'string' ? given : fromKeycloak(given);
+    parseForeignHash(text, madeBy && MAX_BCRYPT_COST);
+    const isBcrypt2b = text.startsWith(OWN_PREFIX);
+    if (madeBy === undefined) return (isBcrypt2b ? `$2y$${text.slice(OWN_PREFIX.length)}` : text) as PasswordHash;
+    if (isBcrypt2b) return text as PasswordHash;
+  } catch (error) {
+    throw error instanceof ForeignHashError ? new RefusedLineError(error.message, error.code) : error;
+  }
+  throw new RefusedLineError(`a hash made by ${MADE_HERE} begins with ${OWN_PREFIX}`, 'made_by_invalid');
+}
+
+function fromKeycloak({ secretData, credentialData }: z.infer<typeof keycloakCredential>): string {
+  const secret = keycloakSecret.safeParse(parseJson(secretData));
+  const parameters = keycloakParameters.safeParse(parseJson(credentialData));
+  if (!secret.success || !parameters.success)
+    throw new ForeignHashError('the credential of Keycloak is malformed', 'hash_malformed');
+  const { hashIterations, algorithm } = parameters.data;
+  if (algorithm !== 'pbkdf2-sha256' && algorithm !== 'pbkdf2-sha512')
+    throw new ForeignHashError('of Keycloak, pbkdf2-sha256 and pbkdf2-sha512 are supported', 'hash_unsupported');
+  return formatPbkdf2(algorithm, hashIterations, secret.data.salt, secret.data.value);
+}
+
+/** Skips accounts whose address or id exists, so that a repeated import continues where the previous one ended. */
+const INSERT_ACCOUNTS = `INSERT INTO users (id, email, password_hash, is_active, email_verified_at, created_at, updated_at)
   SELECT id, email, password_hash, is_active, CASE WHEN is_email_verified THEN $7::timestamptz END, created_at, $7
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::timestamptz[])
     AS given(id, email, password_hash, is_active, is_email_verified, created_at)
   ON CONFLICT DO NOTHING RETURNING id`;
 
-/** In the order in which they are given. */
 const FIND_NEW = `SELECT id, email
   FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS given(id, email, line)
   WHERE NOT EXISTS (SELECT FROM users WHERE users.email = given.email)
     AND NOT EXISTS (SELECT FROM users WHERE users.id = given.id)
   ORDER BY line`;
 
-const READ = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
+const READ_ACCOUNTS = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
     email_verified_at IS NOT NULL AS "isEmailVerified", created_at AS "createdAt"
   FROM users WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2`;
 
 const PAGE_SIZE = 1_000;
-/** Addresses and ids that a dry run remembers, about 100 MB. Beyond that, a repetition counts as new. */
+/** Addresses and ids that a dry run remembers, about 100 MB. After that it counts a repeated line as new. */
 const MAX_COUNTED = 1_000_000;
 
-/** What a run of an import has done so far. */
 export interface ImportCounts {
   imported: number;
   existing: number;
@@ -37,14 +175,14 @@ export interface ImportCounts {
 }
 
 /**
- * Moves accounts in and out in bulk, for the command line. A run is recorded in the audit log: an import with its first
- * batch, and again with its counts when it ends, so that a run that was killed shows too; an export before its first page.
+ * An import is recorded with its first batch, so that a run that was killed shows too, and with its counts at the end. An
+ * export is recorded before its first page.
  */
 @Injectable()
 export class AccountTransfer {
   private readonly runId = createId();
   private isStarted = false;
-  /** What {@link countNew} counted: the addresses and ids that would exist by then. */
+  /** The addresses and ids that {@link countNewAccounts} counted, as if they existed. */
   private readonly counted = new Set<string>();
 
   constructor(
@@ -54,9 +192,9 @@ export class AccountTransfer {
   ) {}
 
   /** Commits a batch. @returns the number of accounts that did not exist before */
-  async insert(batch: readonly PortableAccount[]): Promise<number> {
+  async insertAccounts(batch: readonly PortableAccount[]): Promise<number> {
     return this.dataSource.transaction(async (transaction) => {
-      const rows = await transaction.query<unknown[]>(INSERT, [...toColumns(batch), this.clock.now()]);
+      const rows = await transaction.query<unknown[]>(INSERT_ACCOUNTS, [...toColumns(batch), this.clock.now()]);
       if (rows.length > 0 && !this.isStarted) {
         await this.record(transaction, 'users.import_started', {});
         this.isStarted = true;
@@ -66,7 +204,7 @@ export class AccountTransfer {
   }
 
   /** @returns the number of accounts that an import would add, after the batches that were counted before */
-  async countNew(batch: readonly PortableAccount[]): Promise<number> {
+  async countNewAccounts(batch: readonly PortableAccount[]): Promise<number> {
     const given = [batch.map(({ id }) => id), batch.map(({ email }) => email)];
     let count = 0;
     for (const { id, email } of await this.dataSource.query<{ id: string; email: string }[]>(FIND_NEW, given)) {
@@ -78,13 +216,13 @@ export class AccountTransfer {
   }
 
   /** Records the end of an import that added an account. */
-  async finish(counts: ImportCounts): Promise<void> {
+  async finishImport(counts: ImportCounts): Promise<void> {
     if (!this.isStarted) return;
     await this.dataSource.transaction((transaction) => this.record(transaction, 'users.imported', { ...counts }));
   }
 
-  /** Reads all accounts in the order of their ids. Accounts that are created meanwhile may be missing. */
-  async *read(): AsyncGenerator<PortableAccount[]> {
+  /** In the order of their ids. Accounts that register meanwhile may be missing. */
+  async *readAccounts(): AsyncGenerator<PortableAccount[]> {
     await this.dataSource.transaction(async (transaction) => {
       const [row] = await transaction.query<{ count: number }[]>('SELECT count(*)::integer AS count FROM users');
       await this.record(transaction, 'users.exported', { accounts: row?.count ?? 0 });
@@ -97,7 +235,7 @@ export class AccountTransfer {
   }
 
   private async readAfter(id: string | null): Promise<PortableAccount[]> {
-    return this.dataSource.query<PortableAccount[]>(READ, [id, PAGE_SIZE]);
+    return this.dataSource.query<PortableAccount[]>(READ_ACCOUNTS, [id, PAGE_SIZE]);
   }
 
   private async record(

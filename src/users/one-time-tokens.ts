@@ -1,9 +1,8 @@
 /**
- * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. 256 random bits,
- * of which only the digest is stored; valid once, for 30 minutes by the clock of PostgreSQL, one for each user and
- * purpose. A trigger of the database deletes them whenever `password_changed_at` changes or the user is disabled, whichever
- * statement does it.
- * A transaction locks the row of the user first: tokens and mail requests of one user then need no order.
+ * One-time tokens: what a link by e-mail carries, and what an operator hands over to reset a password. Invariants: 256
+ * random bits, stored as a digest; valid once, for 30 minutes by the clock of PostgreSQL; one for each user and purpose. A
+ * trigger deletes them when `password_changed_at` changes or the user is disabled. Transactions lock the user's row before
+ * tokens and mail requests, against deadlocks.
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -15,28 +14,33 @@ import type { RefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { User } from './user.entity.js';
+import { User } from './users.service.js';
 
 export const TOKEN_TTL_MINUTES = 30;
 
-/** Secret scanners find the prefixes. The token of an operator has a row of its own: no anonymous client replaces it. */
+/**
+ * Secret scanners find the prefixes. The token of an operator has a purpose of its own, because an anonymous client that
+ * asks for a link replaces the token of `password_reset`.
+ */
 const PREFIXES = {
   password_reset: 'pa_reset_',
   operator_password_reset: 'pa_reset_',
   email_verification: 'pa_email_',
   email_change: 'pa_email_',
 } as const;
+/** A prefix and 256 bits. */
+const FORMAT = /^pa_(reset|email)_[\w-]{43}$/;
 export type TokenPurpose = keyof typeof PREFIXES;
 
 export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
 export const EMAIL_PURPOSES = ['email_verification', 'email_change'] as const satisfies TokenPurpose[];
 
-const MINT = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, expires_at)
+const ISSUE = `INSERT INTO one_time_tokens (user_id, purpose, digest, email, expires_at)
   VALUES ($1, $2, $3, $4, now() + interval '${TOKEN_TTL_MINUTES} minutes')
   ON CONFLICT (user_id, purpose) DO UPDATE
   SET digest = excluded.digest, email = excluded.email, expires_at = excluded.expires_at
   RETURNING expires_at AS "expiresAt"`;
-/** The account is disabled, or has another address by now; the token of a change was sent to the new one. */
+/** The account is disabled, or has another address by now. The token of a change was sent to the new address. */
 const IS_VOID = `(NOT users.is_active OR (tokens.purpose <> 'email_change' AND tokens.email <> users.email))`;
 const FIND = {
   name: 'one_time_tokens_find',
@@ -48,7 +52,7 @@ const FIND = {
 const USE = `DELETE FROM one_time_tokens AS tokens USING users
   WHERE users.id = tokens.user_id AND tokens.user_id = $1 AND tokens.digest = $2
     AND tokens.expires_at > now() AND ${IS_VOID} IS NOT TRUE`;
-const VOID_ALL = 'DELETE FROM one_time_tokens WHERE user_id = $1';
+const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
 const PURGE = `DELETE FROM one_time_tokens WHERE (user_id, purpose) IN
   (SELECT user_id, purpose FROM one_time_tokens WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
@@ -77,10 +81,10 @@ export class OneTimeTokens {
   ) {}
 
   /**
-   * Makes a token, which replaces the one before of this user and purpose. The caller holds a lock of the user's row.
+   * Issues a token, which replaces the previous one of this user and purpose. The caller holds a lock of the user's row.
    * @param email the address that it is sent to; null: an operator hands it over
    */
-  async mint(
+  async issueToken(
     transaction: EntityManager,
     userId: string,
     purpose: TokenPurpose,
@@ -88,7 +92,7 @@ export class OneTimeTokens {
   ): Promise<IssuedToken> {
     const token = generateSecret(PREFIXES[purpose]);
     const values = [userId, purpose, computeDigest(token), email];
-    const [row] = await transaction.query<{ expiresAt: Date }[]>(MINT, values);
+    const [row] = await transaction.query<{ expiresAt: Date }[]>(ISSUE, values);
     if (!row) throw new Error('PostgreSQL returned no token');
     return { token, expiresAt: row.expiresAt };
   }
@@ -97,14 +101,14 @@ export class OneTimeTokens {
    * Issues a token that an operator hands over to the user.
    * @throws {ProblemException} not_found; user_disabled
    */
-  async issueForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
+  async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
     return this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_read' } as const;
       const user = isId(userId) ? await transaction.findOne(User, { where: { id: userId }, lock }) : null;
       if (!user) throw new ProblemException(problems.notFound);
-      // The token would be void: the lock keeps the user from being disabled before it is committed.
+      // The lock keeps another transaction from disabling the user before the token is committed.
       if (!user.isActive) throw new ProblemException(problems.userDisabled);
-      const issued = await this.mint(transaction, user.id, 'operator_password_reset', null);
+      const issued = await this.issueToken(transaction, user.id, 'operator_password_reset', null);
       await this.audit.record(transaction, {
         event: 'admin.user.password_reset_issued',
         actor,
@@ -118,10 +122,18 @@ export class OneTimeTokens {
   }
 
   /**
-   * Looks a token up without using it, before the expensive part of the act.
+   * Refuses text that does not parse. It was never used, so that its refusal need not wait for another call.
+   * @throws {ProblemException} invalid_link
+   */
+  refuseUnreadable(token: string): void {
+    if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
+  }
+
+  /**
+   * Looks a token up without using it, before the act hashes a password.
    * @throws {ProblemException} invalid_link, the same for every reason
    */
-  async find(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
+  async findToken(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
     const digest = computeDigest(token);
     const found = await this.database.row<FoundToken & TokenState>(FIND, [digest, purposes]);
     if (!found) throw createLinkRefusal('unknown');
@@ -135,7 +147,7 @@ export class OneTimeTokens {
    * @returns the user, whose row is locked
    * @throws {ProblemException} invalid_link
    */
-  async use(transaction: EntityManager, { userId, digest }: FoundToken): Promise<User> {
+  async useToken(transaction: EntityManager, { userId, digest }: FoundToken): Promise<User> {
     const lock = { mode: 'pessimistic_write' } as const;
     const user = await transaction.findOne(User, { where: { id: userId }, lock });
     const [, used] = await transaction.query<[unknown, number]>(USE, [userId, digest]);
@@ -144,8 +156,8 @@ export class OneTimeTokens {
   }
 
   /** Voids every token of a user whose row is locked. */
-  async voidAll(transaction: EntityManager, userId: string): Promise<void> {
-    await transaction.query(VOID_ALL, [userId]);
+  async voidTokens(transaction: EntityManager, userId: string): Promise<void> {
+    await transaction.query(VOID_TOKENS, [userId]);
   }
 
   /** Deletes expired tokens; see {@link Database.purge}. */

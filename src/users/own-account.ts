@@ -1,7 +1,7 @@
 /**
- * What owners do to their accounts after a PasswordProof: set another password, delete the account. Each act begins with
- * one statement that is conditional on the account being active with the password that was verified, and that locks its
- * row: of two acts that race, the second finds it changed.
+ * What users do to their own account after they entered the password again (passwords/password-verifier.ts): set another
+ * password, delete the account. Each act begins with one statement that locks the row and is conditional on the account
+ * being active and its password unchanged since: of two acts that race, the second one is refused.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -11,18 +11,17 @@ import { createRefusal } from '../access/doors.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { toNetworks } from '../common/network.js';
-import { PasswordHasher, type PasswordHash } from '../crypto/password-hasher.js';
+import { PasswordHasher, type PasswordHash } from '../passwords/password-hasher.js';
+import { createWrongPassword, type VerifiedUser } from '../passwords/password-verifier.js';
 import type { ProblemException } from '../problems/problems.js';
-import { createWrongPassword } from './password-proof.js';
-import type { VerifiedUser } from './password-verifier.js';
-import { User } from './user.entity.js';
+import { User } from './users.service.js';
 
-/** The account, and the password that it had when the right to act was established. */
+/** The account, with the moment that identifies the password that was verified. */
 export type PasswordState = Pick<User, 'id' | 'passwordChangedAt'>;
 
 const IS_UNCHANGED = `id = $1 AND is_active AND password_changed_at IS NOT DISTINCT FROM $2::timestamptz`;
 
-/** Strictly later than before: two passwords of an account never have the same moment, whatever the clocks say. */
+/** The moment is strictly later than before: it identifies the password, also when the clock of a replica is behind. */
 const SET_PASSWORD = `UPDATE users
   SET password_hash = $3, updated_at = $4,
       password_changed_at = GREATEST($4::timestamptz, password_changed_at + interval '1 millisecond')
@@ -42,7 +41,7 @@ export class OwnAccount {
 
   /**
    * @param newPassword that the policy accepts
-   * @param endSessions ends the sessions that the old password began, and returns their number
+   * @param endSessions ends the sessions that began with the old password. @returns their number
    * @throws {ProblemException} hashing_busy; wrong_password when it was changed meanwhile; invalid_access_token
    */
   async changePassword(
@@ -53,9 +52,9 @@ export class OwnAccount {
   ): Promise<void> {
     const { id: userId } = verified;
     const turn = { networks: toNetworks(actor.address), isKnown: true };
-    const passwordHash = await this.hasher.hash(newPassword, turn);
+    const passwordHash = await this.hasher.hashPassword(newPassword, turn);
     await this.users.manager.transaction(async (transaction) => {
-      // Locks the user's row: a login with the old password has begun its session, which ends here, or finds the new one.
+      // Before the sessions end: a login with the old password that comes later waits for this lock, and is refused.
       if (!(await this.setPassword(transaction, verified, passwordHash))) throw await explainMiss(transaction, userId);
       const count = await endSessions(transaction, userId);
       await this.audit.record(transaction, {
@@ -80,28 +79,28 @@ export class OwnAccount {
   }
 
   /**
-   * Locks the row of the account, for an act that was established by its password.
+   * Locks the row of the account.
    * @returns false when the account is gone or disabled, or its password was set since
    */
-  async lock(transaction: EntityManager, { id, passwordChangedAt }: PasswordState): Promise<boolean> {
+  async lockAccount(transaction: EntityManager, { id, passwordChangedAt }: PasswordState): Promise<boolean> {
     return (await transaction.query<unknown[]>(LOCK, [id, passwordChangedAt])).length > 0;
   }
 
   /**
-   * As {@link lock}, or refuses.
+   * Locks the row of the account, or refuses.
    * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when the account is gone
    * or disabled
    */
-  async lockUnchanged(transaction: EntityManager, user: PasswordState): Promise<void> {
-    if (!(await this.lock(transaction, user))) throw await explainMiss(transaction, user.id);
+  async requireUnchanged(transaction: EntityManager, user: PasswordState): Promise<void> {
+    if (!(await this.lockAccount(transaction, user))) throw await explainMiss(transaction, user.id);
   }
 
   /**
-   * Deletes the account; all that belongs to it is deleted by the foreign keys. The audit log keeps the act.
+   * Deletes the account; the foreign keys delete everything that belongs to it. The audit log keeps the act.
    * @throws {ProblemException} wrong_password when it was changed meanwhile; invalid_access_token when it is gone or
    * disabled
    */
-  async delete({ id: userId, passwordChangedAt }: VerifiedUser, actor: Actor): Promise<void> {
+  async deleteAccount({ id: userId, passwordChangedAt }: VerifiedUser, actor: Actor): Promise<void> {
     await this.users.manager.transaction(async (transaction) => {
       const [, count] = await transaction.query<[unknown, number]>(DELETE, [userId, passwordChangedAt]);
       if (count === 0) throw await explainMiss(transaction, userId);
@@ -116,7 +115,6 @@ export class OwnAccount {
   }
 }
 
-/** Says why no account has the password that was verified. */
 async function explainMiss(transaction: EntityManager, userId: string): Promise<ProblemException> {
   const isActive = await transaction.existsBy(User, { id: userId, isActive: true });
   return isActive

@@ -1,9 +1,24 @@
 import { ApiProperty } from '@nestjs/swagger';
+import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
 import { EXAMPLES } from '../common/examples.js';
-import { MOMENT } from '../common/fields.js';
 import { createPageResponse } from '../http/page.js';
-import type { User } from './user.entity.js';
-import type { Account } from './users.service.js';
+import type { Account, User } from './users.service.js';
+
+export class RegistrationRequest {
+  @NewEmailField()
+  email!: string;
+
+  @PasswordField(NEW_PASSWORD)
+  password!: string;
+}
+
+export class CredentialsRequest {
+  @EmailField()
+  email!: string;
+
+  @PasswordField(NEW_PASSWORD)
+  password!: string;
+}
 
 export class UserResponse {
   @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })

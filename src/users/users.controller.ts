@@ -20,7 +20,7 @@ export class UsersController {
   @ApiOkResponse({ type: UserResponse })
   async getCurrentUser(@Req() request: Request): Promise<UserResponse> {
     const { userId } = getPrincipal(request, 'user');
-    return UserResponse.from(await this.users.find(userId));
+    return UserResponse.from(await this.users.findUser(userId));
   }
 
   @Get(':id')
@@ -36,6 +36,6 @@ export class UsersController {
     const principal = getPrincipal(request, 'admin', 'app', 'user');
     if (principal.door === 'user' && principal.userId !== id.toLowerCase())
       throw new ProblemException(problems.notFound);
-    return UserResponse.from(await this.users.find(id));
+    return UserResponse.from(await this.users.findUser(id));
   }
 }

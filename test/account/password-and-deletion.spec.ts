@@ -6,7 +6,7 @@ import { PASSWORD } from '../support/settings.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
-import { PasswordProof } from '../../src/users/password-proof.js';
+import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { afterNext } from '../support/after-next.js';
 import { FactorOwner } from '../second-factors/owner.js';
 
@@ -273,7 +273,7 @@ describe('POST /api/v0/users/me/delete', () => {
   it('is refused when an operator disabled the account after the password was verified', async () => {
     const alice = await Owner.of(app);
     const disable = () => app.admin.patch(`/users/${alice.user.id}`, { is_active: false }).expect(200);
-    afterNext(app.nest.get(PasswordProof), 'verify', disable);
+    afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', disable);
     expectProblem(await alice.deleteAccount(), problems.invalidAccessToken);
     await app.admin.get(`/users/${alice.user.id}`).expect(200);
   });

@@ -138,7 +138,7 @@ describe('a start with an invalid configuration', () => {
 });
 
 /** Long enough for a process to start on a busy machine. */
-const LIMIT = { startTimeoutSeconds: 2 };
+const LIMIT = { startTimeoutSeconds: 5 };
 
 const WARNINGS = { ...VARIABLES, LOG_LEVEL: 'warn', ...withSettings(LIMIT) };
 

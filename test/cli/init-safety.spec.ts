@@ -135,7 +135,7 @@ describe('the application context of a command', () => {
       return rows.map(({ name }) => name);
     };
     const during = await withAppKeys({ DATABASE_URL: platform.database.url }, platform.clock, async (context) => {
-      await context.credentials.listLive();
+      await context.credentials.listLiveAppCredentials();
       return connections();
     });
     expect(new Set(during)).toEqual(new Set(['platform-auth']));

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
-import { AppCredential } from '../../src/app-credentials/app-credential.entity.js';
+import { AppCredential } from '../../src/app-credentials/app-credentials.service.js';
 import { createMigrationOptions } from '../../src/database/database-options.js';
 import { migrate } from '../../src/database/migrate.js';
-import { NodeDevice } from '../../src/nodes/node-device.entity.js';
-import { Operator } from '../../src/operators/operator.entity.js';
+import { NodeDevice } from '../../src/nodes/nodes.service.js';
+import { Operator } from '../../src/operators/operators.service.js';
 import { Session } from '../../src/tokens/session.entity.js';
-import { User } from '../../src/users/user.entity.js';
+import { User } from '../../src/users/users.service.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 /** Differences on purpose: only the migrations have the foreign key (no relations in entities) and comments. */

@@ -119,7 +119,7 @@ describe('npm run sbom', () => {
 const unit = readFileSync(join(root, 'deploy/systemd/platform-auth.service'), 'utf8');
 
 describe('the systemd unit', () => {
-  const read = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1];
+const read = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1];
 
   it('starts the program as npm start does', () => {
     const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: { start: string } };
@@ -131,7 +131,11 @@ describe('the systemd unit', () => {
   });
 
   it('waits for a stop longer than the service takes, and for a start as long as the service does', () => {
-    const { shutdownDeadlineMs } = parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://a@127.0.0.1/a' });
+    const { shutdownDeadlineMs } = parseEnvironment({
+      ...VARIABLES,
+      NODE_ENV: 'production',
+      DATABASE_URL: 'postgresql://a@127.0.0.1/a',
+    });
     expect(Number(read('TimeoutStopSec')) * 1_000).toBeGreaterThan(shutdownDeadlineMs + 2_000);
     expect(read('TimeoutStartSec')).toBe('infinity');
   });

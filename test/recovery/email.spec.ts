@@ -6,7 +6,7 @@ import { receive, receiveToken, useMailServer, workOff } from '../support/mail-s
 import { PASSWORD } from '../support/settings.js';
 import type { TestApp } from '../support/test-app.js';
 import { useApp, useReplica } from '../support/use-app.js';
-import { PasswordProof } from '../../src/users/password-proof.js';
+import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { afterNext } from '../support/after-next.js';
 import { raceForRow } from '../support/row-lock.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
@@ -224,11 +224,13 @@ describe('a change of the own e-mail address', () => {
   it('answers 401 when the account was disabled, and 403 when it got another password, after the proof', async () => {
     const [judy, kim] = [await app.user(), await app.user()];
     const tokens = [(await judy.logsIn()).access_token, (await kim.logsIn()).access_token] as const;
-    const proof = app.nest.get(PasswordProof);
-    afterNext(proof, 'verify', () => app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200));
+    const proof = app.nest.get(PasswordVerifier);
+    afterNext(proof, 'reauthenticateUser', () =>
+      app.admin.patch(`/users/${judy.id}`, { is_active: false }).expect(200),
+    );
     expectProblem(await change(tokens[0], newAddress()), problems.invalidAccessToken);
     const sql = 'UPDATE users SET password_changed_at = now() WHERE id = $1';
-    afterNext(proof, 'verify', () => app.database.query(sql, [kim.id]));
+    afterNext(proof, 'reauthenticateUser', () => app.database.query(sql, [kim.id]));
     expectProblem(await change(tokens[1], newAddress()), problems.wrongPassword);
     expect(await app.database.query('SELECT FROM mail_requests WHERE user_id = ANY ($1)', [[judy.id, kim.id]])).toEqual(
       [],

@@ -4,8 +4,7 @@ import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { CodeVerifier } from '../../src/second-factors/codes.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
-import { PasswordProof } from '../../src/users/password-proof.js';
-import { PasswordVerifier } from '../../src/users/password-verifier.js';
+import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
@@ -21,7 +20,8 @@ describe('a change of second factors', () => {
   const replica = useReplica(app);
 
   /** Runs an act after a proof has read the password, and before the change that it is for. */
-  const afterProof = (act: () => Promise<unknown>): void => afterNext(app.nest.get(PasswordProof), 'verify', act);
+  const afterProof = (act: () => Promise<unknown>): void =>
+    afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', act);
   const otherPassword = (owner: FactorOwner) => (): Promise<unknown> =>
     app.database.query(`UPDATE users SET password_changed_at = now() + interval '1 second' WHERE id = $1`, [
       owner.user.id,
@@ -51,7 +51,7 @@ describe('a change of second factors', () => {
 
   it('asks a login for the factor that was added after it verified the password: it is right, so not 401', async () => {
     const owner = await FactorOwner.of(app);
-    afterNext(app.nest.get(PasswordVerifier), 'verify', () => owner.enrols());
+    afterNext(app.nest.get(PasswordVerifier), 'verifyPassword', () => owner.enrols());
     const answer = await app.login(owner.user.email);
     expectProblem(answer, problems.secondFactorRequired);
     app.clock.advance({ seconds: 60 });
@@ -62,7 +62,7 @@ describe('a change of second factors', () => {
   it('leaves logins alone that verified the password before an enrolment began, or was refused', async () => {
     const owner = await FactorOwner.of(app);
     const enrol = () => owner.post('/totp', { password: PASSWORD }).expect(201);
-    afterNext(app.nest.get(PasswordVerifier), 'verify', enrol);
+    afterNext(app.nest.get(PasswordVerifier), 'verifyPassword', enrol);
     await app.login(owner.user.email).expect(200);
 
     const enrolled = await FactorOwner.withTotp(app);

@@ -4,7 +4,7 @@ import { AuditLog } from '../../src/audit/audit-log.js';
 import { DatabaseClock } from '../../src/database/database.js';
 import { Propagation } from '../../src/revocation/propagation.js';
 import { KeyMaterialJob } from '../../src/maintenance/maintenance.js';
-import { KeyOperations } from '../../src/signing-keys/key-operations.js';
+import { SigningKeyOperations } from '../../src/signing-keys/signing-key-operations.js';
 import { DataSource } from 'typeorm';
 import type { TestApp } from '../support/test-app.js';
 
@@ -28,19 +28,19 @@ export async function verifyByJwks(app: TestApp, token: string) {
 
 /** What `platform-auth keys` does, by the clock of the test. */
 export class Operator {
-  private readonly keys: KeyOperations;
+  private readonly keys: SigningKeyOperations;
 
   constructor({ nest }: TestApp) {
     const get = <Type>(type: new (...parameters: never[]) => Type): Type => nest.get<Type>(type, { strict: false });
-    this.keys = new KeyOperations(get(DataSource), get(AuditLog), get(Propagation), get(DatabaseClock));
+    this.keys = new SigningKeyOperations(get(DataSource), get(AuditLog), get(Propagation), get(DatabaseClock));
   }
 
-  rotate = (): Promise<void> => this.keys.rotate(COMMAND_LINE);
-  retire = (kid: string): Promise<void> => this.keys.retire(kid, COMMAND_LINE);
-  revoke = (kid: string): Promise<void> => this.keys.revoke(kid, COMMAND_LINE);
+  rotate = (): Promise<void> => this.keys.rotateActiveKey(COMMAND_LINE);
+  retire = (kid: string): Promise<void> => this.keys.retireKey(kid, COMMAND_LINE);
+  revoke = (kid: string): Promise<void> => this.keys.revokeKey(kid, COMMAND_LINE);
 
   async states(): Promise<Record<string, string>> {
-    return Object.fromEntries((await this.keys.list()).map(({ kid, state }) => [kid, state]));
+    return Object.fromEntries((await this.keys.listKeys()).map(({ kid, state }) => [kid, state]));
   }
 }
 

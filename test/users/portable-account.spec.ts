@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Piscina } from 'piscina';
-import { parseAccountLine, RefusedLineError } from '../../src/users/portable-account.js';
+import { parseAccountLine, RefusedLineError } from '../../src/users/account-transfer.js';
 import { problems } from '../../src/problems/problems.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';

@@ -23,8 +23,8 @@ import { DatabaseModule } from '../../database/database.module.js';
 import { migrate } from '../../database/migrate.js';
 import { RevocationModule } from '../../revocation/revocation.module.js';
 import { LoggingModule } from '../../logging/log.js';
-import { KeyOperationError, KeyOperations } from '../../signing-keys/key-operations.js';
-import { SigningKey } from '../../signing-keys/signing-key.entity.js';
+import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
+import { SigningKey } from '../../signing-keys/signing-key.js';
 import { AccountTransfer } from '../../users/account-transfer.js';
 import { CommandFailedError, say } from '../output.js';
 
@@ -97,15 +97,17 @@ export async function withAppKeys<Result>(
 }
 
 /** @throws {CommandFailedError} when the state of the keys does not allow the act now */
-export async function withSigningKeys<Result>(work: (operations: KeyOperations) => Promise<Result>): Promise<Result> {
+export async function withSigningKeys<Result>(
+  work: (operations: SigningKeyOperations) => Promise<Result>,
+): Promise<Result> {
   const rooms = {
     imports: [AuditModule, RevocationModule, TypeOrmModule.forFeature([SigningKey])],
-    providers: [KeyOperations],
+    providers: [SigningKeyOperations],
   };
   try {
-    return await withServices(readVariables(), rooms, (context) => work(context.get(KeyOperations)));
+    return await withServices(readVariables(), rooms, (context) => work(context.get(SigningKeyOperations)));
   } catch (error) {
-    throw error instanceof KeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
+    throw error instanceof SigningKeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
   }
 }
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
+import { addDays } from '../../common/clock.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { SchemaState } from '../../database/migrate.js';
 import { isUnused } from '../attention.js';

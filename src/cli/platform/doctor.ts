@@ -122,7 +122,7 @@ export async function readDatabase(
       const before = clock.now().getTime();
       const databaseTime = await databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
-      const live = schema.pending.length > 0 ? undefined : await credentials.listLive();
+      const live = schema.pending.length > 0 ? undefined : await credentials.listLiveAppCredentials();
       return { schema, live, aheadMs: middle - databaseTime.getTime() };
     });
     return { view, findings: [] };

@@ -1,4 +1,4 @@
-import type { AppCredential } from '../../app-credentials/app-credential.entity.js';
+import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { computeDigest, isSameDigest } from '../../crypto/secret.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { EnvFiles } from './environment-files.js';

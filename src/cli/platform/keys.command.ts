@@ -1,8 +1,8 @@
 // `platform-auth keys`: the keys that sign access tokens under ES256; see docs/operations/keys.md.
 import { Command } from 'commander';
 import { COMMAND_LINE } from '../../access/actor.js';
-import type { KeyOperations } from '../../signing-keys/key-operations.js';
-import type { SigningKey } from '../../signing-keys/signing-key.entity.js';
+import type { SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
+import type { SigningKey } from '../../signing-keys/signing-key.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
 import { print, type Output } from '../output.js';
 import { addYes, createConfirm } from '../prompts.js';
@@ -23,14 +23,14 @@ export function createKeysCommand(): Command {
     'Sign with the next key. Tokens of the present one stay valid until they expire.',
     'rotate',
   ).action(async (_options: object, command: Command) =>
-    actOnKeys(command, async (operations) => operations.rotate(COMMAND_LINE)),
+    actOnKeys(command, async (operations) => operations.rotateActiveKey(COMMAND_LINE)),
   );
   describeKeyCommand(
     keys.command('retire').argument('<kid>', 'as "keys list" shows it'),
     'Stop signing with this key. Its tokens stay valid until they expire.',
     `retire ${EXAMPLE_KID}`,
   ).action(async (kid: string, _options: object, command: Command) =>
-    actOnKeys(command, async (operations) => operations.retire(kid, COMMAND_LINE)),
+    actOnKeys(command, async (operations) => operations.retireKey(kid, COMMAND_LINE)),
   );
   describeKeyCommand(
     addYes(keys.command('revoke').argument('<kid>', 'as "keys list" shows it')),
@@ -38,7 +38,7 @@ export function createKeysCommand(): Command {
     `revoke ${EXAMPLE_KID}`,
   ).action(async (kid: string, _options: object, command: Command) => {
     await createConfirm(command)(`All access tokens of key ${kid} will be refused.`);
-    await actOnKeys(command, async (operations) => operations.revoke(kid, COMMAND_LINE));
+    await actOnKeys(command, async (operations) => operations.revokeKey(kid, COMMAND_LINE));
   });
   return keys;
 }
@@ -49,11 +49,11 @@ function describeKeyCommand(command: Command, description: string, example: stri
 }
 
 /** Prints all keys as they are after the act. */
-async function actOnKeys(command: Command, act: (operations: KeyOperations) => Promise<void>): Promise<void> {
+async function actOnKeys(command: Command, act: (operations: SigningKeyOperations) => Promise<void>): Promise<void> {
   const { withSigningKeys } = await import('./database-services.js');
   const keys = await withSigningKeys(async (operations) => {
     await act(operations);
-    return (await operations.list()).map(toReport);
+    return (await operations.listKeys()).map(toReport);
   });
   print(command.optsWithGlobals<Output>(), { keys }, () =>
     keys.length > 0

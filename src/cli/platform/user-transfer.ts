@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
 import { addAbortSignal, type Writable } from 'node:stream';
 import { Clock } from '../../common/clock.js';
-import type { ImportCounts } from '../../users/account-transfer.js';
 import {
   formatAccountLine,
   parseAccountLine,
   RefusedLineError,
+  type ImportCounts,
   type PortableAccount,
-} from '../../users/portable-account.js';
+} from '../../users/account-transfer.js';
 import { Progress, CommandFailedError } from '../output.js';
 import { withAccountTransfer } from './database-services.js';
 
@@ -47,7 +47,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
       if (batch.length === 0) return;
-      const added = await (isDryRun ? transfer.countNew(batch) : transfer.insert(batch));
+      const added = await (isDryRun ? transfer.countNewAccounts(batch) : transfer.insertAccounts(batch));
       report.imported += added;
       report.existing += batch.length - added;
       batch = [];
@@ -68,7 +68,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     await commit();
     progress.clear();
     const { imported, existing, refused } = report;
-    await transfer.finish({ imported, existing, refused });
+    await transfer.finishImport({ imported, existing, refused });
     return report;
   });
 }
@@ -112,7 +112,7 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
   try {
     return await withAccountTransfer(async (transfer) => {
       let count = 0;
-      for await (const page of transfer.read()) {
+      for await (const page of transfer.readAccounts()) {
         if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
         await write(target, page.map((account) => `${formatAccountLine(account)}\n`).join(''));
         count += page.length;

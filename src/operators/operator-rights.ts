@@ -4,13 +4,12 @@ import type { RefusalReason } from '../common/security-events.js';
 import type { Scope } from '../common/names.js';
 import { problems } from '../problems/problems.js';
 
-/** What an operator may do, and until when. */
 export interface Rights {
   readonly scopes: readonly Scope[];
   readonly expiresAt: Date | null;
 }
 
-/** An operator would manage, or make, one that has more rights than itself. */
+/** The operator would register or change one that has more rights than itself. */
 export class RightsExceededError extends Error {
   override readonly name = 'RightsExceededError';
 }
@@ -21,8 +20,8 @@ export class ScopeLostError extends Error {
 }
 
 /**
- * Against escalation: without the bound of the expiry, an operator for one day could make one that never expires.
- * @param own undefined for the root key, which may give any
+ * Against escalation. Without the bound of the expiry, an operator for one day could register one that never expires.
+ * @param own undefined for the root key, which may give any rights
  * @throws {RightsExceededError} for a scope that the caller lacks, and for a later expiry than its own
  */
 export function refuseMoreRights(own: Rights | undefined, given: Rights): void {

@@ -3,15 +3,14 @@
 
 export const BCRYPT_MAX_BYTES = 72;
 
-/** 1.6 s of one core at 12 = 0.2 s. */
+/** Takes 1.6 s of one core where cost 12 takes 0.2 s. */
 const MAX_FOREIGN_BCRYPT_COST = 15;
-/** Of one thread of the password hasher. */
 const MAX_ARGON2_MEMORY_KIB = 128 * 1_024;
 const MAX_ARGON2_ITERATIONS = 64;
-/** The memory, multiplied by the passes over it. */
+/** The memory times the passes over it. */
 const MAX_ARGON2_WORK_KIB = 1_024 * 1_024;
 const MAX_ARGON2_LANES = 16;
-/** Multiplied by the blocks of the derived key. */
+/** The iterations times the blocks of the derived key. */
 const MAX_PBKDF2_ITERATIONS = 2_500_000;
 const MIN_SALT_BYTES = 8;
 const MAX_SALT_BYTES = 128;
@@ -33,7 +32,7 @@ export type ForeignHash =
     }
   | { readonly algorithm: Pbkdf2; readonly iterations: number; readonly salt: Buffer; readonly digest: Buffer };
 
-/** Why a hash is not accepted. The message never contains the hash. */
+/** The message never contains the hash. */
 export class ForeignHashError extends Error {
   override readonly name = 'ForeignHashError';
 
@@ -45,7 +44,7 @@ export class ForeignHashError extends Error {
   }
 }
 
-// The unused bits of the last characters are 0, as the specification of bcrypt has it: bcrypt would write them so.
+// bcrypt writes the unused bits of the last characters of salt and hash as 0: another last character is not bcrypt's.
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{30}[.CGKOSWaeimquy26]$/;
 const ARGON2ID = /^\$argon2id\$v=19\$m=(\d{1,10}),t=(\d{1,10}),p=(\d{1,10})\$([^$]+)\$([^$]+)$/;
 const DJANGO = /^pbkdf2_sha256\$(\d{1,10})\$([\x21-\x7e]+)\$([^$]+)$/;
@@ -66,7 +65,7 @@ export function parseForeignHash(text: string, maxBcryptCost = MAX_FOREIGN_BCRYP
   );
 }
 
-/** The form in which a PBKDF2 hash with a salt of bytes is stored (PHC string format). */
+/** @returns a PBKDF2 hash in the PHC string format */
 export function formatPbkdf2(algorithm: Pbkdf2, iterations: number, saltBase64: string, digestBase64: string): string {
   const [salt, digest] = [saltBase64, digestBase64].map((text) => text.replace(/=+$/, ''));
   return `$${algorithm}$i=${iterations}$${salt}$${digest}`;
@@ -76,7 +75,7 @@ function parseBcrypt(text: string, maxCost: number): ForeignHash | undefined {
   const [, cost] = BCRYPT.exec(text) ?? [];
   if (cost === undefined) return undefined;
   requireBetween('the bcrypt cost', Number(cost), 4, maxCost);
-  // The letters name revisions of implementations; correct ones compute the same.
+  // The letters name revisions of implementations that, where correct, compute the same.
   return { algorithm: 'bcrypt', standard: `$2b$${text.slice('$2b$'.length)}` };
 }
 
@@ -124,7 +123,7 @@ function decodeDigest(text: string): Buffer {
   return bytes;
 }
 
-/** With or without padding, and nothing else: Node.js would skip what it does not know. */
+/** Refuses what is not base64, with or without padding: Node.js would skip characters that it does not know. */
 function decodeBase64(text: string): Buffer {
   const bytes = Buffer.from(text, 'base64');
   if (bytes.toString('base64').replace(/=+$/, '') !== text.replace(/=+$/, ''))

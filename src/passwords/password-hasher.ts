@@ -1,3 +1,9 @@
+/**
+ * Hashes and compares passwords with bcrypt, in worker threads of its own behind a bounded queue, so that a flood of logins
+ * delays neither the event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2). The queue is fair
+ * between networks. Invariants: an unknown account costs the same as a wrong password; no password is truncated.
+ * Without the threads test/auth/password-hashing.spec.ts fails, without the fair queue test/throttling/flood.spec.ts.
+ */
 import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';
 import bcrypt from 'bcrypt';
@@ -5,28 +11,21 @@ import { Piscina } from 'piscina';
 import { KeyedQueue, getWidestNetwork, type Turn } from '../common/keyed-queue.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Environment } from '../config/environment.js';
+import { computeMac } from '../crypto/secret.js';
+import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { BCRYPT_MAX_BYTES, ForeignHashError, parseForeignHash } from './foreign-hash.js';
-import { computeMac } from './secret.js';
 
-/** A hash of a password: ours, in the standard `$2b$` form of bcrypt, or one that was imported and has another form. */
+/** Either ours, in the standard `$2b$` form of bcrypt, or imported, in another form. */
 export type PasswordHash = string & { readonly __brand: 'PasswordHash' };
 
 /** An imported `$2b$` hash is stored as the equivalent `$2y$`: its password is verified as it is, never reduced. */
 export const OWN_PREFIX = '$2b$';
-/** Any other text, such as a truncated hash, costs the same as an unknown account and matches no password. */
+/** A malformed stored hash is compared with the dummy hash instead, so that the timing does not differ. */
 const OWN_FORM = /^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/;
 // Changing this text would lock out every account whose password is longer than 72 bytes.
 const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 /** Shorter than the TTL of the login throttle's reservations. */
 const MAX_WAIT_MS = 20_000;
-
-/** The load of the threads and of their queue. */
-export interface HashingLoad {
-  readonly queued: number;
-  readonly queueLimit: number;
-  readonly running: number;
-  readonly threadLimit: number;
-}
 
 /** A password that waits for a thread. */
 interface Waiting {
@@ -35,11 +34,6 @@ interface Waiting {
   isRefused: boolean;
 }
 
-/**
- * bcrypt in worker threads of its own behind a bounded queue, so that a flood of logins delays neither the event loop
- * nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2). The queue is fair between networks, so
- * that a flood from one network does not delay the logins of others either.
- */
 @Injectable()
 export class PasswordHasher implements OnApplicationShutdown {
   private readonly workers: Piscina;
@@ -49,13 +43,10 @@ export class PasswordHasher implements OnApplicationShutdown {
   /** Number of busy threads by network. */
   private readonly running = new Map<string, number>();
   private runningCount = 0;
-  /**
-   * Valid, at the configured cost, and matching no known password. Verifying against it hides that an account does not
-   * exist.
-   */
+  /** Has the configured cost and matches no known password: the comparison with it hides that an account does not exist. */
   private readonly dummyHash: PasswordHash;
 
-  constructor(environment: Environment) {
+  constructor(environment: Environment, metrics: MetricsRegistry) {
     this.cost = environment.bcryptCost;
     this.threads = environment.hashThreads;
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
@@ -67,50 +58,57 @@ export class PasswordHasher implements OnApplicationShutdown {
       maxThreads: this.threads,
       idleTimeout: 60_000,
     });
+    this.addGauges(metrics);
   }
 
   /** @throws {ProblemException} hashing_busy when the queue is full for this network */
-  async hash(password: string, turn: Turn): Promise<PasswordHash> {
-    return (await this.run('hash', { password: reduceToLimit(password), cost: this.cost }, turn)) as PasswordHash;
+  async hashPassword(password: string, turn: Turn): Promise<PasswordHash> {
+    return (await this.runInThread(
+      'hash',
+      { password: reduceToLimit(password), cost: this.cost },
+      turn,
+    )) as PasswordHash;
   }
 
   /**
-   * Takes the same time whether the account exists or not, against enumeration, also for a hash below the configured cost; for
-   * an imported hash, the time of its form.
+   * Takes the same time whether or not the account exists, against enumeration, also when its hash has a lower cost than the
+   * configured one. An imported hash takes the time of its own form.
    * @param passwordHash undefined for an account that does not exist
    * @throws {ProblemException} hashing_busy when the queue is full for this network
    */
-  async verify(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
+  async comparePassword(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
     if (passwordHash !== undefined && isVerifiableForeign(passwordHash))
-      return (await this.run('verifyForeign', { password, passwordHash }, turn)) as boolean;
+      return (await this.runInThread('verifyForeign', { password, passwordHash }, turn)) as boolean;
     const own = passwordHash !== undefined && OWN_FORM.test(passwordHash) ? passwordHash : undefined;
     const compared = own ?? this.dummyHash;
     const task = { password: reduceToLimit(password), passwordHash: compared, padding: this.listPadding(compared) };
-    const matches = (await this.run('verify', task, turn)) as boolean;
+    const matches = (await this.runInThread('verify', task, turn)) as boolean;
     return matches && own !== undefined;
   }
 
   /** Whether a hash was imported, or made at a lower cost than the one configured now. */
   isOutdated(passwordHash: PasswordHash): boolean {
-    return !isOwn(passwordHash) || bcrypt.getRounds(passwordHash) < this.cost;
-  }
-
-  get load(): HashingLoad {
-    const { queue, runningCount: running, threads: threadLimit } = this;
-    return { queued: queue.size, queueLimit: queue.limit, running, threadLimit };
+    return !passwordHash.startsWith(OWN_PREFIX) || bcrypt.getRounds(passwordHash) < this.cost;
   }
 
   async onApplicationShutdown(): Promise<void> {
     await this.workers.destroy();
   }
 
-  /** @returns the costs whose work, added to that of the hash, is that of one at the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
+  private addGauges(metrics: MetricsRegistry): void {
+    metrics.addGauge('hashing_queued', 'Passwords that wait for a thread.', () => this.queue.size);
+    metrics.addGauge('hashing_queue_limit', 'Maximum of waiting passwords.', () => this.queue.limit);
+    metrics.addGauge('hashing_running', 'Passwords that a thread hashes.', () => this.runningCount);
+    metrics.addGauge('hashing_threads_limit', 'Maximum of hashing threads.', () => this.threads);
+  }
+
+  /** @returns the costs of the additional hashes that bring the work to that of the configured cost: 2^c + 2^c + … + 2^(C-1) = 2^C */
   private listPadding(passwordHash: PasswordHash): number[] {
     const cost = bcrypt.getRounds(passwordHash);
     return Array.from({ length: Math.max(0, this.cost - cost) }, (_, index) => cost + index);
   }
 
-  private async run(name: string, task: object, turn: Turn): Promise<unknown> {
+  private async runInThread(name: string, task: object, turn: Turn): Promise<unknown> {
     const network = getWidestNetwork(turn);
     if (this.runningCount >= this.threads) await this.wait(turn);
     else this.occupy(network, 1);
@@ -122,7 +120,6 @@ export class PasswordHasher implements OnApplicationShutdown {
     }
   }
 
-  /** Resolves when a thread is free and occupied for this turn. */
   private wait(turn: Turn): Promise<void> {
     const network = getWidestNetwork(turn);
     return new Promise((resolve, reject) => {
@@ -156,13 +153,9 @@ export class PasswordHasher implements OnApplicationShutdown {
   }
 }
 
-function isOwn(passwordHash: string): boolean {
-  return passwordHash.startsWith(OWN_PREFIX);
-}
-
-/** Also checks the bounds of the import again: a hash beyond them, written by another program, matches no password. */
+/** Checks the bounds of the import again: another program could have written a hash that would occupy a thread for hours. */
 function isVerifiableForeign(passwordHash: string): boolean {
-  if (isOwn(passwordHash)) return false;
+  if (passwordHash.startsWith(OWN_PREFIX)) return false;
   try {
     parseForeignHash(passwordHash);
     return true;

@@ -1,5 +1,11 @@
+/**
+ * A signing key of ES256: its states, its row, and how long it lives. It is shown in the JWKS for longer than the JWKS may
+ * be cached before it signs, and for as long as its tokens live afterwards.
+ */
 import { Column, Entity, Index, PrimaryColumn, Unique } from 'typeorm';
-import type { Encrypted } from '../crypto/encryption.js';
+import { addSeconds } from '../common/clock.js';
+import type { Environment } from '../config/environment.js';
+import type { Encrypted } from '../crypto/secret-box.js';
 
 /**
  * next: shown in the JWKS, and does not sign yet. active: signs. retired: no longer signs, and its tokens stay valid until
@@ -39,4 +45,21 @@ export class SigningKey {
 
   @Column({ name: 'revoked_at', type: 'timestamptz', nullable: true })
   revokedAt!: Date | null;
+}
+
+/** How long the JWKS may be cached. */
+export const JWKS_MAX_AGE_SECONDS = 300;
+/** How long a key is shown before it signs. Libraries cache a JWKS for 10 minutes by default. */
+const PUBLICATION_SECONDS = 900;
+/** Covers clocks that differ, keys that a replica has not reread yet, and the interval in which uses are recorded. */
+const MARGIN_SECONDS = 600;
+
+/** @returns the moment before which no token was signed that may still be valid */
+export function getOldestIssuedAt({ accessTokenExpireMinutes }: Environment, now: Date): Date {
+  return addSeconds(now, -(accessTokenExpireMinutes * 60 + MARGIN_SECONDS));
+}
+
+/** @returns when a key that was made at this moment may sign */
+export function getSigningStart(createdAt: Date): Date {
+  return addSeconds(createdAt, PUBLICATION_SECONDS);
 }

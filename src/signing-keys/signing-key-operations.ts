@@ -5,19 +5,17 @@ import type { AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { DatabaseClock } from '../database/database.js';
 import { Propagation } from '../revocation/propagation.js';
-import { withKeyLock } from './key-rotation.js';
-import { getSigningStart } from './lifetimes.js';
-import { ACTIVATE_NEXT, RETIRE_ACTIVE } from './signing-key-statements.js';
-import { SigningKey } from './signing-key.entity.js';
+import { ACTIVATE_NEXT, RETIRE_ACTIVE, withSigningKeyLock } from './signing-key-rotation.js';
+import { getSigningStart, SigningKey } from './signing-key.js';
 
-/** An act that is not possible now. The message says what to do. */
-export class KeyOperationError extends Error {
-  override readonly name = 'KeyOperationError';
+/** The message tells the operator what to do. */
+export class SigningKeyOperationError extends Error {
+  override readonly name = 'SigningKeyOperationError';
 }
 
 /** What operators do with signing keys, on the database: neither a running service nor SECRET_KEY is needed. */
 @Injectable()
-export class KeyOperations {
+export class SigningKeyOperations {
   constructor(
     private readonly dataSource: DataSource,
     private readonly audit: AuditLog,
@@ -26,18 +24,18 @@ export class KeyOperations {
   ) {}
 
   /** Oldest first. */
-  async list(): Promise<SigningKey[]> {
+  async listKeys(): Promise<SigningKey[]> {
     return this.dataSource.getRepository(SigningKey).find({ order: { createdAt: 'ASC', id: 'ASC' } });
   }
 
   /**
    * Replaces the active key by the next one. Its tokens stay valid until they expire.
-   * @throws {KeyOperationError} when the next key has not been shown for long enough
+   * @throws {SigningKeyOperationError} when the next key has not been shown for long enough
    */
-  async rotate(actor: Actor): Promise<void> {
-    await this.act(async (transaction, now) => {
+  async rotateActiveKey(actor: Actor): Promise<void> {
+    await this.changeKeys(async (transaction, now) => {
       const active = await transaction.findOneBy(SigningKey, { state: 'active' });
-      if (!active) throw new KeyOperationError('No key is active: the service makes one under ES256.');
+      if (!active) throw new SigningKeyOperationError('No key is active: the service makes one under ES256.');
       await this.replaceActive(transaction, now);
       await this.record(transaction, 'signing_key.retired', active, actor, now);
     });
@@ -45,10 +43,10 @@ export class KeyOperations {
 
   /**
    * Ends the signing with a key. Its tokens stay valid until they expire. Idempotent.
-   * @throws {KeyOperationError} when it does not exist, or is active and cannot be replaced yet
+   * @throws {SigningKeyOperationError} when it does not exist, or is active and cannot be replaced yet
    */
-  async retire(kid: string, actor: Actor): Promise<void> {
-    await this.act(async (transaction, now) => {
+  async retireKey(kid: string, actor: Actor): Promise<void> {
+    await this.changeKeys(async (transaction, now) => {
       const key = await findKey(transaction, kid);
       if (key.state === 'active') await this.replaceActive(transaction, now);
       else if (key.state === 'next') await transaction.update(SigningKey, key.id, { state: 'retired', retiredAt: now });
@@ -58,12 +56,12 @@ export class KeyOperations {
   }
 
   /**
-   * Ends a key and all its tokens, for a key that was stolen. When it has returned, no replica accepts one. Idempotent. A
-   * next key takes the place of an active one at once, however short it was shown.
-   * @throws {KeyOperationError} when it does not exist
+   * Ends a stolen key and all its tokens. When it has returned, no replica accepts one. Idempotent. The next key replaces an
+   * active one at once, however short it was shown.
+   * @throws {SigningKeyOperationError} when it does not exist
    */
-  async revoke(kid: string, actor: Actor): Promise<void> {
-    await this.act(async (transaction, now) => {
+  async revokeKey(kid: string, actor: Actor): Promise<void> {
+    await this.changeKeys(async (transaction, now) => {
       const key = await findKey(transaction, kid);
       if (key.state === 'revoked') return;
       const revoked = { state: 'revoked', revokedAt: now, encryptedPrivateKey: null } as const;
@@ -71,21 +69,21 @@ export class KeyOperations {
       if (key.state === 'active') await transaction.query(ACTIVATE_NEXT, [now]);
       await this.record(transaction, 'signing_key.revoked', key, actor, now);
     });
-    // Also when it was revoked before: the call that did it may still be waiting.
+    // Also when it was revoked before: the call that revoked it may still be waiting.
     await this.propagation.awaitPropagation();
   }
 
-  private async act(work: (transaction: EntityManager, now: Date) => Promise<void>): Promise<void> {
+  private async changeKeys(work: (transaction: EntityManager, now: Date) => Promise<void>): Promise<void> {
     const now = await this.clock.now();
-    await withKeyLock(this.dataSource, (transaction) => work(transaction, now));
+    await withSigningKeyLock(this.dataSource, (transaction) => work(transaction, now));
   }
 
   private async replaceActive(transaction: EntityManager, now: Date): Promise<void> {
     const next = await transaction.findOneBy(SigningKey, { state: 'next' });
-    if (!next) throw new KeyOperationError('No key is next: the service makes one in its next maintenance job.');
+    if (!next) throw new SigningKeyOperationError('No key is next: the service makes one in its next maintenance job.');
     const start = getSigningStart(next.createdAt);
     if (now < start)
-      throw new KeyOperationError(
+      throw new SigningKeyOperationError(
         `The next key may sign from ${start.toISOString()}: until then, services may hold a JWKS without it.`,
       );
     await transaction.query(RETIRE_ACTIVE, [now]);
@@ -106,6 +104,6 @@ export class KeyOperations {
 
 async function findKey(transaction: EntityManager, kid: string): Promise<SigningKey> {
   const key = await transaction.findOneBy(SigningKey, { kid });
-  if (!key) throw new KeyOperationError('No signing key has this kid. "keys list" shows them.');
+  if (!key) throw new SigningKeyOperationError('No signing key has this kid. "keys list" shows them.');
   return key;
 }

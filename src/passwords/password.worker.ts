@@ -1,10 +1,10 @@
+// Runs in the threads of PasswordHasher.
+
 import { pbkdf2Sync, timingSafeEqual } from 'node:crypto';
 import { setPriority } from 'node:os';
 import bcrypt from 'bcrypt';
 import { argon2id } from 'hash-wasm';
 import { BCRYPT_MAX_BYTES, parseForeignHash, type ForeignHash } from './foreign-hash.js';
-
-/** Runs in the worker threads of the password hasher. */
 
 // On Linux this lowers the priority of the calling thread only: requests precede hashes when all cores are busy.
 if (process.platform === 'linux') setPriority(10);
@@ -16,7 +16,7 @@ export function hash({ password, cost }: { password: string; cost: number }): st
 interface Verification {
   readonly password: string;
   readonly passwordHash: string;
-  /** Costs of hashes that are computed and dropped, so that the time does not tell the cost of the hash. */
+  /** Costs of additional hashes, so that the response time does not reveal the cost of the stored one. */
   readonly padding: readonly number[];
 }
 
@@ -35,7 +35,7 @@ export async function verifyForeign(task: { password: string; passwordHash: stri
   return found.length === foreign.digest.length && timingSafeEqual(found, foreign.digest);
 }
 
-/** Other systems truncate; none agrees with another about what follows a NUL, so that such a password never matches. */
+/** Other systems truncate at 72 bytes. They disagree about what follows a NUL, so such a password never matches. */
 function verifyBcrypt(password: Buffer, standard: string): boolean {
   return !password.includes(0) && bcrypt.compareSync(password.subarray(0, BCRYPT_MAX_BYTES), standard);
 }

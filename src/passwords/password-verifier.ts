@@ -1,0 +1,124 @@
+/**
+ * Verifies the password of an account: of a client that logs in, and again of a user who is logged in, before an act for
+ * which a stolen access token must not be enough. Reads and rehashes the password in the users' table; everything else
+ * about a user is in users/.
+ */
+import { Injectable } from '@nestjs/common';
+import type { Actor } from '../access/actor.js';
+import { createRefusal } from '../access/doors.js';
+import { CountedRefusals } from '../audit/counted-refusals.js';
+import type { Turn } from '../common/keyed-queue.js';
+import type { RefusalReason } from '../common/security-events.js';
+import { Database } from '../database/database.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { LoginThrottle } from '../throttling/guess-throttles.js';
+import { PasswordHasher, type PasswordHash } from './password-hasher.js';
+
+/**
+ * Whether logins ask for a second factor: a login reads it together with the user.
+ * @param userId an expression of SQL
+ */
+export const buildHasSecondFactor = (userId: 'users.id' | '$1'): string =>
+  `EXISTS (SELECT FROM totp_factors WHERE user_id = ${userId} AND confirmed_at IS NOT NULL)
+    OR EXISTS (SELECT FROM passkeys WHERE user_id = ${userId})`;
+
+const SELECT = `SELECT id, email, password_hash AS "passwordHash", is_active AS "isActive",
+  password_changed_at AS "passwordChangedAt", email_verified_at AS "emailVerifiedAt",
+  factors_changed_at AS "factorsChangedAt",
+  ${buildHasSecondFactor('users.id')} AS "hasSecondFactor" FROM users`;
+const READ_BY_EMAIL = { name: 'users_read_by_email', text: `${SELECT} WHERE email = $1` };
+const READ_BY_ID = { name: 'users_read_password', text: `${SELECT} WHERE id = $1` };
+/** Does nothing when the hash was changed since it was read. */
+const REHASH = {
+  name: 'users_rehash',
+  text: 'UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2',
+};
+
+/** A user whose password was verified, as the account was at that moment. */
+export interface VerifiedUser {
+  readonly id: string;
+  readonly email: string;
+  /** Identifies the password that was verified: it changes with the password, not with a rehash. */
+  readonly passwordChangedAt: Date | null;
+  readonly emailVerifiedAt: Date | null;
+  readonly factorsChangedAt: Date | null;
+  readonly hasSecondFactor: boolean;
+}
+
+export type PasswordVerdict =
+  | { readonly valid: true; readonly user: VerifiedUser }
+  | { readonly valid: false; readonly reason: 'unknown' | 'wrong_password' | 'disabled'; readonly userId?: string };
+
+interface AccountRow extends VerifiedUser {
+  readonly passwordHash: PasswordHash;
+  readonly isActive: boolean;
+}
+
+/** What a route that asks for the password again may answer with. */
+export const REAUTHENTICATION_PROBLEMS = [problems.wrongPassword, problems.tooManyRequests, problems.hashingBusy];
+
+/** Refuses the password that a logged-in user entered again. Not a 401, because the access token is valid. */
+export function createWrongPassword(userId: string, reason: RefusalReason<'user.password.refused'>): ProblemException {
+  const refusal = { event: 'user.password.refused', reason, fields: { user_id: userId } } as const;
+  return new ProblemException(problems.wrongPassword, { refusal });
+}
+
+@Injectable()
+export class PasswordVerifier {
+  constructor(
+    private readonly database: Database,
+    private readonly hasher: PasswordHasher,
+    private readonly throttle: LoginThrottle,
+    private readonly refusals: CountedRefusals,
+  ) {}
+
+  /**
+   * One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists.
+   * @param email canonical
+   * @param turn the client's place in the hashing queue
+   * @throws {ProblemException} hashing_busy
+   */
+  async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
+    return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, turn);
+  }
+
+  /**
+   * Asks a logged-in user for the password again. A wrong one is throttled and counted in the audit log exactly as a failed
+   * login of the account.
+   * @param user the principal of the user door
+   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token when the account was
+   * deleted or disabled meanwhile, and its sessions with it
+   */
+  async reauthenticateUser(
+    { userId, email }: { userId: string; email: string },
+    password: string,
+    actor: Actor,
+  ): Promise<VerifiedUser> {
+    const verdict = await this.throttle.countPasswordGuess(email, actor.address, async (turn) =>
+      this.judge(await this.database.row<AccountRow>(READ_BY_ID, [userId]), password, turn),
+    );
+    if (verdict.valid) return verdict.user;
+    if (verdict.reason !== 'wrong_password') throw createRefusal('user', 'session_ended', { user_id: userId });
+    const counted = { reason: 'wrong_current_password', counted: email, subject: userId };
+    await this.refusals.countRefusal({ event: 'user.login.failed', ...counted }, actor);
+    throw createWrongPassword(userId, 'wrong_password');
+  }
+
+  private async judge(user: AccountRow | undefined, password: string, turn: Turn): Promise<PasswordVerdict> {
+    const matches = await this.hasher.comparePassword(password, user?.passwordHash, turn);
+    if (!user) return { valid: false, reason: 'unknown' };
+    if (!matches) return { valid: false, reason: 'wrong_password', userId: user.id };
+    if (!user.isActive) return { valid: false, reason: 'disabled', userId: user.id };
+    if (this.hasher.isOutdated(user.passwordHash)) await this.rehashPassword(user, password, turn);
+    return { valid: true, user };
+  }
+
+  /** Rehashes at the configured cost. With a full queue the next login rehashes. */
+  private async rehashPassword({ id, passwordHash }: AccountRow, password: string, turn: Turn): Promise<void> {
+    try {
+      await this.database.rows(REHASH, [id, passwordHash, await this.hasher.hashPassword(password, turn)]);
+    } catch (error) {
+      if (!(error instanceof ProblemException)) throw error;
+    }
+  }
+}

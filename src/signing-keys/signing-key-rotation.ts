@@ -1,0 +1,196 @@
+/**
+ * Generates signing keys, encrypts them for the database, and moves them from state to state as time passes. Replicas agree
+ * through the database (docs/decisions/0046): each change runs under one advisory lock.
+ */
+import { Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { addDays } from '../common/clock.js';
+import { createId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
+import { exportPrivateKey, generateKeyPair, importKeyPair, type KeyPair } from '../crypto/key-pair.js';
+import { SecretBox, type Encrypted } from '../crypto/secret-box.js';
+import { DatabaseClock, Database, type Statement } from '../database/database.js';
+import { LOCKS } from '../database/locks.js';
+import { Log } from '../logging/log.js';
+import { getOldestIssuedAt, getSigningStart, SigningKey, type SigningKeyState } from './signing-key.js';
+
+/** The last condition spares the row a write for each replica. */
+const RECORD_SIGNING: Statement = {
+  name: 'signing_algorithms_record',
+  text: `INSERT INTO signing_algorithms (algorithm, last_signed_at) VALUES ($1, $2::timestamptz)
+         ON CONFLICT (algorithm) DO UPDATE SET last_signed_at = EXCLUDED.last_signed_at
+         WHERE signing_algorithms.last_signed_at IS NULL
+           OR signing_algorithms.last_signed_at < EXCLUDED.last_signed_at - interval '30 seconds'`,
+};
+
+const READ_LAST_SIGNING = 'SELECT last_signed_at FROM signing_algorithms WHERE algorithm = $1';
+
+const READ_ENCRYPTED: Statement = {
+  name: 'signing_keys_read_encrypted',
+  text: `SELECT id, kid, state, encrypted_private_key FROM signing_keys
+         WHERE encrypted_private_key IS NOT NULL AND state <> 'revoked'`,
+};
+
+/** Does nothing when another replica replaced it since it was read. */
+const REPLACE_ENCRYPTED: Statement = {
+  name: 'signing_keys_replace_encrypted',
+  text: `UPDATE signing_keys SET encrypted_private_key = $2 WHERE id = $1 AND encrypted_private_key = $3 RETURNING id`,
+};
+
+export const RETIRE_ACTIVE = `UPDATE signing_keys SET state = 'retired', retired_at = $1 WHERE state = 'active'`;
+
+export const ACTIVATE_NEXT = `UPDATE signing_keys SET state = 'active', activated_at = $1 WHERE state = 'next'`;
+
+const RETIRE_UNUSED = `UPDATE signing_keys SET state = 'retired', retired_at = $1
+  WHERE state IN ('next', 'active') AND GREATEST(created_at, activated_at) < $2`;
+
+/** `$1`: the tokens of keys that were retired before it have expired. */
+const ERASE_PRIVATE_KEYS = `UPDATE signing_keys SET encrypted_private_key = NULL
+  WHERE encrypted_private_key IS NOT NULL AND (state = 'revoked' OR retired_at < $1)`;
+
+export class UnreadableSigningKeyError extends Error {
+  override readonly name = 'UnreadableSigningKeyError';
+
+  constructor(kid: string) {
+    super(
+      `SECRET_KEY does not decrypt the signing key ${kid}. Set SECRET_KEY_PREVIOUS to the former value, or give the key ` +
+        `up: platform-auth keys revoke ${kid}`,
+    );
+  }
+}
+
+/** Of all replicas and commands, one at a time changes signing keys. */
+export async function withSigningKeyLock<Result>(
+  dataSource: DataSource,
+  work: (transaction: EntityManager) => Promise<Result>,
+): Promise<Result> {
+  return dataSource.transaction(async (transaction) => {
+    await transaction.query('SELECT pg_advisory_xact_lock($1)', [LOCKS.signingKeys]);
+    return work(transaction);
+  });
+}
+
+/**
+ * Encrypts private keys for the database. The `kid` is authenticated with them, and the public key is derived from them:
+ * without SECRET_KEY, a writer of the database cannot add a key.
+ */
+@Injectable()
+export class SigningKeyVault {
+  private readonly box: SecretBox;
+
+  constructor(environment: Environment) {
+    this.box = new SecretBox(environment, 'platform-auth signing keys v1');
+  }
+
+  encrypt(pair: KeyPair): Encrypted {
+    return this.box.encrypt(exportPrivateKey(pair), pair.kid);
+  }
+
+  /** @returns undefined when neither SECRET_KEY nor SECRET_KEY_PREVIOUS decrypts it */
+  decrypt(kid: string, encrypted: Buffer): { readonly pair: KeyPair; readonly isOutdated: boolean } | undefined {
+    const opened = this.box.decrypt(encrypted, kid);
+    if (!opened) return undefined;
+    const pair = importKeyPair(opened.plaintext);
+    return pair.kid === kid ? { pair, isOutdated: opened.isOutdated } : undefined;
+  }
+}
+
+@Injectable()
+export class SigningKeyRotation {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly database: Database,
+    private readonly vault: SigningKeyVault,
+    private readonly environment: Environment,
+    private readonly clock: DatabaseClock,
+    private readonly log: Log,
+  ) {}
+
+  /**
+   * Under ES256, ensures an active key and a next one. Under HS256, retires the keys with which no replica signs any more.
+   */
+  async advanceKeys(): Promise<void> {
+    const now = await this.clock.now();
+    const oldestIssuedAt = getOldestIssuedAt(this.environment, now);
+    const generated = await withSigningKeyLock(this.dataSource, async (transaction) => {
+      const kids = await this.changeStates(transaction, now, oldestIssuedAt);
+      await transaction.query(ERASE_PRIVATE_KEYS, [oldestIssuedAt]);
+      return kids;
+    });
+    for (const kid of generated) this.log.info('signing_key_made', { kid });
+  }
+
+  /** Replicas that are configured with another algorithm accept this one from now on. */
+  async recordSigning(): Promise<void> {
+    const values = [this.environment.accessTokenAlgorithm, await this.clock.now()];
+    await this.database.rows(RECORD_SIGNING, values);
+  }
+
+  /**
+   * Encrypts with SECRET_KEY what was encrypted with SECRET_KEY_PREVIOUS.
+   * @throws {UnreadableSigningKeyError} when a key that is to sign cannot be decrypted
+   */
+  async reencryptKeys(): Promise<void> {
+    const rows = await this.database.rows<EncryptedRow>(READ_ENCRYPTED, []);
+    for (const { id, kid, state, encrypted_private_key: encrypted } of rows) {
+      const opened = this.vault.decrypt(kid, encrypted);
+      const isToSign = this.environment.accessTokenAlgorithm === 'ES256' && state !== 'retired';
+      if (!opened && isToSign) throw new UnreadableSigningKeyError(kid);
+      if (!opened?.isOutdated) continue;
+      const values = [id, this.vault.encrypt(opened.pair), encrypted];
+      const replaced = await this.database.rows(REPLACE_ENCRYPTED, values);
+      if (replaced.length > 0) this.log.info('signing_key_reencrypted', { kid });
+    }
+  }
+
+  /** @returns the ids of the keys that it generated */
+  private async changeStates(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<string[]> {
+    if (this.environment.accessTokenAlgorithm !== 'ES256') {
+      await this.retireUnused(transaction, now, oldestIssuedAt);
+      return [];
+    }
+    const keys = await transaction.find(SigningKey, { where: [{ state: 'active' }, { state: 'next' }] });
+    const active = keys.find(({ state }) => state === 'active');
+    const next = keys.find(({ state }) => state === 'next');
+    if (!next) return this.insertKeys(transaction, now, active ? ['next'] : ['active', 'next']);
+    if (active && (!this.isDue(active, now) || now < getSigningStart(next.createdAt))) return [];
+    await transaction.query(RETIRE_ACTIVE, [now]);
+    await transaction.query(ACTIVATE_NEXT, [now]);
+    return this.insertKeys(transaction, now, ['next']);
+  }
+
+  private isDue({ activatedAt, createdAt }: SigningKey, now: Date): boolean {
+    return now >= addDays(activatedAt ?? createdAt, this.environment.signingKeyDays);
+  }
+
+  private async insertKeys(transaction: EntityManager, now: Date, states: SigningKeyState[]): Promise<string[]> {
+    const kids: string[] = [];
+    for (const state of states) {
+      const pair = generateKeyPair();
+      await transaction.insert(SigningKey, {
+        id: createId(),
+        kid: pair.kid,
+        algorithm: 'ES256',
+        state,
+        encryptedPrivateKey: this.vault.encrypt(pair),
+        createdAt: now,
+        activatedAt: state === 'active' ? now : null,
+      });
+      kids.push(pair.kid);
+    }
+    return kids;
+  }
+
+  private async retireUnused(transaction: EntityManager, now: Date, oldestIssuedAt: Date): Promise<void> {
+    const [use] = await transaction.query<{ last_signed_at: Date | null }[]>(READ_LAST_SIGNING, ['ES256']);
+    if (use?.last_signed_at && use.last_signed_at > oldestIssuedAt) return;
+    await transaction.query(RETIRE_UNUSED, [now, oldestIssuedAt]);
+  }
+}
+
+interface EncryptedRow {
+  readonly id: string;
+  readonly kid: string;
+  readonly state: SigningKeyState;
+  readonly encrypted_private_key: Buffer;
+}

@@ -1,0 +1,88 @@
+import { Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { toUserActor, type Actor } from '../access/actor.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
+import { createId } from '../common/ids.js';
+import { toNetworks } from '../common/network.js';
+import { Environment } from '../config/environment.js';
+import { getViolatedConstraint } from '../database/database-failure.js';
+import { Outbox } from '../mail/outbox.js';
+import { PasswordHasher } from '../passwords/password-hasher.js';
+import { PasswordPolicy } from '../passwords/password-policy.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { User } from './users.service.js';
+
+interface NewUser {
+  /** Canonical. */
+  readonly email: string;
+  readonly password: string;
+  /** Without a door, the audit log names the new user as the actor. */
+  readonly actor: Actor;
+  readonly event: 'user.registered' | 'admin.user.created';
+}
+
+/** Registers users: themselves, and by an operator. */
+@Injectable()
+export class Registration {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly policy: PasswordPolicy,
+    private readonly hasher: PasswordHasher,
+    private readonly outbox: Outbox,
+    private readonly audit: AuditLog,
+    private readonly environment: Environment,
+    private readonly clock: Clock,
+  ) {}
+
+  /** @throws {ProblemException} validation_failed; email_taken; hashing_busy */
+  async registerUser({ email, password, actor, event }: NewUser): Promise<User> {
+    this.policy.checkNewPassword(password);
+    const turn = { networks: toNetworks(actor.address), isKnown: actor.door === 'admin' };
+    const passwordHash = await this.hasher.hashPassword(password, turn);
+    const now = this.clock.now();
+    const user: User = {
+      id: createId(),
+      email,
+      passwordHash,
+      passwordChangedAt: now,
+      isActive: true,
+      emailVerifiedAt: null,
+      factorsChangedAt: null,
+      createdAt: now,
+      updatedAt: now,
+    };
+    try {
+      await this.insertUser(user, actor, event);
+    } catch (error) {
+      if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
+      throw error;
+    }
+    return user;
+  }
+
+  private async insertUser(user: User, actor: Actor, event: NewUser['event']): Promise<void> {
+    const { id, email, createdAt: time } = user;
+    await this.dataSource.transaction(async (transaction) => {
+      await transaction.insert(User, user);
+      if (this.environment.requireVerifiedEmail) {
+        // In this transaction: an account without a link could never log in.
+        const { requestId } = actor;
+        await this.outbox.addWith(transaction, {
+          kind: 'email_verification',
+          recipient: email,
+          userId: null,
+          requestId,
+        });
+      }
+      await this.audit.record(transaction, {
+        event,
+        actor: actor.door === 'open' ? toUserActor(actor, id) : actor,
+        time,
+        subject: id,
+        details: { after: { is_active: true } },
+        logFields: { user_id: id },
+      });
+    });
+  }
+}
