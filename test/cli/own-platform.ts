@@ -18,7 +18,7 @@ import { fromRoot } from '../support/from-root.js';
 /** Runs commands in the process of the tests: they read the variables that a test sets, and print to its log. */
 export function useCommands(): void {
   beforeAll(() => {
-    for (const name of ['DATABASE_URL', 'REVOCATION_LEASE_MS']) delete process.env[name];
+    for (const name of ['DATABASE_URL', 'REVOCATION_LEASE_MS']) Reflect.deleteProperty(process.env, name);
     jest.spyOn(process.stderr, 'write').mockImplementation((text) => {
       recordLogLine(String(text).trimEnd());
       return true;

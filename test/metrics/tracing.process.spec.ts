@@ -1,7 +1,6 @@
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { isTracingRequested, type Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';
 import { OtlpCollector } from '../support/otlp-collector.js';

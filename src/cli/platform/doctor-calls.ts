@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
-import { addDays } from '../../common/clock.js';
 import type { EnvFile } from '../../config/env-file.js';
 import type { SchemaState } from '../../database/migrate.js';
 import { isUnused } from '../attention.js';
