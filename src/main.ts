@@ -15,7 +15,7 @@ async function startTracing(): Promise<StopTracing> {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
     console.error(
       'The service cannot start: OTEL_… variables ask for traces, and the packages of OpenTelemetry are not installed.\n' +
-        'Install them (npm ci without --omit=optional; image: docker build --build-arg OMIT=), or unset the variables.',
+        'Install them (npm ci without --omit=optional; image: docker build --build-arg TRACING=yes), or unset the variables.',
     );
     process.exit(1);
   }

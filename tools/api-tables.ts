@@ -1,6 +1,5 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { toProblemType } from '../src/problems/problem.filter.js';
-import type { Problem } from '../src/problems/problems.js';
+import { toProblemType, type Problem } from '../src/problems/problems.js';
 
 interface Operation {
   readonly summary?: string;

@@ -6,8 +6,8 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from '
 import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '..');
-const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js'];
-const SOURCES = ['src', 'tools', 'ormconfig.ts', 'package-lock.json', '.swcrc'];
+const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js', 'dist/docs/openapi.json'];
+const SOURCES = ['src', 'tools', 'ormconfig.ts', 'package.json', 'package-lock.json', '.swcrc'];
 /** Holds the digest of the sources that were built. */
 const STAMP = join(root, 'dist/built-sources.sha256');
 const MS_PER_SECOND = 1_000;

@@ -14,13 +14,15 @@ process.chdir(join(import.meta.dirname, '..'));
 
 /** The image is built without most of them. */
 const FOLDERS = ['src', 'test', 'tools', 'bench', 'chaos', 'fuzz', 'deploy', 'examples', 'clients'].filter(existsSync);
-/** What others compile: packages, the clients that test:clients generates, and the programs that use them. */
-const FOREIGN = /(^|\/)(node_modules|\.venv|\.run|dist)\/|^test\/clients\/(src|generated)\//;
+/** Folders of others, which may change while a build runs. */
+const SKIPPED = new Set(['node_modules', '.venv', '.run', 'dist']);
+/** Compiled by test:clients: the clients that it generates, and the programs that use them. */
+const FOREIGN = /^test\/clients\/(src|generated)\//;
 
 const SERVICE = 'dist/service';
 /** Programs that Node.js starts as a process or as a worker thread. In one folder, because they name each other. */
 const PROGRAMS = ['main.js', 'bootstrap/worker.js', 'passwords/password.worker.js', 'cli/platform-auth.js'];
-/** For the bill of materials: the folders of the packages in the bundle. */
+/** For the bill of materials: the folders of the packages in the bundle and in dist/docs/. */
 const BUNDLED_PACKAGES = 'dist/bundled-packages.json';
 /** Loaded from node_modules: packages with binaries or threads of their own, and what tracing patches when it is loaded. */
 const UNBUNDLED = [
@@ -47,8 +49,11 @@ const bundleOwnRequire = {
 };
 
 function listFiles(folder, ending) {
-  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
-  return names.map((name) => join(folder, name)).filter((path) => path.endsWith(ending));
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return SKIPPED.has(entry.name) ? [] : listFiles(path, ending);
+    return path.endsWith(ending) ? [path] : [];
+  });
 }
 
 function writeIfChanged(path, text) {
@@ -115,7 +120,10 @@ async function bundleService() {
   for (const { path, text } of outputFiles) writeIfChanged(path, text);
   const outputs = new Set(outputFiles.map(({ path }) => basename(path)));
   for (const name of readdirSync(SERVICE)) if (!outputs.has(name)) rmSync(join(SERVICE, name));
-  writeIfChanged(BUNDLED_PACKAGES, JSON.stringify(listPackages(metafile.inputs), null, 2));
+  writeIfChanged(
+    BUNDLED_PACKAGES,
+    JSON.stringify([...listPackages(metafile.inputs), 'node_modules/swagger-ui-dist'], null, 2),
+  );
 }
 
 /** Compiles what changes, until it is stopped. */

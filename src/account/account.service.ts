@@ -15,7 +15,7 @@ import { PasswordPolicy } from '../passwords/password-policy.js';
 import { PasswordVerifier } from '../passwords/password-verifier.js';
 
 /** A call for which the access token is not enough. */
-interface OwnCall {
+interface ReauthenticatedCall {
   readonly principal: UserPrincipal;
   readonly password: string;
 }
@@ -35,7 +35,7 @@ export class AccountService {
    * @throws {ProblemException} validation_failed; wrong_password; too_many_requests; hashing_busy; invalid_access_token
    */
   async changePassword(
-    { principal, password, newPassword }: OwnCall & { readonly newPassword: string },
+    { principal, password, newPassword }: ReauthenticatedCall & { readonly newPassword: string },
     actor: Actor,
   ): Promise<void> {
     // Before the password is verified: a new password that the policy refuses must not cost a guess.
@@ -50,7 +50,7 @@ export class AccountService {
   }
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
-  async deleteAccount({ principal, password }: OwnCall, actor: Actor): Promise<void> {
+  async deleteAccount({ principal, password }: ReauthenticatedCall, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
       await this.account.deleteAccount(await this.passwords.reauthenticateUser(principal, password, actor), actor);
     });

@@ -1,7 +1,7 @@
 /**
  * Logins, step by step: 1. the password, 2. the challenge of a user with a second factor, 3. the answer to it, or a passkey
- * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: every refused password has the same
- * response and the same cost (user enumeration). A guess is reserved in a throttle before it is verified, and settled by the
+ * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: a wrong password, an unknown address and a
+ * disabled account have the same response and the same cost (user enumeration). A guess is reserved in a throttle before it is verified, and settled by the
  * verdict; for codes, in second-factors/codes.ts. Proofs are consumed in the transaction that starts the session.
  */
 import { Injectable } from '@nestjs/common';

@@ -154,7 +154,7 @@ export const throttleSection = {
   variables: {
     LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: {
       type: limit('10/900'),
-      text: 'Failed logins per account and address. The only login limit at addresses from which the account logged in recently.',
+      text: 'Failed logins per account and address. No other login limit applies at an address from which the account logged in recently.',
     },
     LOGIN_LIMIT_PER_ACCOUNT: { type: limit('100/900'), text: 'Failed logins per account from unknown addresses.' },
     LOGIN_LIMIT_PER_ADDRESS: { type: limit('1000/900'), text: 'Failed logins per address, for all accounts together.' },

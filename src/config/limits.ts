@@ -1,3 +1,4 @@
+import { DEFAULT_START_TIMEOUT_SECONDS } from '../common/start-watch.js';
 import { availableParallelism } from 'node:os';
 
 // Limits that no variable sets. Those that tests replace are properties of the Environment: tests of the application pass
@@ -14,7 +15,7 @@ export const MAX_LEASE_MS = 5_000;
 /** An IPv6 /48 holds 65,536 networks of /64, and may be one attacker or a whole office. */
 export const SITE_BUDGET_FACTOR = 16;
 
-/** Of the hashes that this service makes: 3 s of one core. */
+/** The highest cost of our own hashes: one takes 3 s of a core. */
 export const MAX_BCRYPT_COST = 16;
 
 /** Passwords that may wait to be hashed, in all workers together. */
@@ -44,7 +45,7 @@ export interface FixedSettings {
   readonly shutdownDeadlineMs: number;
   /** Threads of one process that hash passwords: the workers share the cores. */
   readonly hashThreads: number;
-  /** Of one process: workers with fewer threads take longer to empty a queue. */
+  /** The share of one process: workers divide the queue as they divide the threads. */
   readonly hashQueueLimit: number;
   /** A login beyond it ends the user's oldest session. */
   readonly sessionLimitPerUser: number;
@@ -58,14 +59,19 @@ export interface FixedSettings {
   readonly hashingBusyLimitPerAddress: Limit;
   /** Wrong admin keys. */
   readonly adminKeyLimitPerAddress: Limit;
-  /** Requests for a link by e-mail for one account, whether it exists or not. */
+  /** Requests for a link by e-mail to one address, whether it has an account or not. */
   readonly mailLimitPerAccount: Limit;
   /** Tokens of links that are presented, also valid ones. */
   readonly linkLimitPerAddress: Limit;
 }
 
-/** Always empty in an operator's process: only tools/replace-settings.ts, which no image contains, writes to it. */
-export const replacedSettings: Partial<FixedSettings> = {};
+const REPLACED_SETTINGS = Symbol.for('platform-auth.replaced-settings');
+/**
+ * Always empty in an operator's process: only tools/replace-settings.ts, which no image contains, writes to it. One object for
+ * the process, because a bundle has its own copy of this module.
+ */
+export const replacedSettings = ((globalThis as Record<symbol, unknown>)[REPLACED_SETTINGS] ??=
+  {}) as Partial<FixedSettings>;
 
 interface GivenSettings {
   readonly WORKERS: number;
@@ -77,7 +83,7 @@ export function computeFixedSettings(given: GivenSettings): FixedSettings {
     databaseConnectTimeoutMs: 2_000,
     databaseStatementTimeoutMs: 3_000,
     healthTimeoutMs: 1_000,
-    startTimeoutSeconds: 60,
+    startTimeoutSeconds: DEFAULT_START_TIMEOUT_SECONDS,
     shutdownDeadlineMs: given.SHUTDOWN_DELAY_MS + DRAIN_TIMEOUT_MS,
     hashThreads: Math.ceil(availableParallelism() / given.WORKERS),
     hashQueueLimit: Math.ceil(HASH_QUEUE_LIMIT / given.WORKERS),

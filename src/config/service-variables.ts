@@ -132,7 +132,7 @@ export const databaseSection = {
       type: wholeNumber(1, 1_000).default(10),
       text:
         'Connections of the pool of one process. Each process has two more, for the feed of revocations and for `/health`, ' +
-        'and half as many again while commits stall; see [decision 41](decisions/0041-stalled-commits.md).',
+        'and, while commits stall, half of this number more; see [decision 41](decisions/0041-stalled-commits.md).',
     },
   },
 } satisfies Section;

@@ -1,6 +1,6 @@
 /**
  * Refuses a database that answers but cannot be used: a standby, or a pooler that shares sessions (decision 42). Neither is
- * a verdict on a credential. Without it, test/database/standby.process.spec.ts and poolers.spec.ts fail.
+ * a verdict on a credential. Without it, test/database/servers.process.spec.ts and outages.spec.ts fail.
  */
 import { Client, type ClientBase } from 'pg';
 

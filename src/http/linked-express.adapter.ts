@@ -14,8 +14,7 @@ import type { Duplex } from 'node:stream';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type RequestHandler, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
-import { toProblemBody } from '../problems/problem.filter.js';
-import { ProblemException, problems } from '../problems/problems.js';
+import { ProblemException, problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
 import { markInternal } from './request-target.js';
 

@@ -135,12 +135,12 @@ export class MailWorker implements OnModuleDestroy {
     this.mails.inc({ kind: request.kind, outcome: 'sent' });
   }
 
-  /** An outcome is recorded about an account: none is when no account has the address. */
+  /** The audit log gets an outcome only if the address has an account: each of its events has a subject. */
   private async giveUpExpired(request: ClaimedRequest): Promise<void> {
-    this.log.warn('mail_expired', { reason: request.kind });
     const userId = request.userId ?? (await this.composer?.findUserId(request));
     if (userId === undefined) await this.outbox.remove(request);
     else await this.removeWithEvent('user.mail.failed', request, userId);
+    this.log.warn('mail_expired', { reason: request.kind });
     this.mails.inc({ kind: request.kind, outcome: 'failed' });
   }
 

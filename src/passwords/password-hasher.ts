@@ -2,7 +2,7 @@
  * Hashes and compares passwords with bcrypt, in worker threads of its own behind a bounded queue, so that a flood of logins
  * delays neither the event loop nor the thread pool that DNS, files and cryptography share (ASVS 11.4.2). The queue is fair
  * between networks. Invariants: an unknown account costs the same as a wrong password; no password is truncated.
- * Without the threads test/auth/password-hashing.spec.ts fails, without the fair queue test/throttling/flood.spec.ts.
+ * Without the threads test/auth/login.spec.ts fails, without the fair queue test/throttling/flood.spec.ts.
  */
 import { fileURLToPath } from 'node:url';
 import { Injectable, type OnApplicationShutdown } from '@nestjs/common';

@@ -10,14 +10,11 @@ import { Log } from '../logging/log.js';
 import {
   ProblemException,
   problems,
-  type FieldError,
+  toProblemBody,
   type Occurrence,
   type Problem,
   type RefusalEvent,
 } from './problems.js';
-
-/** Rejected fields that a response names at most. */
-export const MAX_ERRORS = 20;
 
 /** Errors of Express and its body parser have a status. Their messages quote the request, and are dropped. */
 const BY_STATUS: Readonly<Record<number, Problem>> = {
@@ -42,29 +39,6 @@ export interface ResponseLocals {
   couldPromiseOnArrival?: boolean;
   /** The scope that the route declares, where it accepts the admin door. */
   scope?: Scope | undefined;
-}
-
-/**
- * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may
- * contain anything.
- */
-export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
-  return {
-    type: toProblemType(problem),
-    title: problem.title,
-    status: problem.status,
-    detail: problem.detail,
-    instance: `urn:request:${requestId}`,
-    code: problem.code,
-    request_id: requestId,
-    ...problem.extension,
-    ...(problem.status === 400 && { errors: errors.slice(0, MAX_ERRORS) }),
-  };
-}
-
-/** @returns the URI reference of a problem type, as docs/api.md lists it */
-export function toProblemType(problem: Problem): string {
-  return `/problems/${problem.code.replaceAll('_', '-')}`;
 }
 
 /** Turns every error into a problem response. */

@@ -379,3 +379,29 @@ export class ProblemException extends Error {
     return new ProblemException(problem, { ...occurrence, headers: { ...occurrence.headers, ...headers } });
   }
 }
+
+/** Rejected fields that a response names at most. */
+export const MAX_ERRORS = 20;
+
+/**
+ * Creates the body of a problem response (RFC 9457 §3). `instance` names the occurrence and not the path, which may
+ * contain anything.
+ */
+export function toProblemBody(problem: Problem, requestId: string, errors: readonly FieldError[] = []) {
+  return {
+    type: toProblemType(problem),
+    title: problem.title,
+    status: problem.status,
+    detail: problem.detail,
+    instance: `urn:request:${requestId}`,
+    code: problem.code,
+    request_id: requestId,
+    ...problem.extension,
+    ...(problem.status === 400 && { errors: errors.slice(0, MAX_ERRORS) }),
+  };
+}
+
+/** @returns the URI reference of a problem type, as docs/api.md lists it */
+export function toProblemType(problem: Problem): string {
+  return `/problems/${problem.code.replaceAll('_', '-')}`;
+}

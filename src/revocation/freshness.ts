@@ -32,8 +32,11 @@ export class Freshness {
   /** To be called when a question for a fresh verdict arrives, before anything is read. */
   async noteArrival({ res }: Request): Promise<void> {
     // With a lease, the feed announces it. Without one, this is the only promise of this process.
-    if (this.environment.revocationLeaseMs === 0)
-      await this.announcement.announceIfDue(this.dataSource).catch(() => undefined);
+    if (this.environment.revocationLeaseMs === 0) {
+      const announced = this.announcement.announceIfDue(this.dataSource).catch(() => undefined);
+      // A commit that stalls delays no question while the last announcement still counts.
+      if (!this.announcement.isCurrent) await announced;
+    }
     if (res) (res.locals as ResponseLocals).couldPromiseOnArrival ??= this.announcement.isCurrent;
   }
 

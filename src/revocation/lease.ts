@@ -46,7 +46,7 @@ export interface Ticket {
 
 /**
  * The right to answer from a cache. Its term starts when this replica sends a poll of the feed, and is granted by the
- * answer. A revoking call waits for a whole term between its commit and its response (docs/decisions/0033: the proof).
+ * answer. A revoking call waits for a whole term between its commit and its response (docs/revocation-lease.md: the proof).
  */
 export class RevocationLease {
   /** The grace included. */

@@ -59,7 +59,7 @@ export class UnreadableSigningKeyError extends Error {
   }
 }
 
-/** Of all replicas and commands, one at a time changes signing keys. */
+/** Only one replica or command at a time may change signing keys. */
 export async function withSigningKeyLock<Result>(
   dataSource: DataSource,
   work: (transaction: EntityManager) => Promise<Result>,

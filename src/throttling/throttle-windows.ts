@@ -2,7 +2,7 @@
  * Counts tries in windows that all replicas share. A point is reserved before anything is verified: in flight until the
  * verification settles it as lost (a wrong guess) or refunds it. `lost + in_flight` never exceeds a limit, so parallel
  * guesses cannot race past it. Lost points stay until their window ends. Without the table every caller fails closed
- * (503). See docs/throttling.md; test/throttling/reservations.spec.ts fails without the reservations.
+ * (503). See docs/throttling.md; test/throttling/flood.spec.ts fails without the reservations.
  */
 import { EventEmitter, once } from 'node:events';
 import { Injectable } from '@nestjs/common';
@@ -199,7 +199,7 @@ function takePoints({ budgets, knownKey }: ReserveRequest, rowsByKey: Map<string
 
 /** Rounded to milliseconds, so that a Date of JavaScript can identify a window. */
 const NOW = `date_trunc('milliseconds', now())`;
-/** A window that ends too late is over as well: a clock that was set back must not freeze a count. */
+/** A window that ends too late is over too: a clock that was set back, or an earlier, longer limit, must not freeze a count. */
 const IS_OVER = `(w.window_end <= now() OR w.window_end > excluded.window_end + interval '1 minute')`;
 const LOST = `(CASE WHEN ${IS_OVER} THEN 0 ELSE w.lost END)`;
 const IN_FLIGHT = `(CASE WHEN ${IS_OVER} OR w.in_flight_until <= now() THEN 0 ELSE w.in_flight END)`;

@@ -11,7 +11,7 @@ import { ThrottleWindows } from './throttle-windows.js';
 
 const MAX_BUSY_NETWORKS = 10_000;
 
-/** The policies that count calls by network, also successful ones. */
+/** The policies that count calls by network: all calls, of `admin-key` only refused ones. */
 type CallPolicy = 'registration' | 'refresh' | 'second-factor-address' | 'mail' | 'link' | 'admin-key';
 
 /** Counts calls. Unlike a guess (guess-throttles.ts), a counted call is never refunded. */
@@ -91,8 +91,8 @@ class ThrottleGuard implements CanActivate {
 }
 
 /**
- * Limits the calls of one network, counted before the body is validated, and documents the 429. Public routes need it, and
- * routes that write a row without asking for a proof.
+ * Limits the calls of one network, counted before the body is validated, and documents the 429. For public
+ * routes, except logins (guess-throttles.ts), and for routes that write a row without asking for a proof.
  */
 export const Throttled = (policy: CallPolicy) =>
   applyDecorators(PolicyOfRoute(policy), UseGuards(ThrottleGuard), ApiProblems(problems.tooManyRequests));

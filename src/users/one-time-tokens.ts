@@ -122,7 +122,7 @@ export class OneTimeTokens {
   }
 
   /**
-   * Refuses text that does not parse. It was never used, so that its refusal need not wait for another call.
+   * Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call.
    * @throws {ProblemException} invalid_link
    */
   refuseUnreadable(token: string): void {

@@ -1,7 +1,7 @@
 /**
  * Users: e-mail address, password hash, active or disabled. How they register is in registration.ts, what they change about
  * their own account in own-account.ts, their sessions in tokens/. Invariants: e-mail addresses are canonical
- * (common/email.ts) before they arrive here, and each change commits together with its audit event.
+ * before they arrive here, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
@@ -36,7 +36,7 @@ export class User {
   @Column({ name: 'is_active', type: 'boolean' })
   isActive!: boolean;
 
-  /** When a link first proved an address of the account; at a change of an unproven one, a moment before every factor. */
+  /** When a link first proved an address of the account; at a change of an unproven one, no later than the oldest factor. */
   @Column({ name: 'email_verified_at', type: 'timestamptz', nullable: true })
   emailVerifiedAt!: Date | null;
 

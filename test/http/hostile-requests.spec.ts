@@ -3,11 +3,10 @@ import { once } from 'node:events';
 import { type AddressInfo, connect } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import type { Response } from 'supertest';
-import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
-import { MAX_ERRORS } from '../../src/problems/problem.filter.js';
+import { MAX_ERRORS, problems } from '../../src/problems/problems.js';
 
 const LOGIN = '/api/v0/auth/login';
 

@@ -6,8 +6,7 @@ import type { OpenAPIObject } from '@nestjs/swagger';
 import { ServiceProcess } from '../support/service-process.js';
 import { ADMIN_KEY, VARIABLES } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
-import { toProblemType } from '../../src/problems/problem.filter.js';
-import { problems } from '../../src/problems/problems.js';
+import { problems, toProblemType } from '../../src/problems/problems.js';
 
 const CANARY = 'CANARY4b1d';
 
@@ -127,32 +126,34 @@ interface Answer {
 }
 
 describe.each(['console', 'logging service'])('a canary, while the log goes to the %s', (destination) => {
-const CANARY = 'CANARY-7f3a91';
-/** Not a valid request id, which would be logged. */
-const HOSTILE = `${CANARY} "\\"; <x>`;
-const HEADERS = [
-  'authorization',
-  'x-api-key',
-  'x-admin-key',
-  'x-platform-app-id',
-  'x-platform-app-key',
-  'x-request-id',
-  'x-forwarded-for',
-  'forwarded',
-  'user-agent',
-  'referer',
-  'origin',
-  'cookie',
-  'accept',
-  'x-anything',
-];
-/** Every field of any documented request, with the canary as its value. */
-function everyField(document: OpenAPIObject): Record<string, string> {
-  const requests = Object.entries(document.components?.schemas ?? {}).filter(([name]) => name.endsWith('Request'));
-  const names = requests.flatMap(([, schema]) => Object.keys((schema as { properties?: object }).properties ?? {}));
-  expect(names).toEqual(expect.arrayContaining(['email', 'password', 'refresh_token', 'room', 'target', 'is_active']));
-  return Object.fromEntries(names.map((name) => [name, HOSTILE]));
-}
+  const CANARY = 'CANARY-7f3a91';
+  /** Not a valid request id, which would be logged. */
+  const HOSTILE = `${CANARY} "\\"; <x>`;
+  const HEADERS = [
+    'authorization',
+    'x-api-key',
+    'x-admin-key',
+    'x-platform-app-id',
+    'x-platform-app-key',
+    'x-request-id',
+    'x-forwarded-for',
+    'forwarded',
+    'user-agent',
+    'referer',
+    'origin',
+    'cookie',
+    'accept',
+    'x-anything',
+  ];
+  /** Every field of any documented request, with the canary as its value. */
+  function everyField(document: OpenAPIObject): Record<string, string> {
+    const requests = Object.entries(document.components?.schemas ?? {}).filter(([name]) => name.endsWith('Request'));
+    const names = requests.flatMap(([, schema]) => Object.keys((schema as { properties?: object }).properties ?? {}));
+    expect(names).toEqual(
+      expect.arrayContaining(['email', 'password', 'refresh_token', 'room', 'target', 'is_active']),
+    );
+    return Object.fromEntries(names.map((name) => [name, HOSTILE]));
+  }
 
   let database: TestDatabase;
   let logging: Server;

@@ -1,6 +1,5 @@
 import type { Response } from 'supertest';
-import { toProblemType } from '../../src/problems/problem.filter.js';
-import type { Problem } from '../../src/problems/problems.js';
+import { toProblemType, type Problem } from '../../src/problems/problems.js';
 
 /** Expects exactly this problem of the catalogue, in full (RFC 9457). */
 export function expectProblem(response: Response, problem: Problem): void {

@@ -1,6 +1,5 @@
 import type { Response } from 'supertest';
-import { toProblemType } from '../../src/problems/problem.filter.js';
-import { problems } from '../../src/problems/problems.js';
+import { problems, toProblemType } from '../../src/problems/problems.js';
 
 /** The limit that a 429 reports. */
 export interface Throttled {

@@ -110,7 +110,7 @@ describe('a server process', () => {
 
 const SCRIPT = fromRoot('tools/build-if-changed.js');
 
-const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js'];
+const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js', 'dist/docs/openapi.json'];
 
 const OTHER_SOURCES = ['tools/build.js', 'ormconfig.ts', 'package-lock.json', '.swcrc'];
 

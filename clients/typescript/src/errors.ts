@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { toProblemBody } from '../../../src/problems/problem.filter.js';
-import type { Problem } from '../../../src/problems/problems.js';
+import { toProblemBody, type Problem } from '../../../src/problems/problems.js';
 import { UNAVAILABLE } from './refusals.js';
 
 /** The response to a request that was not accepted (RFC 9457). */

@@ -1,6 +1,6 @@
 /**
  * `audit verify`: compares the rows of the audit log with the seals, and reports every difference. The chain of seals
- * itself is verified by seal-chain.ts. test/audit/tampering.spec.ts has a test for each kind of finding.
+ * itself is verified by seal-chain.ts. test/audit/seals.spec.ts has a test for each kind of finding.
  */
 import { isSameDigest } from '../../crypto/secret.js';
 import { AUDIT_EVENT_NAMES } from '../audit-events.js';

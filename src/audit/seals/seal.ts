@@ -2,7 +2,7 @@
  * Seals make the audit log tamper-evident. A seal lists every row that was committed since the seal before it, each with an
  * HMAC over all its columns. The seal is a JSON text with an HMAC, and contains the HMAC of its predecessor: a hash chain.
  * Invariants: a row is in exactly one seal; a seal never changes; a database superuser does not have the key.
- * Without it, test/audit/tampering.spec.ts fails. This file has the format; decision 43 has the reasons.
+ * Without it, test/audit/seals.spec.ts fails. This file has the format; decision 43 has the reasons.
  */
 import { toUuid } from '../../common/ids.js';
 import { computeDigest, computeMac, deriveKey, isSameDigest } from '../../crypto/secret.js';
@@ -63,8 +63,8 @@ export interface SealEntry {
 
 /**
  * All columns of a row as one text, in UTC. Leaves null columns out, so that a column added later does not change the text
- * of existing rows. This and the fragments below need
- * `audit_events AS logged`.
+ * of existing rows. This and the fragments below stand in statements that
+ * read `audit_events AS logged`.
  */
 export const CANONICAL_ROW = `(SELECT jsonb_object_agg(key, value)
   FROM jsonb_each(to_jsonb(logged)) WHERE value <> 'null')::text`;

@@ -208,7 +208,7 @@ export function checkExpiringKeys({ database, now }: Checkup): Finding[] {
       severity: 'warning',
       where: `${caller} → ${target}`,
       what: `The credential expires at ${expiresAt?.toISOString() ?? ''}.`,
-      do: 'After that, run init: it mints one that does not expire.',
+      do: 'After that, run init: it issues one that does not expire.',
     }));
 }
 
@@ -281,7 +281,7 @@ export function checkWeakSecrets(checkup: Checkup): Finding[] {
   });
 }
 
-/** Keys that init mints for this service name it by OWN_NAME; with another SERVICE_NAME it refuses them all. */
+/** Keys that init issues for this service name it by OWN_NAME; with another SERVICE_NAME it refuses them all. */
 export function checkServiceName({ files }: Checkup): Finding[] {
   const name = files.get(OWN_NAME)?.get('SERVICE_NAME');
   if (name === undefined || name === OWN_NAME) return [];

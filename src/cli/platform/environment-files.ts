@@ -112,7 +112,7 @@ export function listRequiredVariables(service: MappedService, rules: TokenRules)
 
 // What the environment file of a dependent takes over so that its verifier (clients/) works: the service's own name and how
 // auth signs access tokens. A service embeds a verifier when `auth` is among its calls: the verifier polls and asks with the
-// service's own key for auth. Secrets and addresses are delivered elsewhere (init.delivery.ts, platform-map.ts).
+// service's own key for auth. Secrets and addresses are delivered elsewhere (init.ts, platform-map.ts).
 
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
 export const JWKS_PATH = '/.well-known/jwks.json';

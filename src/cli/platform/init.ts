@@ -100,7 +100,7 @@ async function readLive(pending: string[], variables: Variables, clock: Clock) {
 
 /**
  * A folder that was never used with this database is most likely a typing error, and init would replace every key.
- * Counts before it looks for the file, because another run writes that file before it mints a key.
+ * Counts before it looks for the file, because another run writes that file before it issues a key.
  */
 async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise<void> {
   let live = 0;
@@ -137,8 +137,11 @@ async function applyPlan(
     report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, shared, issuer, dryRun))));
     report.files.push({ file: `${service.name}.env`, changed: file.needsWriting, variables: file.changes });
   }
-  // At the same time, so that they wait for the replicas once.
-  if (prune) await Promise.all(plan.strays.map(({ id }) => issuer.revoke(id)));
+  if (prune)
+    await revokeAll(
+      plan.strays.map(({ id }) => id),
+      issuer,
+    );
   report.strays.push(...plan.strays.map(({ id, caller, target }) => ({ caller, target, app_id: id, revoked: prune })));
   return report;
 }
@@ -241,12 +244,22 @@ async function issue({ caller, target, action, appId }: PlannedPair, issuer: Iss
   return { id: appId, key: action === 'rotate' ? await issuer.rotate(appId) : undefined };
 }
 
+/** Revokes at the same time, so that all wait for the replicas once. @throws the first failure, after the last attempt */
+async function revokeAll(appIds: readonly string[], issuer: Issuer): Promise<void> {
+  const attempts = await Promise.allSettled(appIds.map((appId) => issuer.revoke(appId)));
+  const failure = attempts.find((attempt) => attempt.status === 'rejected');
+  if (failure) throw failure.reason;
+}
+
 /** The keys of these credentials were not delivered to their caller. */
 async function revokeMinted(minted: readonly (PlannedPair & { appId: string })[], issuer: Issuer): Promise<string> {
   if (minted.length === 0) return 'No credential was minted for it.';
   const pairs = minted.map(({ caller, target }) => `${caller} → ${target}`).join(', ');
   try {
-    await Promise.all(minted.map(({ appId }) => issuer.revoke(appId)));
+    await revokeAll(
+      minted.map(({ appId }) => appId),
+      issuer,
+    );
     return `The credentials minted for it are revoked again: ${pairs}.`;
   } catch (error) {
     return `The credentials minted for it could not be revoked (${describeCause(error)}); their keys are lost: ${pairs}.`;

@@ -39,7 +39,7 @@ interface ListOptions extends ListFilters {
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function createAppsCommand(): Command {
   const apps = new Command('apps')
-    .description('Manage the credentials of services. `init` mints those of a whole platform.')
+    .description('Manage the credentials of services. `init` issues those of a whole platform.')
     .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth apps list'));
   addFilters(
     describeRemote(
