@@ -15,7 +15,7 @@ import { toActor } from '../access/actor.js';
 import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
@@ -76,10 +76,7 @@ export class AppCredentialPageResponse extends createPageResponse<AppCredential,
 @ApiTags('admin')
 @Controller('api/v0/admin/app-credentials')
 export class AppCredentialsAdminController {
-  constructor(
-    private readonly credentials: AppCredentialsService,
-    private readonly environment: Environment,
-  ) {}
+  constructor(private readonly credentials: AppCredentialsService) {}
 
   @Post()
   @RequireAdmin('apps')
@@ -152,7 +149,7 @@ export class AppCredentialsAdminController {
     @Param('app_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<IssuedAppCredentialResponse> {
-    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
+    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
     const { credential, key } = await this.credentials.rotateAppKey(id, overlapHours, toActor(request));
     return IssuedAppCredentialResponse.fromIssued(credential, key);
   }

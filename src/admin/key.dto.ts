@@ -1,7 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
 import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
-import { MAX_OVERLAP_HOURS } from '../config/limits.js';
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../keys/key-table.js';
 
 /** The fields of a key that may be shown: no key and no digest. */
@@ -48,7 +48,7 @@ export class RotateRequest {
     type: 'integer',
     minimum: 0,
     maximum: MAX_OVERLAP_HOURS,
-    description: 'how long the old key stays valid if the new one is not used; 0 ends it at once. Default: 24',
+    description: `how long the old key stays valid if the new one is not used; 0 ends it at once. Default: ${DEFAULT_OVERLAP_HOURS}`,
     example: 24,
   })
   @IfSent()

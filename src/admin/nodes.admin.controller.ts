@@ -20,7 +20,7 @@ import {
 } from '../nodes/registration-retries.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { NodesService, type NodeChange, type NodeRegistration, type NodeDevice } from '../nodes/nodes.service.js';
 import { ApiProblems } from '../problems/api-problems.js';
@@ -107,10 +107,7 @@ export class NodePageResponse extends createPageResponse<NodeDevice, NodeRespons
 @ApiTags('admin')
 @Controller('api/v0/admin/nodes')
 export class NodesAdminController {
-  constructor(
-    private readonly nodes: NodesService,
-    private readonly environment: Environment,
-  ) {}
+  constructor(private readonly nodes: NodesService) {}
 
   @Post()
   @RequireAdmin('nodes')
@@ -203,7 +200,7 @@ export class NodesAdminController {
     @Param('node_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<IssuedNodeResponse> {
-    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
+    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
     const { node, key } = await this.nodes.rotateNodeKey(id, overlapHours, toActor(request));
     return IssuedNodeResponse.fromIssued(node, key);
   }

@@ -16,7 +16,7 @@ import { toActor } from '../access/actor.js';
 import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
   OperatorsService,
@@ -93,10 +93,7 @@ export class OperatorPageResponse extends createPageResponse<Operator, OperatorR
 @ApiTags('admin')
 @Controller('api/v0/admin/operators')
 export class OperatorsAdminController {
-  constructor(
-    private readonly operators: OperatorsService,
-    private readonly environment: Environment,
-  ) {}
+  constructor(private readonly operators: OperatorsService) {}
 
   @Post()
   @RequireAdmin('operators')
@@ -184,7 +181,7 @@ export class OperatorsAdminController {
     @Param('operator_id') id: string,
     @Body() body: RotateRequest,
   ): Promise<IssuedOperatorResponse> {
-    const overlapHours = body.overlap_hours ?? this.environment.keyOverlapHours;
+    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
     const { operator, key } = await this.operators.rotateOperatorKey(id, overlapHours, toCaller(request));
     return IssuedOperatorResponse.fromIssued(operator, key);
   }

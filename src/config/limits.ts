@@ -5,6 +5,8 @@ import { availableParallelism } from 'node:os';
 
 /** How long two keys of one credential may be valid at once: a year. */
 export const MAX_OVERLAP_HOURS = 8_760;
+/** Unless the rotation says otherwise. */
+export const DEFAULT_OVERLAP_HOURS = 24;
 
 /** A call that revokes waits for the lease, so a longer one would delay its caller too much. */
 export const MAX_LEASE_MS = 5_000;
@@ -46,13 +48,8 @@ export interface FixedSettings {
   readonly hashQueueLimit: number;
   /** A login beyond it ends the user's oldest session. */
   readonly sessionLimitPerUser: number;
-  readonly keyOverlapHours: number;
-  readonly credentialMemorySize: number;
-  readonly knownAddressDays: number;
   readonly auditSealIntervalSeconds: number;
   readonly purgeIntervalMinutes: number;
-  readonly sessionKeepDays: number;
-  readonly credentialKeepDays: number;
   /** Wrong codes of second factors, from all addresses together. */
   readonly secondFactorLimitPerAccount: Limit;
   /** Answers to second factors, logins with passkeys and renamings of passkeys, also good ones. */
@@ -73,7 +70,6 @@ export const replacedSettings: Partial<FixedSettings> = {};
 interface GivenSettings {
   readonly WORKERS: number;
   readonly SHUTDOWN_DELAY_MS: number;
-  readonly AUDIT_RETENTION_DAYS: number;
 }
 
 export function computeFixedSettings(given: GivenSettings): FixedSettings {
@@ -86,14 +82,8 @@ export function computeFixedSettings(given: GivenSettings): FixedSettings {
     hashThreads: Math.ceil(availableParallelism() / given.WORKERS),
     hashQueueLimit: Math.ceil(HASH_QUEUE_LIMIT / given.WORKERS),
     sessionLimitPerUser: 100,
-    keyOverlapHours: 24,
-    credentialMemorySize: 100_000,
-    knownAddressDays: 30,
     auditSealIntervalSeconds: 5,
     purgeIntervalMinutes: 15,
-    // Sessions contain personal data (user agent and network), for which the audit log's retention is the law's limit.
-    sessionKeepDays: Math.min(30, given.AUDIT_RETENTION_DAYS),
-    credentialKeepDays: 365,
     secondFactorLimitPerAccount: { points: 5, seconds: 900 },
     secondFactorLimitPerAddress: { points: 1_000, seconds: 900 },
     hashingBusyLimitPerAddress: { points: 200, seconds: 60 },

@@ -13,7 +13,6 @@ import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import type { KeyRefusalReason } from '../common/security-events.js';
-import { Environment } from '../config/environment.js';
 import { computeDigest, type SecretDigest } from '../crypto/secret.js';
 import { Database, type Statement, ANY_GIVEN_ID, RowsById } from '../database/database.js';
 import { Log } from '../logging/log.js';
@@ -31,6 +30,9 @@ import {
 } from './key-ends.js';
 import { issueKey, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
 import { buildRecordUses, LastUses } from './last-uses.js';
+
+/** For nodes and for apps each. */
+const MAX_CACHED_KEYS = 100_000;
 
 export type Verdict<Identity> =
   | {
@@ -221,18 +223,17 @@ export function provideKeyStore<Entity extends KeyColumns>(
 ): FactoryProvider {
   return {
     provide: token,
-    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Environment, Clock, Log],
+    inject: [getRepositoryToken(entity), Database, RevocationLease, Propagation, AuditLog, Clock, Log],
     useFactory: (
       repository: Repository<Entity>,
       database: Database,
       lease: RevocationLease,
       propagation: Propagation,
       audit: AuditLog,
-      { credentialMemorySize }: Environment,
       clock: Clock,
       log: Log,
     ) => {
-      const cache = new KeyCache<object>(table.door, lease, credentialMemorySize);
+      const cache = new KeyCache<object>(table.door, lease, MAX_CACHED_KEYS);
       return new KeyStore(table, repository, database, cache, propagation, audit, clock, log);
     },
   };

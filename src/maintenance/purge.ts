@@ -20,6 +20,10 @@ import { SessionsService } from '../tokens/sessions.service.js';
 import { OneTimeTokens } from '../users/one-time-tokens.js';
 
 const MAX_SKEW_SECONDS = 60;
+/** Revoked and expired app credentials and nodes. */
+const KEY_RETENTION_DAYS = 365;
+/** Sessions contain personal data (user agent and network): the law's limit for the audit log is theirs too. */
+const MAX_SESSION_RETENTION_DAYS = 30;
 
 @Injectable()
 export class RetentionClock {
@@ -57,7 +61,7 @@ export class RetentionClock {
   }
 }
 
-/** Sessions and keys, which are kept for a number of days that the operator sets. */
+/** Sessions and keys, which are kept for a number of days. */
 @Injectable()
 export class CredentialPurge {
   constructor(
@@ -71,8 +75,9 @@ export class CredentialPurge {
 
   /** Yields after each step the number of sessions and keys that it deleted. */
   async *purge(now: Date): AsyncGenerator<number> {
-    const keysBefore = addDays(now, -this.environment.credentialKeepDays);
-    yield await this.sessions.purge(addDays(now, -this.environment.sessionKeepDays));
+    const keysBefore = addDays(now, -KEY_RETENTION_DAYS);
+    const sessionDays = Math.min(MAX_SESSION_RETENTION_DAYS, this.environment.auditRetentionDays);
+    yield await this.sessions.purge(addDays(now, -sessionDays));
     yield await this.nodes.purge(keysBefore);
     await this.registrationRetries.purge(now);
     yield await this.appCredentials.purge(keysBefore);

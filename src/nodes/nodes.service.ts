@@ -10,7 +10,7 @@ import type { Actor } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId, createId } from '../common/ids.js';
-import { Environment } from '../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { explainKey, explainUnknownKey, nameActors, type Explanation } from '../keys/key-ends.js';
@@ -71,7 +71,6 @@ export class NodesService {
     private readonly audit: AuditLog,
     private readonly clock: Clock,
     private readonly retries: RegistrationRetries,
-    private readonly environment: Environment,
   ) {}
 
   /**
@@ -93,9 +92,7 @@ export class NodesService {
       await this.audit.record(transaction, event);
       return undefined;
     });
-    return earlierId === undefined
-      ? { node, key }
-      : this.rotateNodeKey(earlierId, this.environment.keyOverlapHours, actor);
+    return earlierId === undefined ? { node, key } : this.rotateNodeKey(earlierId, DEFAULT_OVERLAP_HOURS, actor);
   }
 
   /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */

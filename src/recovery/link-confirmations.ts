@@ -46,6 +46,7 @@ export class PasswordResets {
     actor: Actor,
   ): Promise<void> {
     this.policy.checkNewPassword(newPassword, '/new_password');
+    this.tokens.refuseUnreadable(token);
     await this.propagation.propagateAfter(async () => {
       // Before the hashing: an anonymous client without a valid token costs no bcrypt.
       const found = await this.tokens.findToken(token, RESET_PURPOSES);
@@ -97,6 +98,7 @@ export class EmailConfirmations {
    * @throws {ProblemException} invalid_link; email_taken when the new address was taken since the request
    */
   async confirmEmail(token: string, actor: Actor): Promise<void> {
+    this.tokens.refuseUnreadable(token);
     await this.propagation.propagateAfter(async () => {
       const found = await this.tokens.findToken(token, EMAIL_PURPOSES);
       await this.dataSource

@@ -7,7 +7,6 @@
 import { EventEmitter, once } from 'node:events';
 import { Injectable } from '@nestjs/common';
 import type { Turn } from '../common/keyed-queue.js';
-import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Batcher } from './batcher.js';
@@ -15,6 +14,8 @@ import { ExhaustedBudgets } from './exhausted-budgets.js';
 import type { Budget } from './policies.js';
 
 const MAX_QUEUED = 2_000;
+/** A login makes its network known to the account for this long. */
+const KNOWN_ADDRESS_DAYS = 30;
 /** Waiters notice another replica's refund only by polling. */
 const POLL_INTERVAL_MS = 250;
 
@@ -47,7 +48,7 @@ interface Reservation {
 interface Settlement {
   readonly points: readonly ReservedWindow[];
   readonly isLost: boolean;
-  /** Keeps the row of this key alive for 30 days. */
+  /** Keeps the row of this key alive for KNOWN_ADDRESS_DAYS. */
   readonly knownKey?: string;
 }
 
@@ -65,7 +66,6 @@ export class ThrottleWindows {
   constructor(
     private readonly exhausted: ExhaustedBudgets,
     private readonly database: Database,
-    private readonly environment: Environment,
   ) {}
 
   /** @throws {ProblemException} unavailable; hashing_busy when the queue is full */
@@ -158,7 +158,7 @@ export class ThrottleWindows {
       points.map(({ row }) => row.window_start),
       points.map(({ lost }) => lost),
       batch.flatMap(({ knownKey }) => knownKey ?? []),
-      this.environment.knownAddressDays,
+      KNOWN_ADDRESS_DAYS,
     ]);
     for (const key of new Set(points.map(({ row }) => row.key))) this.freedKeys.emit(key);
     return [];

@@ -28,6 +28,8 @@ const PREFIXES = {
   email_verification: 'pa_email_',
   email_change: 'pa_email_',
 } as const;
+/** A prefix and 256 bits. */
+const FORMAT = /^pa_(reset|email)_[\w-]{43}$/;
 export type TokenPurpose = keyof typeof PREFIXES;
 
 export const RESET_PURPOSES = ['password_reset', 'operator_password_reset'] as const satisfies TokenPurpose[];
@@ -117,6 +119,14 @@ export class OneTimeTokens {
       });
       return issued;
     });
+  }
+
+  /**
+   * Refuses text that does not parse. It was never used, so that its refusal need not wait for another call.
+   * @throws {ProblemException} invalid_link
+   */
+  refuseUnreadable(token: string): void {
+    if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
   }
 
   /**

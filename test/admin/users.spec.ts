@@ -119,6 +119,16 @@ describe('the purge job', () => {
     await app.stop();
   });
 
+  it('keeps ended sessions no longer than the audit log', async () => {
+    const clock = new TestClock();
+    const app = await TestApp.start({ clock, variables: { AUDIT_RETENTION_DAYS: '7' } });
+    const { refresh_token } = await (await app.user()).logsIn();
+    await app.logout(refresh_token).expect(204);
+    clock.advance({ days: 8 });
+    expect(await app.nest.get(PurgeJob).purgeExpired()).toBe(1);
+    await app.stop();
+  });
+
   it('deletes in batches until nothing is left', async () => {
     const clock = new TestClock();
     const app = await TestApp.start({ clock });

@@ -7,7 +7,7 @@ import { VARIABLES, withSettings } from '../support/settings.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 /** Long enough for a process to start on a busy machine. */
-const LIMIT = { startTimeoutSeconds: 2 };
+const LIMIT = { startTimeoutSeconds: 5 };
 const WARNINGS = { ...VARIABLES, LOG_LEVEL: 'warn', ...withSettings(LIMIT) };
 
 describe('a start that waits', () => {

@@ -1,11 +1,27 @@
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse as parseEnv } from 'dotenv';
 import fc from 'fast-check';
 import { parse as parseYaml } from 'yaml';
-import { ConfigFile, detectFormat, readPair, setPair, type ConfigFormat } from '../../src/cli/remote/node-config-file.js';
+import {
+  ConfigFile,
+  detectFormat,
+  readPair,
+  setPair,
+  type ConfigFormat,
+} from '../../src/cli/remote/node-config-file.js';
 
 const PAIR = { nodeId: '01985f4e-7c3a-7b52-9d1e-2f6a8c4b0d11', apiKey: 'pa_node_kJ3-_x' };
 const ID = `"${PAIR.nodeId}"`;

@@ -13,7 +13,7 @@ const type = async (...entries: (string | Buffer[])[]) => {
     },
   });
   const stderr = new PassThrough();
-  const password = await readNewPassword({ stdin, stderr } as unknown as Terminal).catch((error: unknown) => error);
+  const password = await readNewPassword({ stdin, stderr }).catch((error: unknown) => error);
   return { password, shown: String(stderr.read()), modes };
 };
 

@@ -7,6 +7,7 @@ import {
   readVariables,
   type Variables,
 } from '../../src/config/environment.js';
+import { describeIgnoredVariables } from '../../src/config/ignored-variables.js';
 import { VARIABLE_TYPES } from '../../src/config/variables.js';
 import { SECRET_KEY } from '../support/settings.js';
 
@@ -49,10 +50,6 @@ describe('the configuration', () => {
     expect(parseEnvironment({ ...GOOD, SHUTDOWN_DELAY_MS: '60000' }).shutdownDeadlineMs).toBe(73_000);
   });
 
-  it('keeps ended sessions for 30 days, and no longer than the audit log', () => {
-    expect(parseEnvironment(GOOD).sessionKeepDays).toBe(30);
-    expect(parseEnvironment({ ...GOOD, AUDIT_RETENTION_DAYS: '7' }).sessionKeepDays).toBe(7);
-  });
 
   it('divides the hashing threads and the hashing queue among the workers', () => {
     const cores = availableParallelism();
@@ -71,6 +68,32 @@ describe('the configuration', () => {
     const properties = Object.keys(environment).map((name) => name.toLowerCase());
     const variables = Object.keys(VARIABLE_TYPES).map((name) => name.replaceAll('_', '').toLowerCase());
     expect(properties).toEqual(expect.arrayContaining(variables));
+  });
+
+  it.each([
+    ['a removed variable', { HASH_THREADS: '4' }, 'HASH_THREADS was removed'],
+    ['a misspelt one', { DATABASE_URI: 'x' }, 'DATABASE_URI is not known (DATABASE_URL?)'],
+    ['one in lower case', { secret_key_file: 'x' }, 'secret_key_file is not known (SECRET_KEY_FILE?)'],
+    [
+      'several',
+      { WORKER: '2', KEY_OVERLAP_HOURS: '1' },
+      'KEY_OVERLAP_HOURS was removed; WORKER is not known (WORKERS?)',
+    ],
+  ])('names %s, which is ignored, and not its value', (_what, variables, sentence) => {
+    expect(describeIgnoredVariables(variables)).toBe(sentence);
+  });
+
+  it('does not name what other programs read, an empty variable, or a name whose likeness is set', () => {
+    const others = {
+      HOME: '/',
+      HOSTNAME: 'a',
+      POST: '1',
+      PATH: '/bin',
+      OTEL_SDK_DISABLED: 'true',
+      AUTH_URL: 'http://a',
+    };
+    expect(describeIgnoredVariables({ ...others, ...GOOD, HASH_THREADS: '' })).toBeUndefined();
+    expect(describeIgnoredVariables({ MAIL_URL: 'smtp://a', EMAIL_URL: 'b' })).toBeUndefined();
   });
 
   it('reads "15" as 15 minutes', () => {

@@ -42,7 +42,10 @@ describe('in production with its secrets in files', () => {
 
   it.each(['1', '2'])('the service starts with WORKERS=%s, and knows the admin key of the file', async (workers) => {
     const sealing = { ...withSettings({ auditSealIntervalSeconds: 1 }), SHUTDOWN_DELAY_MS: '0' };
-    const service = await ServiceProcess.start(variables({ WORKERS: workers, ...sealing }));
+    const ignored = { HASH_THREADS: '4', LOG_LEVEL: 'warn' };
+    const service = await ServiceProcess.start(variables({ WORKERS: workers, ...sealing, ...ignored }));
+    const warnings = service.lines.filter((line) => line.includes('variables_ignored'));
+    expect(warnings).toEqual([expect.stringContaining('HASH_THREADS was removed')]);
     const list = (key: string) => fetch(`${service.url}/api/v0/admin/nodes`, { headers: { 'X-Admin-Key': key } });
     expect((await list(ADMIN_KEY)).status).toBe(200);
     expect((await list(`${ADMIN_KEY}x`)).status).toBe(401);

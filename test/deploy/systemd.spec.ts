@@ -19,7 +19,11 @@ describe('the systemd unit', () => {
   });
 
   it('waits for a stop longer than the service takes, and for a start as long as the service does', () => {
-    const { shutdownDeadlineMs } = parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://a@127.0.0.1/a' });
+    const { shutdownDeadlineMs } = parseEnvironment({
+      ...VARIABLES,
+      NODE_ENV: 'production',
+      DATABASE_URL: 'postgresql://a@127.0.0.1/a',
+    });
     expect(Number(read('TimeoutStopSec')) * 1_000).toBeGreaterThan(shutdownDeadlineMs + 2_000);
     expect(read('TimeoutStartSec')).toBe('infinity');
   });

@@ -98,6 +98,10 @@ describe('calls that end sessions or users', () => {
     const { access_token } = await (await app.user()).logsIn();
     const bearer = { Authorization: `Bearer ${access_token}` };
     expect(await waitsOf(() => app.logout('not a refresh token').set(bearer).expect(204))).toBe(1);
+    const reset = { token: 'not a token', new_password: NEW_PASSWORD };
+    expect(await waitsOf(() => app.post('/api/v0/auth/password-reset/confirm', reset).expect(400))).toBe(0);
+    const confirm = () => app.post('/api/v0/auth/email-verification/confirm', { token: 'not a token' });
+    expect(await waitsOf(() => confirm().expect(400))).toBe(0);
   });
 
   it('are the only ones: logins, refreshes, lists and enabling a user do not wait', async () => {

@@ -15,11 +15,6 @@ def test_types_hold_under_the_strict_checker(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-def test_files_have_at_most_200_lines() -> None:
-    assert len(SOURCES) > 15
-    assert [path.name for path in SOURCES if len(path.read_text().splitlines()) > 200] == []
-
-
 def test_the_readme_has_at_most_60_lines() -> None:
     assert len((PROJECT / "README.md").read_text().splitlines()) <= 60
 

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import type { Client } from 'pg';
 import { Clock } from '../../common/clock.js';
 import type { Variables } from '../../config/environment.js';
+import { DEFAULT_OVERLAP_HOURS } from '../../config/limits.js';
 import { secret } from '../../config/variable-kinds.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
@@ -83,9 +84,9 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
   const run = async (lockLost: AbortSignal): Promise<InitReport> =>
-    withAppKeys(variables, clock, async ({ credentials, environment }) => {
+    withAppKeys(variables, clock, async ({ credentials }) => {
       const plan = makePlan(map, readEnvFiles(map, envDir), await credentials.listLiveAppCredentials());
-      const issuer = createIssuer(credentials, environment.keyOverlapHours, lockLost);
+      const issuer = createIssuer(credentials, DEFAULT_OVERLAP_HOURS, lockLost);
       return applyPlan({ ...request, rules, databaseUrl }, plan, issuer, migrations);
     });
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
@@ -136,10 +137,9 @@ async function applyPlan(
     report.pairs.push(...(await announceIfSlow(`Writing ${file.path}`, deliver(planned, shared, issuer, dryRun))));
     report.files.push({ file: `${service.name}.env`, changed: file.needsWriting, variables: file.changes });
   }
-  for (const { id, caller, target } of plan.strays) {
-    if (prune) await issuer.revoke(id);
-    report.strays.push({ caller, target, app_id: id, revoked: prune });
-  }
+  // At the same time, so that they wait for the replicas once.
+  if (prune) await Promise.all(plan.strays.map(({ id }) => issuer.revoke(id)));
+  report.strays.push(...plan.strays.map(({ id, caller, target }) => ({ caller, target, app_id: id, revoked: prune })));
   return report;
 }
 
@@ -246,7 +246,7 @@ async function revokeMinted(minted: readonly (PlannedPair & { appId: string })[]
   if (minted.length === 0) return 'No credential was minted for it.';
   const pairs = minted.map(({ caller, target }) => `${caller} → ${target}`).join(', ');
   try {
-    for (const { appId } of minted) await issuer.revoke(appId);
+    await Promise.all(minted.map(({ appId }) => issuer.revoke(appId)));
     return `The credentials minted for it are revoked again: ${pairs}.`;
   } catch (error) {
     return `The credentials minted for it could not be revoked (${describeCause(error)}); their keys are lost: ${pairs}.`;

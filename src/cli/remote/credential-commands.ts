@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import { addYes, createConfirm } from '../prompts.js';
 import { Names, type Kind, createClient, readOutput, describeRemote } from './admin-client.js';
 import { createNumberParser, parseDuration } from '../command-options.js';
@@ -49,7 +49,7 @@ export function addRevoke(to: Command, { group, kind, name, idField, path }: Cre
 
 /** @param condition under which the option is allowed */
 export function createOverlapOption(condition = ''): Option {
-  const what = 'how long the old key is valid if the new one is not used (default: 24)';
+  const what = `how long the old key is valid if the new one is not used (default: ${DEFAULT_OVERLAP_HOURS})`;
   return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
 }
 

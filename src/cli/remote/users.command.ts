@@ -185,7 +185,7 @@ async function findUser(client: AdminClient, user: string): Promise<UserView> {
 
 /** @returns the id as given, without a call, when it is not an e-mail address */
 export async function findUserId(client: AdminClient, user: string): Promise<string> {
-  return user.includes('@') ? String((await findUser(client, user)).id) : user;
+  return user.includes('@') ? (await findUser(client, user)).id : user;
 }
 
 /** As the service explains a login from one address, or from any. */
