@@ -1,6 +1,12 @@
-import { expectInvalid } from '../support/expect-problem.js';
+import { randomUUID } from 'node:crypto';
+import bcrypt from 'bcrypt';
+import { Piscina } from 'piscina';
+import type { Response } from 'supertest';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp } from '../support/use-app.js';
+import { problems } from '../../src/problems/problems.js';
+import type { TestApp, User } from '../support/test-app.js';
 
 describe('POST /api/v0/auth/login', () => {
   const app = useApp();
@@ -83,5 +89,208 @@ describe('POST /api/v0/auth/login', () => {
     const alice = await app.user();
     const answers = await Promise.all(Array.from({ length: 50 }, () => app.login(alice.email)));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+});
+
+const COST = 5;
+
+const ABSENT = 'unknown@example.org';
+
+/** What a caller sees of a response, without the ids of the request. */
+function visible({ status, headers, body }: Response) {
+  const { request_id, instance, ...rest } = body as Record<string, unknown>;
+  expect([typeof request_id, typeof instance]).toEqual(['string', 'string']);
+  const { 'x-request-id': id, date, ...fixed } = headers as Record<string, string>;
+  expect([typeof id, typeof date]).toEqual(['string', 'string']);
+  return { status, fixed, names: Object.keys(headers), rest };
+}
+
+describe('a refused login (against enumeration)', () => {
+  const app = useApp({ variables: { BCRYPT_COST: String(COST) } });
+  let alice: User;
+  let disabled: User;
+
+  beforeAll(async () => {
+    [alice, disabled] = [await app.user(), await app.user()];
+    await app.admin.patch(`/users/${disabled.id}`, { is_active: false }).expect(200);
+  });
+
+  it.each([
+    ['an ordinary password', 'not her passphrase'],
+    ['one longer than bcrypt reads', 'x'.repeat(200)],
+    ['one with a NUL', 'eight ch\0racters'],
+    ['one shorter than the policy wants', 'x'],
+    ['a common one', 'password'],
+  ])(
+    'returns the same response for an unknown address, a wrong password and a disabled account: %s',
+    async (_name, guess) => {
+      const unknown = await app.login(ABSENT, guess);
+      expectProblem(unknown, problems.invalidCredentials);
+      expect(visible(await app.login(alice.email, guess))).toEqual(visible(unknown));
+      expect(visible(await app.login(disabled.email, guess))).toEqual(visible(unknown));
+      expect(visible(await app.login(disabled.email))).toEqual(visible(unknown));
+    },
+  );
+
+  it('names the reason in the log only', async () => {
+    const before = app.log.events('user.login.failed').length;
+    await app.login(ABSENT);
+    await app.login(alice.email, 'not her passphrase');
+    await app.login(disabled.email);
+    const reasons = app.log.events('user.login.failed').map(({ reason }) => reason);
+    expect(reasons.slice(before)).toEqual(['unknown', 'wrong_password', 'disabled']);
+  });
+
+  it('computes one bcrypt hash at the same cost for every reason', async () => {
+    const run = jest.spyOn(Piscina.prototype, 'run');
+    try {
+      for (const email of [ABSENT, alice.email, disabled.email]) {
+        run.mockClear();
+        expectProblem(await app.login(email, 'not her passphrase'), problems.invalidCredentials);
+        const work = run.mock.calls.map(([task, options]) => {
+          const { passwordHash } = task as { passwordHash: string };
+          expect(passwordHash).toMatch(/^\$2b\$\d\d\$[./A-Za-z0-9]{53}$/);
+          return { name: (options as { name: string }).name, cost: bcrypt.getRounds(passwordHash) };
+        });
+        expect(work).toEqual([{ name: 'verify', cost: COST }]);
+      }
+    } finally {
+      run.mockRestore();
+    }
+  });
+
+  it('costs the same work for accounts whose hash is older than a raised BCRYPT_COST', async () => {
+    const dearer = await app.startReplica({ variables: { BCRYPT_COST: String(COST + 3) } });
+    const run = jest.spyOn(Piscina.prototype, 'run');
+    try {
+      for (const [email, cost] of [
+        [ABSENT, COST + 3],
+        [alice.email, COST],
+        [disabled.email, COST],
+      ] as const) {
+        run.mockClear();
+        expectProblem(await dearer.login(email, 'not her passphrase'), problems.invalidCredentials);
+        const [task] = run.mock.calls.map(([each]) => each as { passwordHash: string; padding: number[] });
+        const costs = [bcrypt.getRounds(task!.passwordHash), ...task!.padding];
+        expect(costs[0]).toBe(cost);
+        expect(costs.reduce((work, each) => work + 2 ** each, 0)).toBe(2 ** (COST + 3));
+      }
+    } finally {
+      run.mockRestore();
+      await dearer.stop();
+    }
+  });
+
+  it('stays refused for old sessions when a disabled account is enabled again', async () => {
+    const carol = await app.user();
+    const { access_token, refresh_token } = await carol.logsIn();
+    await app.admin.patch(`/users/${carol.id}`, { is_active: false }).expect(200);
+    expectProblem(await app.login(carol.email), problems.invalidCredentials);
+    await app.admin.patch(`/users/${carol.id}`, { is_active: true }).expect(200);
+    expectProblem(await app.me(access_token), problems.invalidAccessToken);
+    expectProblem(await app.refresh(refresh_token), problems.invalidRefreshToken);
+    await app.login(carol.email).expect(200);
+  });
+});
+
+const BUSY = problems.hashingBusy;
+
+describe('a full hashing queue', () => {
+  const app = useApp({ variables: { BCRYPT_COST: '9' }, settings: { hashThreads: 1, hashQueueLimit: 1 } });
+
+  it('answers 503 with Retry-After to logins that it cannot verify', async () => {
+    const alice = await app.user();
+    const answers = await Promise.all(Array.from({ length: 30 }, () => app.login(alice.email)));
+    const refused = answers.filter(({ status }) => status !== 200);
+    expect(refused.length).toBeGreaterThan(0);
+    expect(refused.length).toBeLessThan(answers.length);
+    for (const answer of refused) expectProblem(answer, BUSY);
+    await app.login(alice.email).expect(200);
+  });
+
+  it('answers 503 to guesses at unknown accounts too', async () => {
+    const answers = await Promise.all(Array.from({ length: 30 }, () => app.login('unknown@example.org')));
+    const busy = answers.filter(({ status }) => status === BUSY.status);
+    expect(busy.length).toBeGreaterThan(0);
+    for (const answer of busy) expectProblem(answer, BUSY);
+    const judged = answers.filter(({ status }) => status !== BUSY.status);
+    expect(judged.length).toBeGreaterThan(0);
+    for (const answer of judged) expectProblem(answer, problems.invalidCredentials);
+  });
+
+  it('does not create the user when it answers 503', async () => {
+    const bodies = Array.from({ length: 30 }, () => ({ email: `${randomUUID()}@example.org`, password: PASSWORD }));
+    const answers = await Promise.all(bodies.map((body) => app.post('/api/v0/auth/register', body)));
+    const turnedAway = answers.flatMap((answer, i) => (answer.status === 201 ? [] : [{ answer, ...bodies[i]! }]));
+    expect(turnedAway.length).toBeGreaterThan(0);
+    for (const { answer, email } of turnedAway) {
+      expectProblem(answer, BUSY);
+      expect(await app.database.query('SELECT id FROM users WHERE email = $1', [email])).toEqual([]);
+    }
+  });
+
+  it('does not delay requests that need no password hash', async () => {
+    const alice = await app.user();
+    const { access_token, refresh_token } = await alice.logsIn();
+    const crowd = Array.from({ length: 30 }, () => app.login(alice.email).then(({ status }) => status));
+    await app.me(access_token).expect(200);
+    await app.refresh(refresh_token).expect(200);
+    expect(await Promise.all(crowd)).toContain(BUSY.status);
+  });
+});
+
+describe('the cost of a stored hash', () => {
+  const app = useApp({ variables: { BCRYPT_COST: '5' } });
+
+  const withReplicaOfCost = async (cost: string, use: (replica: TestApp) => Promise<unknown>): Promise<void> => {
+    const replica = await app.startReplica({ variables: { BCRYPT_COST: cost } });
+    await use(replica);
+    await replica.stop();
+  };
+  const hashOf = async ({ id }: User): Promise<string> => {
+    const rows = await app.database.query<{ hash: string }>('SELECT password_hash AS hash FROM users WHERE id = $1', [
+      id,
+    ]);
+    return rows[0]!.hash;
+  };
+
+  it('stays the same when the configured cost is lower', async () => {
+    const alice = await app.user();
+    const original = await hashOf(alice);
+    expect(original).toMatch(/^\$2b\$05\$/);
+    await withReplicaOfCost('4', (cheaper) => cheaper.login(alice.email).expect(200).then());
+    expect(await hashOf(alice)).toBe(original);
+  });
+
+  it.each(['an ordinary passphrase', 'x'.repeat(100), 'with a\0 NUL'])(
+    'is raised at the next login, and the password %p stays valid',
+    async (password) => {
+      const alice = await app.user(undefined, password);
+      await withReplicaOfCost('6', (dearer) => dearer.login(alice.email, password).expect(200).then());
+      expect(await hashOf(alice)).toMatch(/^\$2b\$06\$/);
+      await app.login(alice.email, password).expect(200);
+      expectProblem(await app.login(alice.email, `${password}!`), problems.invalidCredentials);
+    },
+  );
+
+  it('is not raised by a refused login', async () => {
+    const [alice, disabled] = [await app.user(), await app.user()];
+    await app.admin.patch(`/users/${disabled.id}`, { is_active: false }).expect(200);
+    const originals = [await hashOf(alice), await hashOf(disabled)];
+    await withReplicaOfCost('6', async (dearer) => {
+      expectProblem(await dearer.login(alice.email, 'not her passphrase'), problems.invalidCredentials);
+      expectProblem(await dearer.login(disabled.email), problems.invalidCredentials);
+    });
+    expect([await hashOf(alice), await hashOf(disabled)]).toEqual(originals);
+  });
+
+  it('is raised by concurrent logins too, which are all accepted', async () => {
+    const alice = await app.user();
+    await withReplicaOfCost('6', async (dearer) => {
+      const answers = await Promise.all(Array.from({ length: 20 }, () => dearer.login(alice.email)));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    });
+    expect(await hashOf(alice)).toMatch(/^\$2b\$06\$/);
+    await app.login(alice.email).expect(200);
   });
 });

@@ -1,7 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
+import { applyFilters, type CredentialView } from '../../src/cli/remote/credential-commands.js';
+import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
+import type { AppView } from '../../src/cli/remote/apps.command.js';
 
 describe('platform-auth apps and explain', () => {
   const app = useApp();
@@ -62,5 +66,219 @@ describe('platform-auth apps and explain', () => {
     expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
       new RegExp(`would be refused:\\n {2}key_rotated[^]*overlap_ended[^]*Last accepted at \\S+ for ${service.caller}`),
     );
+  });
+});
+
+describe('platform-auth operators', () => {
+  const app = useApp();
+  const cli = useCli(app);
+
+  it('adds an operator, whose key works as ADMIN_API_KEY within its scopes, and shows the key once', async () => {
+    const added = await cli.json<Record<string, string>>(
+      'operators',
+      'add',
+      'Alice',
+      '--scopes',
+      'read,users',
+      '--expires',
+      '2d',
+    );
+    expect(added).toMatchObject({ name: 'alice', scopes: ['read', 'users'] });
+    expect(Date.parse(added.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
+    const asAlice = cli.with({ ADMIN_API_KEY: added.api_key! });
+    expect(await asAlice.ok('nodes', 'list')).toBe('none\n');
+    expect(await asAlice.ok('status')).toMatch(/nodes +0 live/);
+    expect(await asAlice.fails('nodes', 'revoke', randomUUID(), '--yes')).toMatch(
+      /missing_scope, 403\)\.\n {2}The key is valid\. Its operator needs the scope nodes\.\n/,
+    );
+    const shown = await cli.ok('operators', 'list');
+    expect(shown).toMatch(/alice[^]*read users/);
+    expect(shown).not.toContain(added.api_key);
+    expect(await cli.fails('operators', 'add', 'ALICE', '--scopes', 'read')).toMatch(/operator_exists, 409/);
+  });
+
+  it('prints the key for people with what it is for', async () => {
+    expect(await cli.ok('operators', 'add', 'bob', '--scopes', 'nodes')).toMatch(
+      /name +bob\napi_key +pa_admin_[\w-]{43}\nscopes +nodes\n\nThe key is shown only this once\./,
+    );
+  });
+
+  it('rotates a key by name, and keeps the old one until the first use of the new one', async () => {
+    const carol = await app.operator(['nodes'], 'carol');
+    const { api_key } = await cli.json<{ api_key: string }>('operators', 'rotate', 'Carol');
+    await carol.as().get('/nodes').expect(200);
+    await app.asAdmin(api_key).get('/nodes').expect(200);
+    await carol.as().get('/nodes').expect(401);
+    expect(await cli.ok('operators', 'rotate', carol.id, '--overlap-hours', '0')).toMatch(
+      /pa_admin_[^]*shown only this once[^]*The old one is refused from now on\./,
+    );
+  });
+
+  it('revokes an operator by name or id, with a confirmation', async () => {
+    const [dave, erin] = [await app.operator(['nodes'], 'dave'), await app.operator(['nodes'], 'erin')];
+    expect(await cli.fails('operators', 'revoke', 'dave')).toBe(
+      'This revokes the operator dave permanently. Add --yes to confirm. It was not done.\n',
+    );
+    await dave.as().get('/nodes').expect(200);
+    expect(await cli.ok('operators', 'revoke', 'dave', '--yes')).toBe('Operator dave is revoked.\n');
+    await dave.as().get('/nodes').expect(401);
+    await cli.ok('operators', 'revoke', erin.id, '--yes');
+    await erin.as().get('/nodes').expect(401);
+    expect(await cli.fails('operators', 'revoke', 'dave', '--yes')).toMatch(
+      /No operator that is not revoked has the name dave/,
+    );
+    const { items } = await cli.json<{ items: { name: string }[] }>('operators', 'list', '--live');
+    expect(items.map(({ name }) => name)).not.toContain('dave');
+  });
+
+  it('is told by the audit log and by explain who did what', async () => {
+    const frank = await app.operator(['nodes'], 'frank');
+    const node = await app.node();
+    await frank.as().delete(`/nodes/${node.nodeId}`).expect(204);
+    expect(await cli.ok('audit', '--actor', 'operator:frank', '--event', 'admin.node.revoked')).toMatch(
+      /admin\.node\.revoked[^]*operator:frank/,
+    );
+    expect(await cli.ok('audit', '--event', 'admin.operator.added', '--limit', '1')).toMatch(/admin[^]*operator:frank/);
+    expect(await cli.ok('explain', 'node', node.nodeId)).toMatch(
+      /revoked since \S+ by request \S+ of operator:frank\n/,
+    );
+  });
+
+  it('counts in status only what the key may read', async () => {
+    const { key } = await app.operator(['nodes']);
+    const status = await cli.with({ ADMIN_API_KEY: key }).json<Record<string, unknown>>('status');
+    expect(status).toMatchObject({ nodes: { live: expect.any(Number) as number }, app_credentials: null });
+  });
+
+  it.each(['', 'root', 'read,read', 'read nodes', 'READ'])('exits with 2 for the scopes %p', async (scopes) => {
+    const { code, stderr } = await cli.run('operators', 'add', 'grace', '--scopes', scopes);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('one or more of these') as string });
+  });
+});
+
+const NOW = new Date('2026-11-22T00:00:00.000Z');
+
+const DAY_MS = 86_400_000;
+
+const inDays = (days: number): string => new Date(NOW.getTime() + days * DAY_MS).toISOString();
+
+const credential = (more: Partial<AppView>): AppView => ({
+  app_id: randomUUID(),
+  caller: 'recipes',
+  target: 'ocr',
+  created_at: inDays(-100),
+  updated_at: inDays(-100),
+  last_used_at: inDays(-1),
+  expires_at: null,
+  revoked_at: null,
+  rotated_at: null,
+  previous_key_expires_at: null,
+  ...more,
+});
+
+describe('the filters of a list', () => {
+  const all: Record<string, CredentialView> = {
+    used: credential({}),
+    unused: credential({ last_used_at: inDays(-31) }),
+    neverUsed: credential({ last_used_at: null }),
+    new: credential({ last_used_at: null, created_at: inDays(-1) }),
+    expired: credential({ expires_at: inDays(-1) }),
+    revoked: credential({ revoked_at: inDays(-1), last_used_at: inDays(-40) }),
+  };
+  const namesOf = (filters: { live?: boolean; unusedFor?: number }): string[] => {
+    const kept = applyFilters(Object.values(all), { live: false, ...filters }, NOW);
+    return Object.keys(all).filter((name) => kept.includes(all[name]!));
+  };
+
+  it.each([
+    [{}, ['used', 'unused', 'neverUsed', 'new', 'expired', 'revoked']],
+    [{ live: true }, ['used', 'unused', 'neverUsed', 'new']],
+    [{ unusedFor: 30 * DAY_MS }, ['unused', 'neverUsed', 'revoked']],
+    [{ live: true, unusedFor: 30 * DAY_MS }, ['unused', 'neverUsed']],
+  ])('%j keep %j', (filters, names) => {
+    expect(namesOf(filters)).toEqual(names);
+  });
+});
+
+describe('the map of the platform', () => {
+  const calls = toCalls(
+    [
+      credential({}),
+      credential({ caller: 'mcp', target: 'recipes', last_used_at: null }),
+      credential({ caller: 'logging', target: 'auth', expires_at: inDays(3) }),
+      credential({ caller: 'gone', revoked_at: inDays(-1) }),
+    ],
+    NOW,
+  );
+
+  it('holds the live calls, with last use and expiry', () => {
+    expect(calls.map(({ caller, target, state, label }) => [caller, target, state, label])).toEqual([
+      ['logging', 'auth', 'expiring', 'last used 2026-11-21, expires 2026-11-25'],
+      ['mcp', 'recipes', 'unused', 'never used'],
+      ['recipes', 'ocr', 'ok', 'last used 2026-11-21'],
+    ]);
+  });
+
+  it('is drawn in each format, with a difference between the states', () => {
+    expect(DRAWINGS.mermaid(calls)).toMatch(
+      /^flowchart LR\n[^]*s2\["mcp"\]\n[^]*s2 -\.->\|"never used"\| s3\n[^]*linkStyle 0 stroke:#b8461b/,
+    );
+    expect(DRAWINGS.dot(calls)).toMatch(/"mcp" -> "recipes" \[label="never used", .*style=dashed\];\n[^]*\}$/);
+    expect(DRAWINGS.svg(calls)).toMatch(
+      /^<svg [^]*stroke-dasharray[^]*recipes → ocr: last used 2026-11-21[^]*<\/svg>$/,
+    );
+    expect(DRAWINGS.text(calls)).toMatch(/│ logging +│ auth +│ expiring +│/);
+  });
+
+  it('of a platform without credentials is empty in each format', () => {
+    expect(Object.values(DRAWINGS).map((draw) => draw([]).split('\n')[0]!.split(' ')[0])).toEqual([
+      'none',
+      'flowchart',
+      'digraph',
+      '<svg',
+    ]);
+  });
+});
+
+describe('platform-auth', () => {
+  const app = useApp();
+  const cli = useCli(app);
+
+  it('status shows health, and counts credentials when it has the admin key', async () => {
+    await app.node();
+    expect(await cli.ok('status')).toMatch(/status +ok\ndatabase +up\n[^]*nodes +1 live, 0 revoked or expired\n/);
+    const withoutKey = cli.with({ ADMIN_API_KEY: '' });
+    expect(await withoutKey.json('status')).toMatchObject({ health: { status: 'ok' }, nodes: null });
+  });
+
+  it('map draws the credentials of the service', async () => {
+    const { caller, target } = await app.service();
+    expect(await cli.ok('map', '--format', 'dot')).toContain(`"${caller}" -> "${target}"`);
+    expect(await cli.json('map')).toMatchObject({
+      calls: expect.arrayContaining([expect.objectContaining({ caller })]),
+    });
+  });
+
+  it('nodes update changes room, name and expiry, and refuses to change nothing', async () => {
+    const { nodeId } = await app.node();
+    const changes = ['--room', 'attic', '--name', 'lamp', '--expires', '2099-01-01'];
+    expect(await cli.json('nodes', 'update', nodeId, ...changes)).toMatchObject({
+      room: 'attic',
+      name: 'lamp',
+      expires_at: '2099-01-01T00:00:00.000Z',
+    });
+    expect(await cli.json('nodes', 'update', nodeId, '--expires', 'never')).toMatchObject({ expires_at: null });
+    const { code, stderr } = await cli.run('nodes', 'update', nodeId);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('nothing to change') });
+  });
+
+  it('lists only what the filters keep', async () => {
+    const { nodeId } = await app.node();
+    expect(await cli.fails('nodes', 'revoke', nodeId)).toMatch(
+      /^This revokes the node [^/]+\/[^/]+ permanently\. Add --yes/,
+    );
+    await cli.ok('nodes', 'revoke', nodeId, '--yes');
+    expect(await cli.ok('nodes', 'list')).toContain(nodeId);
+    expect(await cli.ok('nodes', 'list', '--live')).not.toContain(nodeId);
   });
 });

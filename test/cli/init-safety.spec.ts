@@ -4,8 +4,12 @@ import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
 import { withAppKeys } from '../../src/cli/platform/database-services.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
+import { LOCKS } from '../../src/database/locks.js';
+import { holdWrites } from '../support/barrier.js';
+import { endLockHolder } from '../support/lock-holder.js';
 
 const NOT_CONFIRMED = new Error('not confirmed');
+
 const refuse = (asked: unknown[]) => (what: unknown) => {
   asked.push(what);
   return Promise.reject(NOT_CONFIRMED);
@@ -137,6 +141,23 @@ describe('the application context of a command', () => {
     expect(new Set(during)).toEqual(new Set(['platform-auth']));
     // PostgreSQL ends a session after the client has hung up.
     await eventually('none is left', async () => (await connections()).length === 0);
+    await platform.remove();
+  });
+});
+
+describe('platform-auth init that loses its advisory lock', () => {
+  it('mints no more keys, says why, and the rerun completes', async () => {
+    const platform = await OwnPlatform.create({ isEmpty: false });
+    const { database } = platform;
+    const barrier = await holdWrites(database, 'app_credentials');
+    const outcome = platform.init().catch((error: unknown) => error);
+    await barrier.reached();
+    await endLockHolder(database, LOCKS.init);
+    await barrier.release();
+    expect(await outcome).toMatchObject({ message: expect.stringContaining('the lock with it') });
+    expect((await platform.livePairs()).length).toBeLessThanOrEqual(1);
+    await platform.init();
+    expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
     await platform.remove();
   });
 });

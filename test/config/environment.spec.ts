@@ -1,15 +1,13 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  InvalidEnvironmentError,
-  parseEnvironment,
-  readVariables,
-  type Variables,
-} from '../../src/config/environment.js';
+import { Client } from 'pg';
+import { type Environment, InvalidEnvironmentError, parseEnvironment, readVariables, type Variables } from '../../src/config/environment.js';
 import { describeIgnoredVariables } from '../../src/config/ignored-variables.js';
 import { VARIABLE_TYPES } from '../../src/config/variables.js';
-import { SECRET_KEY } from '../support/settings.js';
+import { SECRET_KEY, VARIABLES } from '../support/settings.js';
+import { MAIL_VARIABLES } from '../support/mail-server.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const GOOD: Variables = { DATABASE_URL: 'postgresql://user:pw@localhost/auth', SECRET_KEY };
 
@@ -216,6 +214,179 @@ describe('the configuration', () => {
       Object.assign(process.env, { NODE_ENV: 'production', PORT: '' });
       expect(readVariables(file)).not.toHaveProperty('PORT');
       expect(readVariables(file)).not.toHaveProperty('JWT_ISSUER');
+    });
+  });
+});
+
+const parse = (variables: Variables): Environment =>
+  parseEnvironment({ ...VARIABLES, DATABASE_URL: 'postgresql://db', ...variables });
+
+const parseUrl = (url: string) => parse({ ...MAIL_VARIABLES, MAIL_URL: url }).mailUrl;
+
+const problemOf = (variables: Variables): string => {
+  try {
+    parse(variables);
+    return '';
+  } catch (error) {
+    return (error as Error).message;
+  }
+};
+
+describe('MAIL_URL', () => {
+  it.each([
+    ['smtps://u:p@mail.example.org', 465, 'implicit'],
+    ['smtp://mail.example.org', 587, 'starttls'],
+    ['smtp://mail.example.org:25?tls=off', 25, 'off'],
+    ['smtp://localhost', 587, 'off'],
+    ['smtp://127.0.0.1:1025', 1025, 'off'],
+    ['smtp://[::1]:1025', 1025, 'off'],
+    ['smtp://127.0.0.1?tls=required', 587, 'starttls'],
+    ['smtp://127.evil.example.org', 587, 'starttls'],
+  ])('%s means port %i and TLS %s', (url, port, tls) => {
+    expect(parseUrl(url)).toMatchObject({ port, tls });
+  });
+
+  it('has a percent-encoded user and password', () => {
+    expect(parseUrl('smtps://user%40host:p%3A%2F@mail.example.org')?.login).toEqual({
+      user: 'user@host',
+      password: 'p:/',
+    });
+  });
+
+  it.each([
+    'mail.example.org',
+    'http://mail.example.org',
+    'smtp://',
+    'smtp://u@mail.example.org',
+    'smtp://u:canary%@mail.example.org',
+    'smtp://mail.example.org/path',
+    'smtp://mail.example.org?tls=maybe',
+    'smtp://mail.example.org?ignoreTLS=true',
+    'smtp://mail.example.org?tls=off&tls=required',
+    'smtps://u:canary@mail.example.org?tls=off',
+  ])('refuses %s by its name, and does not show it', (url) => {
+    const problem = problemOf({ ...MAIL_VARIABLES, MAIL_URL: url });
+    expect(problem).toMatch(/^ {2}- MAIL_URL must be smtp/m);
+    expect(problem).not.toMatch(/canary|mail\.example/);
+  });
+
+  it.each(['MAIL_FROM', 'PASSWORD_RESET_URL', 'EMAIL_VERIFICATION_URL'])('needs %s, and says so', (name) => {
+    const problem = problemOf({ ...MAIL_VARIABLES, MAIL_URL: 'smtp://localhost', [name]: '' });
+    expect(problem).toContain(`${name} must be set when MAIL_URL is`);
+  });
+
+  it.each([
+    ['MAIL_FROM', 'no address'],
+    ['MAIL_FROM', 'A <a@example.org>, B <b@example.org>'],
+    ['MAIL_FROM', 'A\r\nBcc: x <a@example.org>'],
+    ['PASSWORD_RESET_URL', 'javascript:alert(1)'],
+    ['PASSWORD_RESET_URL', 'https://app.example.org/#/reset'],
+    ['EMAIL_VERIFICATION_URL', 'app.example.org'],
+    ['MAIL_TEMPLATES_DIR', '/does/not/exist'],
+  ])('%s refuses %j', (name, value) => {
+    expect(problemOf({ ...MAIL_VARIABLES, MAIL_URL: 'smtp://localhost', [name]: value })).toContain(name);
+  });
+
+  it('may be unset; REQUIRE_VERIFIED_EMAIL then stops a start in production', () => {
+    const production = { NODE_ENV: 'production', REQUIRE_VERIFIED_EMAIL: 'true' };
+    expect(problemOf(production)).toContain('REQUIRE_VERIFIED_EMAIL needs MAIL_URL in production');
+    expect(problemOf({ ...production, REQUIRE_VERIFIED_EMAIL: 'false' })).toBe('');
+    expect(problemOf({ REQUIRE_VERIFIED_EMAIL: 'true' })).toBe('');
+  });
+});
+
+describe('DATABASE_URL', () => {
+const refusalOf = (url: string): string => {
+  try {
+    parseEnvironment({ SECRET_KEY, DATABASE_URL: url });
+    return 'accepted';
+  } catch (error) {
+    if (error instanceof InvalidEnvironmentError) return error.message;
+    throw error;
+  }
+};
+
+  it.each([
+    'postgresql://u:hunter2@db1:5432,db2:5432/auth',
+    'postgresql://u:hunter2@db1,db2/auth',
+    'postgres://db1,db2',
+    'postgresql://u:hunter2@[::1]:5432,[::2]:5432/auth?sslmode=disable',
+    'postgresql://u:hunter2@/auth?host=db1,db2',
+    'postgresql://u:hunter2@db1/auth?port=5432,5433',
+  ])('with several hosts is refused with what to use instead: %s', (url) => {
+    const refusal = refusalOf(url);
+    expect(refusal).toMatch(/DATABASE_URL names several hosts.*HAProxy.*PgBouncer in session mode.*deploy\/ha/s);
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it.each([
+    ['target_session_attrs=read-write', 'primary'],
+    ['connect_timeout=3', 'fixed timeout'],
+    ['statement_timeout=0', 'fixed timeout'],
+    ['query_timeout=0', 'fixed timeout'],
+    ['keepalives_idle=10', 'keepalive'],
+    ['channel_binding=require', 'verify-full'],
+    ['dbname=auth', 'behind the host'],
+    ['hostaddr=127.0.0.1', 'as the host'],
+    ['gssencmode=prefer', 'GSSAPI'],
+    ['load_balance_hosts=random', 'primary'],
+  ])(
+    'with the parameter %s, which the driver ignores or lets override the service, is refused by name',
+    (parameter, instead) => {
+      const [name = ''] = parameter.split('=');
+      const refusal = refusalOf(`postgresql://u:hunter2@db/auth?sslmode=verify-full&${parameter}`);
+      expect(refusal).toContain(`DATABASE_URL has ${name}`);
+      expect(refusal).toContain(instead);
+      expect(refusal).not.toContain('hunter2');
+    },
+  );
+
+  it('with an unknown parameter is refused without repeating it, because it may be part of a password', () => {
+    const refusal = refusalOf('postgresql://user:12?hunter2@db/auth');
+    expect(refusal).toContain('DATABASE_URL has a parameter that this service does not know');
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it.each([
+    ['sslmode=disable&sslmode=verify-full', 'sslmode more than once'],
+    ['sslmode=allow', 'an sslmode other than'],
+    ['sslmode=disable#hunter2', 'contains a #'],
+    ['ssl=false', 'has an ssl that the driver does not understand: use sslmode'],
+  ])('with ?%s is refused', (query, reason) => {
+    const refusal = refusalOf(`postgresql://u@db/auth?${query}`);
+    expect(refusal).toContain(reason);
+    expect(refusal).not.toContain('hunter2');
+  });
+
+  it.each([
+    'postgresql://u:a,b%40c@db/auth',
+    'postgresql://u:p@[::1]:5432/auth?sslmode=disable',
+    'postgresql:///auth?host=/var/run/postgresql',
+    'postgresql://u:p@localhost:5433/auth?host=/var/run/postgresql',
+    'postgresql://u:p@%2Fvar%2Frun%2Fpostgresql:5433/auth',
+    'postgresql://u@db/auth?ssl=0',
+    'postgres://u@db/auth?sslmode=verify-full&sslrootcert=/etc/ca.pem&application_name=auth&options=-c%20work_mem%3D8MB',
+  ])('is accepted: %s', (url) => {
+    expect(refusalOf(url)).toBe('accepted');
+  });
+
+  describe('that is accepted', () => {
+    let database: TestDatabase;
+    beforeAll(async () => {
+      database = await createTestDatabase();
+    });
+    afterAll(() => database.drop());
+
+    it.each([
+      ['application_name=from-the-url', 'application_name', 'from-the-url'],
+      ['fallback_application_name=from-the-url', 'application_name', 'from-the-url'],
+      ['options=-c%20search_path%3Dpg_catalog', 'search_path', 'pg_catalog'],
+    ])('is honoured by the driver: %s', async (parameter, setting, expected) => {
+      const client = new Client({ connectionString: `${database.url}?${parameter}` });
+      await client.connect();
+      const { rows } = await client.query(`SELECT current_setting($1) AS value`, [setting]);
+      expect(rows).toEqual([{ value: expected }]);
+      await client.end();
     });
   });
 });

@@ -1,8 +1,12 @@
 import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { InvalidEnvironmentError } from '../../src/config/environment.js';
+import { InvalidEnvironmentError, parseEnvironment } from '../../src/config/environment.js';
 import { DEFAULT_TEMPLATES, MAIL_KINDS, Templates } from '../../src/mail/templates.js';
+import { createMailTransport } from '../../src/mail/mail-transport.js';
+import { readLinkPages } from '../../src/recovery/links.js';
+import { MAIL_VARIABLES } from '../support/mail-server.js';
+import { VARIABLES } from '../support/settings.js';
 
 const FILES = {
   password_reset: 'password-reset',
@@ -10,6 +14,7 @@ const FILES = {
   email_change: 'email-change',
   email_change_notice: 'email-change-notice',
 } as const;
+
 const VALUES = { link: 'https://app.example.org/x?a=1&b=2#token=t', email: 'a"b<c>&\'d@example.org', minutes: '30' };
 
 describe('the texts of the mails', () => {
@@ -73,5 +78,28 @@ describe('the texts of the mails', () => {
       'MAIL_TEMPLATES_DIR: email-change-notice.txt has the unknown placeholder {{link}}',
       'MAIL_TEMPLATES_DIR: email-change-notice.txt must begin with a line "Subject: …"',
     ]);
+  });
+});
+
+/** The rules between variables refuse such settings already: these are the checks behind them. */
+describe('a service that sends mails', () => {
+  const environment = parseEnvironment({
+    ...VARIABLES,
+    ...MAIL_VARIABLES,
+    DATABASE_URL: 'postgresql://127.0.0.1/none',
+    MAIL_URL: 'smtp://127.0.0.1:25',
+  });
+
+  it('does not start, and prints no mail, without MAIL_FROM', () => {
+    expect(() => createMailTransport(environment)).not.toThrow();
+    expect(() => createMailTransport({ ...environment, mailFrom: undefined })).toThrow('MAIL_URL needs MAIL_FROM');
+  });
+
+  it.each([
+    ['PASSWORD_RESET_URL', 'passwordResetUrl'],
+    ['EMAIL_VERIFICATION_URL', 'emailVerificationUrl'],
+  ] as const)('does not start, and mails no token without a page, without %s', (variable, name) => {
+    expect(() => readLinkPages(environment)).not.toThrow();
+    expect(() => readLinkPages({ ...environment, [name]: undefined })).toThrow(`Mails need ${variable}`);
   });
 });

@@ -1,16 +1,24 @@
+import { randomUUID } from 'node:crypto';
 import { problems } from '../../src/problems/problems.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
 import { expectProblem } from '../support/expect-problem.js';
-import { countWaiting, MAIL_VARIABLES, useMailServer } from '../support/mail-server.js';
+import { countWaiting, MAIL_VARIABLES, receiveToken, useMailServer, workOff } from '../support/mail-server.js';
 import { SHORT_WAITS, withPatientReplica } from '../support/outage.js';
 import { TestApp } from '../support/test-app.js';
 import { createTestDatabase } from '../support/test-database.js';
 import { expectThrottled } from '../support/throttled.js';
 import { untilVerdict } from '../support/until-verdict.js';
 import { useApp, useAppPerTest } from '../support/use-app.js';
+import { MailWorker } from '../../src/mail/mail-worker.js';
+import { eventually } from '../../tools/eventually.js';
+import { recorded } from '../audit/record.js';
+import { FactorOwner, logInWithPasskey, passkeyOptions } from '../second-factors/owner.js';
+import { PASSWORD } from '../support/settings.js';
+import { TestClock } from '../support/test-clock.js';
 
 /** A mail server that is away: a connection to port 1 is refused. */
 const UNREACHABLE = { ...MAIL_VARIABLES, MAIL_URL: 'smtp://127.0.0.1:1' };
+
 const ROUTES = ['/api/v0/auth/password-reset', '/api/v0/auth/email-verification'];
 
 describe('a request for a link', () => {
@@ -117,5 +125,149 @@ describe('without the database', () => {
     await app.stop();
     await proxy.close();
     await database.drop();
+  });
+});
+
+describe('production without MAIL_URL', () => {
+  const app = useApp({ variables: { NODE_ENV: 'production' } });
+
+  it.each([
+    '/api/v0/auth/password-reset',
+    '/api/v0/auth/email-verification',
+    '/api/v0/auth/email-verification/confirm',
+    '/api/v0/users/me/email',
+  ])('answers %s as an unknown route, to every method and with any credential', async (path) => {
+    const { access_token } = await (await app.user()).logsIn();
+    const calls = [
+      app.post(path, {}),
+      app.post(path, { email: 'a@example.org' }),
+      app.patch(path, {}),
+      app.delete(path),
+    ];
+    for (const call of calls)
+      expectProblem(await call.set('Authorization', `Bearer ${access_token}`), problems.notFound);
+    expect((await app.get('/docs-json').expect(200)).text).not.toContain(`"${path}"`);
+  });
+
+  it('lets an operator hand a token over, which sets the password', async () => {
+    const alice = await app.user();
+    const { body } = await app.admin.post(`/users/${alice.id}/password-reset`).expect(201);
+    const new_password = 'another perfectly fine passphrase';
+    const { token } = body as { token: string };
+    await app.post('/api/v0/auth/password-reset/confirm', { token, new_password }).expect(204);
+    await app.login(alice.email, new_password).expect(200);
+  });
+});
+
+describe('development without MAIL_URL', () => {
+  const app = useApp({ variables: { NODE_ENV: 'development' } });
+
+  it('prints the mail, and its link can be used', async () => {
+    const print = jest.spyOn(console, 'log').mockImplementation(() => undefined);
+    try {
+      const bob = await app.user();
+      await app.post('/api/v0/auth/password-reset', { email: bob.email }).expect(202);
+      await workOff(app);
+      const printed = (): string => print.mock.calls.flat().join('\n');
+      await eventually('it is printed', () => printed().includes(bob.email));
+      const [, token] = /http:\/\/localhost:3000\/password-reset#token=(pa_reset_[\w-]{43})/.exec(printed())!;
+      const body = { token, new_password: 'another perfectly fine passphrase' };
+      await app.post('/api/v0/auth/password-reset/confirm', body).expect(204);
+      await app.nest.get(MailWorker).sendDueMails();
+      expect(JSON.stringify(app.log.lines)).not.toContain(token);
+    } finally {
+      print.mockRestore();
+    }
+  });
+});
+
+const THIEFS_PASSWORD = 'another perfectly fine passphrase';
+
+const newAddress = (): string => `${randomUUID()}@example.org`;
+
+describe('second factors of an account whose address was never proven', () => {
+  const { server, variables } = useMailServer();
+  const app = useApp({ variables });
+
+  const requestChange = async (owner: FactorOwner, email: string): Promise<string> => {
+    await owner.post('/email', { password: PASSWORD, new_email: email }).expect(202);
+    return receiveToken(app, server, email);
+  };
+  const confirm = (token: string) => app.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+  const resetByMail = async (email: string, new_password = THIEFS_PASSWORD): Promise<void> => {
+    const count = server.to(email).length + 1;
+    await app.post('/api/v0/auth/password-reset', { email }).expect(202);
+    const token = await receiveToken(app, server, email, count);
+    await app.post('/api/v0/auth/password-reset/confirm', { token, new_password }).expect(204);
+  };
+
+  it('stay when the address is changed with the password alone, and the password reset at the new one', async () => {
+    const owner = await FactorOwner.of(app);
+    await owner.enrols();
+    const authenticator = await owner.registers();
+    const thiefs = newAddress();
+    await confirm(await requestChange(owner, thiefs));
+    for (const password of [THIEFS_PASSWORD, `${THIEFS_PASSWORD} 2`]) {
+      await resetByMail(thiefs, password);
+      const answer = await app.login(thiefs, password);
+      expectProblem(answer, problems.secondFactorRequired);
+      expect(answer.body).toMatchObject({ methods: ['totp', 'recovery_code', 'passkey'] });
+    }
+    await logInWithPasskey(app, authenticator.get(await passkeyOptions(app))).expect(200);
+    const resets = await recorded(app, { event: 'user.password.reset', subject: owner.user.id });
+    expect(resets.map(({ details }) => details)).toMatchObject([
+      { removed_factors: { totp: 0, passkeys: 0 } },
+      { removed_factors: { totp: 0, passkeys: 0 } },
+    ]);
+  });
+
+  it('stay when the change was requested before they were added, and confirmed afterwards', async () => {
+    const owner = await FactorOwner.of(app);
+    const thiefs = newAddress();
+    const token = await requestChange(owner, thiefs);
+    await owner.registers();
+    await confirm(token);
+    await resetByMail(thiefs);
+    expectProblem(await app.login(thiefs, THIEFS_PASSWORD), problems.secondFactorRequired);
+  });
+
+  it('are removed by a reset when a change to the address that the account has already proved it', async () => {
+    const stranger = await FactorOwner.of(app);
+    await stranger.registers();
+    const { email } = stranger.user;
+    await confirm(await requestChange(stranger, email));
+    await resetByMail(email);
+    await app.login(email, THIEFS_PASSWORD).expect(200);
+  });
+
+  it.each([
+    ['an app', (owner: FactorOwner) => owner.enrols()],
+    ['a passkey', (owner: FactorOwner) => owner.registers()],
+  ])('stay when %s is added after a proof that a replica whose clock is ahead has dated', async (_what, add) => {
+    const replica = await app.startReplica({ clock: new TestClock() });
+    replica.clock.drift({ days: 500 });
+    const owner = await FactorOwner.of(app);
+    const { email } = owner.user;
+    await app.post('/api/v0/auth/email-verification', { email }).expect(202);
+    const token = await receiveToken(app, server, email);
+    await replica.post('/api/v0/auth/email-verification/confirm', { token }).expect(204);
+    await replica.stop();
+    await add(owner);
+    await resetByMail(email);
+    expectProblem(await app.login(email, THIEFS_PASSWORD), problems.secondFactorRequired);
+  });
+
+  it('do not keep the new address from counting as verified', async () => {
+    const owner = await FactorOwner.of(app);
+    const authenticator = await owner.registers();
+    await confirm(await requestChange(owner, newAddress()));
+    const strict = await app.startReplica({
+      variables: Object.defineProperties(
+        { REQUIRE_VERIFIED_EMAIL: 'true' },
+        Object.getOwnPropertyDescriptors(variables),
+      ),
+    });
+    await logInWithPasskey(strict, authenticator.get(await passkeyOptions(strict))).expect(200);
+    await strict.stop();
   });
 });

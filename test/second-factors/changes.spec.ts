@@ -1,3 +1,6 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
+import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { CodeVerifier } from '../../src/second-factors/codes.js';
 import { RelyingParty } from '../../src/second-factors/webauthn.js';
@@ -5,10 +8,12 @@ import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
 import { recorded } from '../audit/record.js';
 import { afterNext } from '../support/after-next.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
-import { PASSWORD } from '../support/settings.js';
+import { PASSWORD, VARIABLES } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { Authenticator } from './authenticator.js';
-import { FactorOwner } from './owner.js';
+import { claimsOf, FactorOwner, logInWithPasskey, passkeyOptions } from './owner.js';
+import type { Tokens } from '../support/test-app.js';
+import { untilVerdict } from '../support/until-verdict.js';
 
 describe('a change of second factors', () => {
   const app = useApp();
@@ -117,5 +122,158 @@ describe('a change of second factors', () => {
     const passkey = new Authenticator().create(await owner.creationOptions());
     const id = Buffer.alloc(32, 7).toString('base64url');
     expectInvalid(await owner.post('/passkeys', { name: 'x', passkey: { ...passkey, id, rawId: id } }), '/passkey');
+  });
+});
+
+describe('how a session was made (amr, RFC 8176)', () => {
+  const app = useApp();
+
+  const validate = async (token: string): Promise<unknown> =>
+    (await app.post('/internal/validate-user').set('Authorization', `Bearer ${token}`).expect(200)).body as unknown;
+
+  it('is the password alone for a user without a second factor', async () => {
+    const { access_token } = await (await app.user()).logsIn();
+    expect(claimsOf(access_token).amr).toEqual(['pwd']);
+    expect(await validate(access_token)).toMatchObject({ amr: ['pwd'] });
+  });
+
+  it('is in the access token, kept by each refresh, and answered to services', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    let tokens = await owner.logsInWithCode();
+    const amr = ['pwd', 'otp', 'mfa'];
+    for (let i = 0; i < 2; i += 1) {
+      expect(claimsOf(tokens.access_token).amr).toEqual(amr);
+      expect(await validate(tokens.access_token)).toMatchObject({ amr });
+      tokens = (await app.refresh(tokens.refresh_token).expect(200)).body as Tokens;
+    }
+  });
+
+  it('is the same in the repeated answer to a refresh', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const { refresh_token } = await owner.logsInWithCode();
+    await app.refresh(refresh_token).expect(200);
+    const repeated = (await app.refresh(refresh_token).expect(200)).body as Tokens;
+    expect(claimsOf(repeated.access_token).amr).toEqual(['pwd', 'otp', 'mfa']);
+  });
+
+  it('is answered by introspection', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    const { access_token } = await owner.logsInWithCode();
+    const service = await app.service('recipes', 'auth');
+    const asked = app.post('/internal/introspect').type('form').send(`token=${access_token}`).set(service.headers);
+    expect((await asked.expect(200)).body).toMatchObject({ active: true, amr: ['pwd', 'otp', 'mfa'] });
+  });
+
+  it('of a session from before the enrolment stays what it was', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    expect(await validate(owner.tokens.access_token)).toMatchObject({ amr: ['pwd'] });
+  });
+});
+
+describe('DELETE /api/v0/admin/users/{id}/factors', () => {
+  const app = useApp();
+
+  it('removes all factors of a user who has lost them, and ends the sessions', async () => {
+    const owner = await FactorOwner.withTotp(app);
+    await owner.registers();
+    const { challenge } = await owner.isChallenged();
+    const { headers } = await app.admin.delete(`/users/${owner.user.id}/factors`).expect(204);
+    expectProblem(await app.me(owner.tokens.access_token), problems.invalidAccessToken);
+    await app.login(owner.user.email).expect(200);
+    expectProblem(await owner.answers(challenge, 'totp', { code: owner.code() }), problems.invalidSecondFactor);
+    const rows = (await recorded(app)).filter((row) => row.request_id === headers['x-request-id']);
+    expect(rows).toMatchObject([
+      {
+        event: 'admin.user.factors_removed',
+        actor: { door: 'admin' },
+        subject: owner.user.id,
+        details: { before: { totp: true, passkeys: 1 }, ended_sessions: 1 },
+      },
+    ]);
+  });
+
+  it('is idempotent, and 404 for an unknown user', async () => {
+    const user = await app.user();
+    await app.admin.delete(`/users/${user.id}/factors`).expect(204);
+    expect(await recorded(app, { event: 'admin.user.factors_removed', subject: user.id })).toEqual([]);
+    expectProblem(await app.admin.delete(`/users/${randomUUID()}/factors`), problems.notFound);
+    expectProblem(await app.admin.delete('/users/x/factors'), problems.notFound);
+  });
+});
+
+describe('a proof whose use could not be committed', () => {
+  const app = useApp({ settings: { databaseStatementTimeoutMs: 2_000 } });
+  /** Makes what the tests need: its timeouts are long. */
+  const patient = useReplica(app, { variables: VARIABLES });
+  let holder: Client;
+
+  beforeEach(async () => {
+    holder = new Client({ connectionString: app.database.url });
+    await holder.connect();
+  });
+
+  afterEach(() => holder.end());
+
+  /** The table can be read, and not written. */
+  const whileBlocked = async (table: string, act: () => PromiseLike<Response>): Promise<Response> => {
+    await holder.query(`BEGIN; LOCK TABLE ${table} IN SHARE MODE`);
+    try {
+      return await act();
+    } finally {
+      await holder.query('ROLLBACK');
+    }
+  };
+
+  const expectNoRefusal = async (owner: FactorOwner): Promise<void> =>
+    expect(await recorded(patient, { event: 'user.second_factor.failed', subject: owner.user.id })).toEqual([]);
+
+  it.each([
+    ['a code', 'totp_factors', 'totp', (owner: FactorOwner) => ({ code: owner.code() })],
+    ['a code', 'used_challenges', 'totp', (owner: FactorOwner) => ({ code: owner.code() })],
+    ['a recovery code', 'recovery_codes', 'recovery_code', (owner: FactorOwner) => ({ code: owner.recoveryCodes[0] })],
+    ['a recovery code', 'sessions', 'recovery_code', (owner: FactorOwner) => ({ code: owner.recoveryCodes[0] })],
+  ])(
+    'of a login with %s, blocked at %s, is 503, and the same answer logs in then',
+    async (_name, table, method, prove) => {
+      const owner = await FactorOwner.withTotp(patient);
+      const { challenge } = await owner.isChallenged();
+      const proof = prove(owner);
+      const answer = (): PromiseLike<Response> => owner.answers(challenge, method, proof, app);
+      expectProblem(await whileBlocked(table, answer), problems.unavailable);
+      expect((await untilVerdict(answer)).status).toBe(200);
+      await expectNoRefusal(owner);
+      expectProblem(await untilVerdict(answer), problems.invalidSecondFactor);
+    },
+  );
+
+  it.each(['passkeys', 'used_challenges', 'sessions'])(
+    'of a login with a passkey alone, blocked at %s, is 503, and the same answer logs in then',
+    async (table) => {
+      const owner = await FactorOwner.of(patient);
+      const authenticator = await owner.registers();
+      const passkey = authenticator.get(await passkeyOptions(patient));
+      const answer = (): PromiseLike<Response> => logInWithPasskey(app, passkey);
+      expectProblem(await whileBlocked(table, answer), problems.unavailable);
+      expect((await untilVerdict(answer)).status).toBe(200);
+      await expectNoRefusal(owner);
+      expectProblem(await untilVerdict(answer), problems.invalidPasskey);
+    },
+  );
+
+  it.each(['/totp/remove', '/recovery-codes'])('at %s is 503, and the same code is accepted then', async (path) => {
+    const owner = await FactorOwner.withTotp(patient);
+    const body = { password: PASSWORD, code: owner.code() };
+    const answer = (): PromiseLike<Response> => owner.post(path, body, app);
+    expectProblem(await whileBlocked('recovery_codes', answer), problems.unavailable);
+    expect((await untilVerdict(answer)).ok).toBe(true);
+    await expectNoRefusal(owner);
+  });
+
+  it('of options of a passkey is 503, and the same answer registers it then', async () => {
+    const owner = await FactorOwner.of(patient);
+    const passkey = new Authenticator().create(await owner.creationOptions());
+    const answer = (): PromiseLike<Response> => owner.post('/passkeys', { name: 'phone', passkey }, app);
+    expectProblem(await whileBlocked('passkeys', answer), problems.unavailable);
+    expect((await untilVerdict(answer)).status).toBe(201);
   });
 });

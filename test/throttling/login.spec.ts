@@ -4,9 +4,13 @@ import { expectProblem } from '../support/expect-problem.js';
 import { PASSWORD } from '../support/settings.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { toNetwork, toNetworks } from '../../src/common/network.js';
+import { TestApp } from '../support/test-app.js';
 
 const LIMIT = 10;
+
 const WRONG = 'not her passphrase';
+
 const LIMITS = {
   LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`,
   LOGIN_LIMIT_PER_ACCOUNT: '100/900',
@@ -93,5 +97,173 @@ describe('wrong passwords for one account from one address', () => {
       ),
     );
     expect(countByStatus(answers)).toEqual({ 200: 100 });
+  });
+});
+
+const EMAIL = 'unknown@example.org';
+
+describe('the throttled address', () => {
+const LIMIT = 3;
+const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
+
+  it.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['2001:db8:0:7::1', '2001:db8:0:7::/64'],
+    ['2001:0DB8:0000:0007:ffff::2', '2001:db8:0:7::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['1:2:3:4:5:6:7:8', '1:2:3:4::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['not an address', 'unknown'],
+    ['', 'unknown'],
+    [undefined, 'unknown'],
+  ])('of %p is %s', (address, network) => {
+    expect(toNetwork(address)).toBe(network);
+  });
+
+  it.each([
+    ['192.0.2.7', ['192.0.2.7']],
+    ['2001:db8:5:7::1', ['2001:db8:5:7::/64', '2001:db8:5::/48']],
+    ['not an address', ['unknown']],
+  ])('of %p is in the networks %p', (address, networks) => {
+    expect(toNetworks(address)).toEqual(networks);
+  });
+
+  const tryFrom = (app: TestApp, addresses: string[]) =>
+    Promise.all(addresses.map((address) => app.login(EMAIL).set('X-Forwarded-For', address)));
+
+  it('is not a forged X-Forwarded-For, which is not logged either', async () => {
+    const app = await TestApp.start({ variables: LIMITS });
+    const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}`);
+    expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    const refreshes = forged.map((address) => app.refresh('unknown').set('X-Forwarded-For', address));
+    expect(countByStatus(await Promise.all(refreshes))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(app.log.events('user.login.throttled')).toHaveLength(20 - LIMIT);
+    expect(JSON.stringify(app.log.lines)).not.toContain('203.0.113');
+    await app.stop();
+  });
+
+  it('is the one that the trusted proxy saw, also after forged entries', async () => {
+    const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
+    const forged = Array.from({ length: 20 }, (_, index) => `203.0.113.${index}, 198.51.100.1`);
+    expect(countByStatus(await tryFrom(app, forged))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(countByStatus(await tryFrom(app, ['198.51.100.2']))).toEqual({ 401: 1 });
+    expect(app.log.events('user.login.throttled')[0]).toMatchObject({ address: '198.51.100.1' });
+    expect(JSON.stringify(app.log.lines)).not.toContain('203.0.113');
+    await app.stop();
+  });
+
+  it('is the /64 of an IPv6 address', async () => {
+    const app = await TestApp.start({ variables: { ...LIMITS, TRUST_PROXY: '1' } });
+    const neighbours = Array.from({ length: 20 }, (_, index) => `2001:db8:0:7:${index}::1`);
+    expect(countByStatus(await tryFrom(app, neighbours))).toEqual({ 401: LIMIT, 429: 20 - LIMIT });
+    expect(countByStatus(await tryFrom(app, ['2001:db8:0:8::1']))).toEqual({ 401: 1 });
+    expectThrottled(await app.login(EMAIL).set('X-Forwarded-For', '2001:db8:0:7::'));
+    await app.stop();
+  });
+
+  it('is also the /48 of an IPv6 address, with 16 times the budget', async () => {
+    const app = await TestApp.start({ variables: { ...LIMITS, LOGIN_LIMIT_PER_ADDRESS: '2/900', TRUST_PROXY: '1' } });
+    const sites = (count: number, text: string) =>
+      Array.from({ length: count }, (_, index) => `2001:db8:${text}:${(index + 1).toString(16)}::1`);
+    const refreshes = (addresses: string[]) =>
+      Promise.all(addresses.map((address) => app.refresh('unknown').set('X-Forwarded-For', address)));
+    const accounts = (addresses: string[]) =>
+      Promise.all(addresses.map((address, n) => app.login(`${n}@example.org`).set('X-Forwarded-For', address)));
+    expect(countByStatus(await refreshes(sites(60, 'a')))).toEqual({ 401: 16 * LIMIT, 429: 60 - 16 * LIMIT });
+    expect(countByStatus(await refreshes(sites(1, 'b')))).toEqual({ 401: 1 });
+    const answers = await accounts(sites(60, 'a'));
+    expect(countByStatus(answers)).toEqual({ 401: 32, 429: 28 });
+    const refused = expectThrottled(answers.find(({ status }) => status === 429)!);
+    expect(refused).toMatchObject({ policy: 'login-address', points: 32 });
+    expect(countByStatus(await accounts(sites(1, 'b')))).toEqual({ 401: 1 });
+    await app.stop();
+  });
+});
+
+const PER_PAIR = 5;
+
+const PER_ACCOUNT = 40;
+
+const PER_ADDRESS = 20;
+
+/** Few enough for a busy machine, where more calls at once would wait too long for a connection (503). */
+const ADDRESSES = 300;
+
+const HOME = '198.51.100.7';
+
+describe('an attacker who guesses passwords', () => {
+const LIMITS = {
+  TRUST_PROXY: '1',
+  LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${PER_PAIR}/900`,
+  LOGIN_LIMIT_PER_ACCOUNT: `${PER_ACCOUNT}/900`,
+  LOGIN_LIMIT_PER_ADDRESS: `${PER_ADDRESS}/900`,
+};
+
+  const one = useApp({ variables: LIMITS });
+  const two = useReplica(one);
+
+  const loginFrom = (address: string, email: string, password = PASSWORD, app = one) =>
+    app.login(email, password).set('X-Forwarded-For', address);
+
+  /** Each guess comes from another address, alternating between the replicas. */
+  const guessFromEverywhere = (times: number, email: string) =>
+    Promise.all(
+      Array.from({ length: times }, (_, index) =>
+        loginFrom(`203.0.${index >> 8}.${index & 255}`, email, WRONG, index % 2 ? one : two),
+      ),
+    );
+
+  it('gets only the limit of the account from 300 addresses', async () => {
+    const answers = await guessFromEverywhere(ADDRESSES, 'unknown@example.org');
+    expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: ADDRESSES - PER_ACCOUNT });
+    const refused = answers.filter(({ status }) => status === 429).map(expectThrottled);
+    expect(new Set(refused.map(({ policy }) => policy))).toEqual(new Set(['login-account']));
+  });
+
+  it('does not lock the owner out at an address where she logged in before', async () => {
+    const alice = await one.user();
+    await loginFrom(HOME, alice.email).expect(200);
+    const answers = await guessFromEverywhere(ADDRESSES, alice.email);
+    expect(countByStatus(answers)).toEqual({ 401: PER_ACCOUNT, 429: ADDRESSES - PER_ACCOUNT });
+    await loginFrom(HOME, alice.email).expect(200);
+    const many = Array.from({ length: 50 }, (_, index) =>
+      loginFrom(HOME, alice.email, PASSWORD, index % 2 ? one : two),
+    );
+    expect(countByStatus(await Promise.all(many))).toEqual({ 200: 50 });
+    // At a new address, she is throttled like the attacker.
+    expectThrottled(await loginFrom('192.0.2.1', alice.email));
+  });
+
+  it('gets the limit of one address at an address that the account knows', async () => {
+    const bob = await one.user();
+    await loginFrom(HOME, bob.email).expect(200);
+    await guessFromEverywhere(PER_ACCOUNT, bob.email);
+    const answers = await Promise.all(Array.from({ length: 50 }, () => loginFrom(HOME, bob.email, WRONG)));
+    expect(countByStatus(answers)).toEqual({ 401: PER_PAIR, 429: 50 - PER_PAIR });
+    expect(expectThrottled(await loginFrom(HOME, bob.email))).toMatchObject({ policy: 'login-account-address' });
+  });
+
+  it('with one password for many accounts is throttled by address, without locking out known users of it', async () => {
+    const office = '192.0.2.77';
+    const carol = await one.user();
+    await loginFrom(office, carol.email).expect(200);
+    const spray = Array.from({ length: 100 }, (_, index) => loginFrom(office, `u${index}@example.org`));
+    expect(countByStatus(await Promise.all(spray))).toEqual({ 401: PER_ADDRESS, 429: 100 - PER_ADDRESS });
+    const refused = expectThrottled(await loginFrom(office, 'another@example.org'));
+    expect(refused).toMatchObject({ policy: 'login-address', points: PER_ADDRESS, windowSeconds: 900 });
+    await loginFrom(office, carol.email).expect(200);
+  });
+
+  it('does not make an address known by guessing', async () => {
+    const dave = await one.user();
+    await guessFromEverywhere(PER_ACCOUNT, dave.email);
+    expectThrottled(await loginFrom('203.0.0.1', dave.email, WRONG));
+    const disabled = await one.user();
+    await one.admin.patch(`/users/${disabled.id}`, { is_active: false }).expect(200);
+    expectProblem(await loginFrom('192.0.2.5', disabled.email), problems.invalidCredentials);
+    await guessFromEverywhere(PER_ACCOUNT, disabled.email);
+    expectThrottled(await loginFrom('192.0.2.5', disabled.email));
   });
 });

@@ -1,0 +1,294 @@
+import { Propagation } from '../../src/revocation/propagation.js';
+import { problems } from '../../src/problems/problems.js';
+import { recorded } from '../audit/record.js';
+import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { PASSWORD } from '../support/settings.js';
+import { countByStatus, expectThrottled } from '../support/throttled.js';
+import { useApp, useReplica } from '../support/use-app.js';
+import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
+import { PasswordVerifier } from '../../src/passwords/password-verifier.js';
+import { afterNext } from '../support/after-next.js';
+import { FactorOwner } from '../second-factors/owner.js';
+
+describe('POST /api/v0/users/me/password', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  const rowOf = async (userId: string) =>
+    (
+      await app.database.query<{ hash: string; changed: Date }>(
+        'SELECT password_hash AS hash, password_changed_at AS changed FROM users WHERE id = $1',
+        [userId],
+      )
+    )[0]!;
+
+  it('sets the new password, ends every other session and keeps this one', async () => {
+    const alice = await Owner.of(app);
+    const others = [await alice.elsewhere(), await alice.elsewhere()];
+    const { body } = await alice.changePassword().expect(204);
+    expect(body).toEqual({});
+    for (const other of others) for (const each of [app, replica]) expect(await other.isLive(each)).toBe(false);
+    expect(await alice.isLive(replica)).toBe(true);
+    expectProblem(await app.login(alice.user.email), problems.invalidCredentials);
+    await replica.login(alice.user.email, NEW_PASSWORD).expect(200);
+  });
+
+  it('does not touch the sessions of other users', async () => {
+    const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
+    await alice.changePassword().expect(204);
+    expect(await bob.isLive()).toBe(true);
+  });
+
+  it('shows the operator why the other sessions ended', async () => {
+    const alice = await Owner.of(app);
+    await alice.elsewhere();
+    await alice.changePassword().expect(204);
+    const { body } = await app.admin.get(`/users/${alice.user.id}/sessions`).expect(200);
+    const { items } = body as { items: { end_reason: string | null }[] };
+    expect(items.map(({ end_reason }) => end_reason)).toEqual([null, 'password_changed']);
+  });
+
+  it('moves password_changed_at forward at each change, also when the clock of the replica does not', async () => {
+    const alice = await Owner.of(app);
+    const before = await rowOf(alice.user.id);
+    await app.database.query(`UPDATE users SET password_changed_at = now() + interval '1 day' WHERE id = $1`, [
+      alice.user.id,
+    ]);
+    const { changed } = await rowOf(alice.user.id);
+    await alice.changePassword().expect(204);
+    const after = await rowOf(alice.user.id);
+    expect(after.changed.getTime()).toBe(changed.getTime() + 1);
+    expect(after.hash).not.toBe(before.hash);
+  });
+
+  it('works for an account of a version that did not record when the password was set', async () => {
+    const alice = await Owner.of(app);
+    await app.database.query('UPDATE users SET password_changed_at = NULL WHERE id = $1', [alice.user.id]);
+    await app.login(alice.user.email).expect(200);
+    await alice.changePassword().expect(204);
+    await app.login(alice.user.email, NEW_PASSWORD).expect(200);
+  });
+
+  it('leaves password_changed_at as it is when a login makes the hash anew', async () => {
+    const alice = await Owner.of(app);
+    const before = await rowOf(alice.user.id);
+    const dearer = await app.startReplica({ variables: { BCRYPT_COST: '5' } });
+    await dearer.login(alice.user.email).expect(200);
+    const after = await rowOf(alice.user.id);
+    expect(after.hash).not.toBe(before.hash);
+    expect(after.changed).toEqual(before.changed);
+    await alice.changePassword().expect(204);
+    await dearer.stop();
+  });
+
+  it.each(['x'.repeat(200), 'eight ch\0racters', 'caf\u00e9 au lait'])(
+    'accepts %p, to its last character',
+    async (next) => {
+      const alice = await Owner.of(app);
+      await alice.changePassword(PASSWORD, next).expect(204);
+      expectProblem(await app.login(alice.user.email, `${next}x`), problems.invalidCredentials);
+      await app.login(alice.user.email, next).expect(200);
+    },
+  );
+
+  it.each([
+    ['too short', 'seven c', '/new_password'],
+    ['a common one', 'password123', '/new_password'],
+    ['too long', 'x'.repeat(257), '/new_password'],
+    ['empty', '', '/new_password'],
+  ])('answers 400 to a new password that is %s, whatever the current one', async (_why, next, pointer) => {
+    const alice = await Owner.of(app);
+    for (const current of [PASSWORD, WRONG]) expectInvalid(await alice.changePassword(current, next), pointer);
+    await app.login(alice.user.email).expect(200);
+  });
+
+  it('answers 400 to a missing or an unknown field', async () => {
+    const alice = await Owner.of(app);
+    const send = (body: object) => alice.as(app.post('/api/v0/users/me/password', body));
+    expectInvalid(await send({ new_password: NEW_PASSWORD }), '/current_password');
+    expectInvalid(await send({ current_password: PASSWORD }), '/new_password');
+    const answer = await send({ current_password: PASSWORD, new_password: NEW_PASSWORD, user_id: alice.user.id });
+    expect(answer.status).toBe(400);
+  });
+
+  it('answers 403, not 401, to a wrong current password, and changes nothing', async () => {
+    const alice = await Owner.of(app);
+    const other = await alice.elsewhere();
+    const before = await rowOf(alice.user.id);
+    expectProblem(await alice.changePassword(WRONG), problems.wrongPassword);
+    expect(await rowOf(alice.user.id)).toEqual(before);
+    expect([await alice.isLive(), await other.isLive()]).toEqual([true, true]);
+  });
+
+  it('records a change, and counts wrong passwords with the failed logins of the account', async () => {
+    app.clock.enterNextWindow();
+    const alice = await Owner.of(app);
+    await alice.elsewhere();
+    const subject = alice.user.id;
+    await alice.changePassword(WRONG).expect(403);
+    await alice.changePassword(WRONG).expect(403);
+    await app.login(alice.user.email, WRONG).expect(401);
+    const [failed] = await recorded(app, { subject, event: 'user.login.failed' });
+    expect(failed).toMatchObject({ count: 3, details: { reasons: { wrong_current_password: 2, wrong_password: 1 } } });
+    await alice.changePassword().expect(204);
+    expect(await recorded(app, { subject, event: 'user.password.changed' })).toMatchObject([
+      { actor: { door: 'user', id: subject }, count: 1, details: { ended_sessions: 1 } },
+    ]);
+  });
+
+  it('awaits propagation before a 403, which may follow a change whose answer was lost, and not before a 429', async () => {
+    const strict = await app.startReplica({ variables: { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '2/900' } });
+    const wait = jest.spyOn(strict.nest.get(Propagation), 'awaitPropagation');
+    const alice = await Owner.of(app);
+    for (let i = 0; i < 2; i += 1) await alice.changePassword(WRONG, NEW_PASSWORD, strict).expect(403);
+    expect(wait).toHaveBeenCalledTimes(2);
+    await alice.changePassword(PASSWORD, NEW_PASSWORD, strict).expect(429);
+    await alice.deleteAccount(PASSWORD, strict).expect(429);
+    expect(wait).toHaveBeenCalledTimes(2);
+    await strict.stop();
+  });
+
+  it('answers 503 when a wrong password cannot be counted', async () => {
+    const alice = await Owner.of(app);
+    await app.database.query(`
+      CREATE FUNCTION fill_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$;
+      CREATE TRIGGER full_disk BEFORE INSERT ON failed_logins EXECUTE FUNCTION fill_disk()`);
+    expectProblem(await alice.changePassword(WRONG), problems.unavailable);
+    await app.database.query('DROP TRIGGER full_disk ON failed_logins');
+    expectProblem(await alice.changePassword(WRONG), problems.wrongPassword);
+  });
+
+  it('answers 401 to a session that has ended, and to a disabled user', async () => {
+    const [alice, bob] = [await Owner.of(app), await Owner.of(app)];
+    await app.logout(alice.tokens.refresh_token).expect(204);
+    expectProblem(await alice.changePassword(), problems.invalidAccessToken);
+    await app.admin.patch(`/users/${bob.user.id}`, { is_active: false }).expect(200);
+    expectProblem(await bob.changePassword(), problems.invalidAccessToken);
+  });
+});
+
+describe('wrong current passwords', () => {
+  const LIMIT = 10;
+  const variables = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900` };
+  const one = useApp({ variables });
+  const two = useReplica(one);
+
+  it('share one budget with wrong logins, over all replicas and routes: 60 at once cost only the limit', async () => {
+    const alice = await Owner.of(one);
+    const guesses = Array.from({ length: 60 }, (_, index) => {
+      const on = index % 2 ? one : two;
+      if (index % 3 === 0) return on.login(alice.user.email, WRONG);
+      return index % 3 === 1 ? alice.changePassword(WRONG, NEW_PASSWORD, on) : alice.deleteAccount(WRONG, on);
+    });
+    const counts = countByStatus(await Promise.all(guesses));
+    expect((counts[401] ?? 0) + (counts[403] ?? 0)).toBe(LIMIT);
+    expect(counts[429]).toBe(60 - LIMIT);
+    expect(expectThrottled(await alice.changePassword())).toMatchObject({ policy: 'login-account-address' });
+    expect(expectThrottled(await alice.deleteAccount())).toMatchObject({ points: LIMIT });
+    await one.me(alice.tokens.access_token).expect(200);
+  });
+
+  it('are the only ones that count', async () => {
+    const alice = await Owner.of(one);
+    let current = PASSWORD;
+    for (let index = 0; index < LIMIT + 2; index += 1) {
+      await alice.changePassword(current, `${NEW_PASSWORD} ${index}`).expect(204);
+      current = `${NEW_PASSWORD} ${index}`;
+    }
+  });
+});
+
+describe('POST /api/v0/users/me/delete', () => {
+  const app = useApp();
+  const replica = useReplica(app);
+
+  it('deletes the account and every session of it, and the address can be registered again', async () => {
+    const alice = await Owner.of(app);
+    const other = await alice.elsewhere();
+    await alice.deleteAccount().expect(204);
+    for (const each of [alice, other]) for (const on of [app, replica]) expect(await each.isLive(on)).toBe(false);
+    expectProblem(await replica.login(alice.user.email), problems.invalidCredentials);
+    expectProblem(await app.admin.get(`/users/${alice.user.id}`), problems.notFound);
+    expect(await app.database.query('SELECT FROM sessions WHERE user_id = $1', [alice.user.id])).toEqual([]);
+    expect((await app.user(alice.user.email)).id).not.toBe(alice.user.id);
+  });
+
+  it('deletes the second factors: beside the audit log, only the feed of changes still names the account', async () => {
+    const alice = await FactorOwner.withTotp(app);
+    await alice.registers();
+    const tables = await app.database.query<{ name: string }>(
+      `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'`,
+    );
+    const namingTables = async (): Promise<string[]> => {
+      const found: string[] = [];
+      for (const { name } of tables.filter((table) => !table.name.startsWith('audit_'))) {
+        const sql = `SELECT FROM "${name}" AS entry WHERE strpos(to_jsonb(entry)::text, $1) > 0`;
+        if ((await app.database.query(sql, [alice.user.id])).length > 0) found.push(name);
+      }
+      return found.sort();
+    };
+    const factors = ['passkeys', 'recovery_codes', 'totp_factors'];
+    expect(await namingTables()).toEqual(expect.arrayContaining([...factors, 'sessions', 'users']));
+    await alice.deleteAccount().expect(204);
+    expect(await namingTables()).toEqual(['credential_changes']);
+  });
+
+  it('keeps the act in the audit log, and the address nowhere', async () => {
+    const alice = await Owner.of(app);
+    await alice.deleteAccount().expect(204);
+    const subject = alice.user.id;
+    expect(await recorded(app, { subject, event: 'user.deleted' })).toMatchObject([
+      { actor: { door: 'user', id: subject }, count: 1 },
+    ]);
+    const tables = await app.database.query<{ name: string }>(
+      `SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'`,
+    );
+    for (const { name } of tables) {
+      const rows = await app.database.query(`SELECT * FROM "${name}"`);
+      expect({ name, found: JSON.stringify(rows).includes(alice.user.email) }).toEqual({ name, found: false });
+    }
+  });
+
+  it('answers 403 to a wrong password, and deletes nothing', async () => {
+    const alice = await Owner.of(app);
+    expectProblem(await alice.deleteAccount(WRONG), problems.wrongPassword);
+    expect(await alice.isLive()).toBe(true);
+  });
+
+  it('answers 400 without a password', async () => {
+    const alice = await Owner.of(app);
+    expectInvalid(await alice.as(app.post('/api/v0/users/me/delete', {})), '/password');
+  });
+
+  it('succeeds once of 50 concurrent calls on two replicas; the others find their session ended', async () => {
+    const alice = await Owner.of(app);
+    const calls = Array.from({ length: 50 }, (_, index) => alice.deleteAccount(PASSWORD, index % 2 ? app : replica));
+    const answers = await Promise.all(calls);
+    expect(countByStatus(answers)).toEqual({ 204: 1, 401: 49 });
+    for (const answer of answers) if (answer.status === 401) expectProblem(answer, problems.invalidAccessToken);
+    expect(await recorded(app, { subject: alice.user.id, event: 'user.deleted' })).toHaveLength(1);
+  });
+
+  it('is refused when an operator disabled the account after the password was verified', async () => {
+    const alice = await Owner.of(app);
+    const disable = () => app.admin.patch(`/users/${alice.user.id}`, { is_active: false }).expect(200);
+    afterNext(app.nest.get(PasswordVerifier), 'reauthenticateUser', disable);
+    expectProblem(await alice.deleteAccount(), problems.invalidAccessToken);
+    await app.admin.get(`/users/${alice.user.id}`).expect(200);
+  });
+
+  it('races with a change of the password: an account whose password was changed is not deleted by the old one', async () => {
+    for (let round = 0; round < 25; round += 1) {
+      const alice = await Owner.of(app);
+      const thief = await alice.elsewhere();
+      const [changed, deleted] = await Promise.all([
+        alice.changePassword(PASSWORD, NEW_PASSWORD, replica),
+        thief.deleteAccount(),
+      ]);
+      const exists = (await app.admin.get(`/users/${alice.user.id}`)).status === 200;
+      expect([changed.status === 204, deleted.status === 204]).toEqual([exists, !exists]);
+      expect(exists ? [401, 403] : [401]).toContain(exists ? deleted.status : changed.status);
+    }
+  });
+});

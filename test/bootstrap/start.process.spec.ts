@@ -1,0 +1,257 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { Client } from 'pg';
+import { eventually } from '../../tools/eventually.js';
+import { FirstRunFolder } from '../support/first-run-folder.js';
+import { endAll, ServiceProcess } from '../support/service-process.js';
+import { ADMIN_KEY, SECRET_KEY, VARIABLES, withSettings } from '../support/settings.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import type { Variables } from '../../src/config/environment.js';
+import { claimPort } from '../../tools/claim-port.js';
+import { LOCKS } from '../../src/database/locks.js';
+import { TcpProxy } from '../../tools/tcp-proxy.js';
+import { createMigrationOptions } from '../../src/database/database-options.js';
+
+const START_MS = 90_000;
+
+const SCENARIO_MS = 240_000;
+
+describe('port 0', () => {
+  const folder = new FirstRunFolder(0o755);
+  afterEach(endAll);
+  afterAll(() => folder.remove());
+
+  it.each(['1', '2'])(
+    'is any free port, and the start prints the real ones, with WORKERS=%s',
+    async (WORKERS) => {
+      const database = await createTestDatabase();
+      const any = { PORT: '0', INTERNAL_PORT: '0', METRICS_PORT: '0', WORKERS };
+      // A first start: only there the text for developers is printed.
+      const variables = {
+        ...VARIABLES,
+        NODE_ENV: 'development',
+        DATABASE_URL: database.url,
+        LOG_LEVEL: 'info',
+        ...any,
+      };
+      const service = await ServiceProcess.spawn(variables, folder.path);
+      await eventually('it is ready', () => service.hasExited || service.output.includes('is ready.'), START_MS);
+      const find = (pattern: RegExp): string => pattern.exec(service.output)?.[1] ?? 'http://127.0.0.1:0';
+      const printed = [
+        /docs +(http:\/\/\S+)\/docs/,
+        /internal +(http:\/\/\S+)\/internal\//,
+        /metrics +(http:\/\/\S+)\/metrics/,
+      ];
+      await eventually('all is printed', () => service.hasExited || printed.every((line) => line.test(service.output)));
+      const status = (url: string, path: string): Promise<number> => fetch(url + path).then((answer) => answer.status);
+      const [url, internalUrl, metricsUrl] = printed.map(find) as [string, string, string];
+      expect(await status(url, '/docs')).toBe(200);
+      expect(await status(url, '/api/v0/admin/nodes')).toBe(404);
+      expect(await status(internalUrl, '/api/v0/admin/nodes')).toBe(401);
+      expect(await status(metricsUrl, '/metrics')).toBe(200);
+      const ports = `"port":${new URL(url).port},"internal_port":${new URL(internalUrl).port}`;
+      await eventually('the ports are logged', () => service.output.includes(ports));
+      expect(await service.stop()).toBe(0);
+      await database.drop();
+    },
+    SCENARIO_MS,
+  );
+});
+
+/** A closed port: the service must exit before it connects. */
+const DATABASE_URL = 'postgresql://user:hunter2-hunter3@127.0.0.1:1/auth';
+
+describe('a start with an invalid configuration', () => {
+  let folder: FirstRunFolder;
+
+  beforeEach(() => {
+    folder = new FirstRunFolder();
+  });
+
+  afterEach(async () => {
+    await endAll();
+    await folder.remove();
+  });
+
+  const refusal = async (variables: Variables): Promise<string> => {
+    const service = await ServiceProcess.spawn(variables, folder.path);
+    expect(await service.exited()).toBe(1);
+    return service.output;
+  };
+
+  const expectNothingMade = (): void => {
+    expect([folder.environmentFile, folder.hasCluster]).toEqual([undefined, false]);
+  };
+
+  it('names the missing variables in production, and creates no database and no secret', async () => {
+    const output = await refusal({ NODE_ENV: 'production' });
+    expect(output).toContain('SECRET_KEY');
+    expect(output).toContain('DATABASE_URL');
+    expectNothingMade();
+  });
+
+  it.each([
+    ['SECRET_KEY', 'hunter2-hunter3'],
+    ['SECRET_KEY', 'changeme-changeme-changeme-changeme'],
+    ['SECRET_KEY', 'your-secret-key-your-secret-key-your'],
+    ['ADMIN_API_KEY', 'hunter2-hunter3'],
+    ['ADMIN_API_KEY', 'placeholder-placeholder-placeholder'],
+  ])('names %s when it is short or a placeholder (%s), without printing it', async (name, value) => {
+    const output = await refusal({
+      NODE_ENV: 'production',
+      DATABASE_URL,
+      SECRET_KEY,
+      ADMIN_API_KEY: ADMIN_KEY,
+      [name]: value,
+    });
+    expect(output).toContain(name);
+    expect(output).not.toContain(value);
+    expect(output).not.toContain('hunter2');
+    expectNothingMade();
+  });
+
+  it('names an invalid value in development too, before it creates a secret or a database', async () => {
+    const output = await refusal({ ACCESS_TOKEN_EXPIRE_MINUTES: '1e9' });
+    expect(output).toContain('ACCESS_TOKEN_EXPIRE_MINUTES');
+    expect(folder.hasCluster).toBe(false);
+  });
+
+  it('reports that its port is in use, and how to choose another', async () => {
+    const port = await claimPort();
+    const squatter = createServer().listen(port, '127.0.0.1');
+    await once(squatter, 'listening');
+    const output = await refusal({ PORT: String(port) });
+    squatter.close();
+    expect(output).toContain(`Port ${port} is taken`);
+    expect(output).toContain('PORT=');
+    expect(output).not.toMatch(/^\s+at /m);
+    expect(folder.hasCluster).toBe(false);
+  });
+
+  it('reports that the database refuses connections, without the password of the URL', async () => {
+    const limited = { ...withSettings({ startTimeoutSeconds: 1 }), PORT: String(await claimPort()) };
+    const output = await refusal({ NODE_ENV: 'production', SECRET_KEY, DATABASE_URL, ...limited });
+    expect(output).toMatch(/DATABASE_URL/);
+    expect(output).not.toContain('hunter2');
+    expect(output).not.toMatch(/^\s+at /m);
+  });
+});
+
+/** Long enough for a process to start on a busy machine. */
+const LIMIT = { startTimeoutSeconds: 5 };
+
+const WARNINGS = { ...VARIABLES, LOG_LEVEL: 'warn', ...withSettings(LIMIT) };
+
+describe('a start that waits', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+
+  beforeEach(async () => {
+    database = await createTestDatabase({ isEmpty: true });
+    proxy = await TcpProxy.before(database.url);
+  });
+
+  afterEach(async () => {
+    await endAll();
+    await proxy.close();
+    await database.drop();
+  });
+
+  /** Starts the service, which must time out and report what it waits for, meanwhile and at the end. */
+  const expectGivenUp = async (waitingFor: string, more: Variables = {}): Promise<string> => {
+    const service = await ServiceProcess.spawn({ ...WARNINGS, DATABASE_URL: proxy.url, ...more });
+    expect(await service.exited()).toBe(1);
+    const lines = service.output.split('\n').filter((line) => line.includes('"start_waits"'));
+    expect(lines.map((line) => (JSON.parse(line) as { waiting_for: string }).waiting_for)).toContain(waitingFor);
+    expect(service.output).toContain(`waiting for ${waitingFor}`);
+    return service.output;
+  };
+
+  it('for a database that does not respond logs that, and exits with 1', async () => {
+    proxy.blackHole(true);
+    await expectGivenUp('an answer of the database');
+  });
+
+  it('for a database that refuses connections exits with the reason', async () => {
+    await proxy.close();
+    expect(await expectGivenUp('a database that can be used')).toContain('ECONNREFUSED');
+    await proxy.open();
+  });
+
+  it.each(['CREATE TABLE users', 'COMMIT'])(
+    'for a migration whose packets are dropped from %s on exits, and names the migrations',
+    async (statement) => {
+      proxy.blackHoleFrom(statement);
+      await expectGivenUp('the migrations of the schema');
+      expect(proxy.swallowedBytes).toBeGreaterThan(0);
+    },
+  );
+
+  it.each([
+    [1, 'the connections to the database'],
+    [2, 'the workers'],
+  ])('for the first connection of the pool exits (%i workers)', async (workers, waitingFor) => {
+    proxy.blackHoleFrom('application_name\0platform-auth\0');
+    const settings = withSettings({ ...LIMIT, databaseConnectTimeoutMs: 60_000 });
+    await expectGivenUp(waitingFor, { ...settings, WORKERS: String(workers) });
+  });
+
+  it('for the migration lock exits', async () => {
+    const holder = new Client({ connectionString: database.url });
+    await holder.connect();
+    await holder.query('SELECT pg_advisory_lock($1)', [LOCKS.migrations]);
+    await expectGivenUp('the lock of the migrations, which another process holds or held');
+    await holder.end();
+  });
+
+  it('for a migration that is blocked by the transaction of another client exits', async () => {
+    const other = new Client({ connectionString: database.url });
+    await other.connect();
+    await other.query('BEGIN; CREATE TABLE app_credentials ()');
+    await expectGivenUp('the migrations of the schema');
+    await other.end();
+  });
+
+  it('for a migration that PostgreSQL executes does not time out', async () => {
+    await database.query(`CREATE FUNCTION delay() RETURNS event_trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_sleep(0.06); END $$`);
+    await database.query('CREATE EVENT TRIGGER slow ON ddl_command_end EXECUTE FUNCTION delay()');
+    const service = await ServiceProcess.start({ ...WARNINGS, DATABASE_URL: proxy.url });
+    expect(service.output).toContain('the migrations of the schema');
+    expect(await service.stop()).toBe(0);
+  });
+});
+
+const REPLICAS = 8;
+
+describe('eight replicas that start together on an empty database', () => {
+  let database: TestDatabase;
+
+  beforeAll(async () => {
+    database = await createTestDatabase({ isEmpty: true });
+  });
+
+  afterAll(async () => {
+    await endAll();
+    await database.drop();
+  });
+
+  it('migrate once, accept each other’s nodes, and stop', async () => {
+    const variables = { ...VARIABLES, DATABASE_URL: database.url, DATABASE_POOL_SIZE: '2' };
+    const replicas = await Promise.all(Array.from({ length: REPLICAS }, () => ServiceProcess.spawn(variables)));
+    await Promise.all(replicas.map((replica) => replica.ready()));
+    const all = createMigrationOptions(database.url).migrations as unknown[];
+    expect(await database.query('SELECT name FROM migrations')).toHaveLength(all.length);
+    const registered = await fetch(`${replicas[0]!.url}/api/v0/admin/nodes`, {
+      method: 'POST',
+      headers: { 'X-Admin-Key': ADMIN_KEY, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ household_id: '5b1c7a9e-0d35-4c8e-9a57-6f0b1f4f2a10', room: 'hall', name: 'lamp' }),
+    });
+    const node = (await registered.json()) as { node_id: string; api_key: string };
+    const headers = { 'X-API-Key': `${node.node_id}:${node.api_key}` };
+    const validations = replicas.map(({ url }) => fetch(`${url}/internal/validate-node`, { method: 'POST', headers }));
+    expect((await Promise.all(validations)).map(({ status }) => status)).toEqual(Array(REPLICAS).fill(200));
+    const exits = await Promise.all(replicas.map((replica) => replica.stop()));
+    expect(exits).toEqual(Array(REPLICAS).fill(0));
+  }, 240_000);
+});

@@ -1,0 +1,186 @@
+import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { Cleanup, InterruptedError } from '../../tools/cleanup.js';
+import { claimPort } from '../../tools/claim-port.js';
+import { isResponding, ServerProcess } from '../../tools/server-process.js';
+import { fromRoot } from '../support/from-root.js';
+
+describe('the cleanup of a tool', () => {
+  let undone: string[];
+  let cleanup: Cleanup;
+  const undo = (name: string) => (): void => void undone.push(name);
+
+  beforeEach(() => {
+    undone = [];
+    cleanup = new Cleanup();
+  });
+
+  it('runs in reverse order, and each step once', async () => {
+    cleanup.defer(undo('folder'));
+    await cleanup.acquire(
+      () => Promise.resolve('server'),
+      (name) => undone.push(name),
+    );
+    await cleanup.run();
+    await cleanup.run();
+    expect(undone).toEqual(['server', 'folder']);
+  });
+
+  it('continues after a failure and reports it', async () => {
+    const failure = new Error('The server is gone.');
+    const reported = jest.spyOn(console, 'error').mockImplementation(() => undefined);
+    cleanup.defer(undo('folder'));
+    cleanup.defer(() => {
+      throw failure;
+    });
+    await cleanup.run();
+    expect(undone).toEqual(['folder']);
+    expect(reported).toHaveBeenCalledWith(expect.any(String), failure);
+    reported.mockRestore();
+  });
+
+  it('refuses to start anything after it was closed', async () => {
+    await cleanup.close();
+    const start = jest.fn(() => Promise.resolve('server'));
+    await expect(cleanup.acquire(start, undo('server'))).rejects.toThrow(InterruptedError);
+    expect(start).not.toHaveBeenCalled();
+  });
+
+  it('waits for pending starts when it is closed, and undoes them', async () => {
+    let started: (name: string) => void = () => undefined;
+    const starting = new Promise<string>((resolve) => (started = resolve));
+    const acquired = cleanup.acquire(() => starting, undo('server'));
+    const closed = cleanup.close().then(undo('closed'));
+    started('server');
+    await acquired;
+    await closed;
+    expect(undone).toEqual(['server', 'closed']);
+  });
+});
+
+const SERVER = `
+  import { createServer } from 'node:http';
+  process.on('SIGTERM', () => process.exit(7));
+  createServer((request, response) => response.end()).listen(Number(process.env.PORT), '127.0.0.1');`;
+
+describe('a server process', () => {
+  let folder: string;
+  let cleanup: Cleanup;
+
+  const serverOf = async (code: string): Promise<ServerProcess> => {
+    const script = join(folder, 'server.mjs');
+    writeFileSync(script, code);
+    return new ServerProcess(await claimPort(), { cleanup, script });
+  };
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'platform-auth-tools-'));
+    cleanup = new Cleanup();
+  });
+  afterEach(async () => {
+    await cleanup.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  it('can be stopped and started again on the same port', async () => {
+    const server = await serverOf(SERVER);
+    const { pid } = await server.start();
+    expect(await server.stop()).toBe(7);
+    expect(await isResponding(server.url)).toBe(false);
+    await server.start();
+    expect(server.pid).not.toBe(pid);
+    expect(await isResponding(server.url)).toBe(true);
+  });
+
+  it('is killed by the cleanup, and cannot be started afterwards', async () => {
+    const server = await serverOf(SERVER);
+    await server.start();
+    await cleanup.close();
+    expect(server.hasExited).toBe(true);
+    await expect(server.start()).rejects.toThrow(InterruptedError);
+  });
+
+  it('reports a program that exits before it is ready', async () => {
+    const server = await serverOf('process.exit(3);');
+    await expect(server.start()).rejects.toThrow(/server\.mjs exited before it was ready/);
+  });
+});
+
+const SCRIPT = fromRoot('tools/build-if-changed.js');
+
+const PROGRAMS = ['dist/service/main.js', 'dist/service/platform-auth.js'];
+
+const OTHER_SOURCES = ['tools/build.js', 'ormconfig.ts', 'package-lock.json', '.swcrc'];
+
+/** A checkout whose build only notes that it ran. */
+describe('tools/build-if-changed.js', () => {
+  let folder: string;
+
+  const write = (path: string, text = ''): void => {
+    mkdirSync(join(folder, path, '..'), { recursive: true });
+    writeFileSync(join(folder, path), text);
+  };
+  const setBuild = (script: string): void => {
+    write('package.json', JSON.stringify({ type: 'module', scripts: { build: 'node build.js' } }));
+    write('build.js', script);
+  };
+
+  /** @returns whether it built, and what it said */
+  const run = (): { isBuilt: boolean; status: number | null; said: string } => {
+    rmSync(join(folder, 'built'), { force: true });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [join(folder, 'tools/build-if-changed.js')], {
+      encoding: 'utf8',
+    });
+    expect(stdout).toBe('');
+    return { isBuilt: existsSync(join(folder, 'built')), status, said: stderr };
+  };
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'platform-auth-build-'));
+    chmodSync(folder, 0o755);
+    mkdirSync(join(folder, 'tools'));
+    cpSync(SCRIPT, join(folder, 'tools/build-if-changed.js'));
+    for (const path of ['src/main.ts', 'src/users/users.ts', ...OTHER_SOURCES]) write(path);
+    const lines = PROGRAMS.map(
+      (path) => `mkdirSync('${join(path, '..')}', { recursive: true }); writeFileSync('${path}', '');`,
+    );
+    setBuild(`import { mkdirSync, writeFileSync } from 'node:fs'; writeFileSync('built', ''); ${lines.join(' ')}`);
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  it('builds the first time, says so, and is silent the second time', () => {
+    const first = run();
+    expect(first).toMatchObject({ isBuilt: true, status: 0 });
+    expect(first.said).toMatch(/^Building the service: only the first time …\n[^]*Built in \d+\.\d s\.\n$/);
+    expect(run()).toEqual({ isBuilt: false, status: 0, said: '' });
+  });
+
+  it.each(['src/users/users.ts', 'src/users/new.ts', ...OTHER_SOURCES])('builds again when %s has changed', (path) => {
+    run();
+    write(path, 'changed');
+    expect(run()).toMatchObject({ isBuilt: true, said: expect.stringContaining('a source has changed') });
+    expect(run().isBuilt).toBe(false);
+  });
+
+  it('builds again when a source was deleted, or replaced by an older one of the same size', () => {
+    run();
+    rmSync(join(folder, 'src/users/users.ts'));
+    expect(run().isBuilt).toBe(true);
+    utimesSync(join(folder, 'src/main.ts'), 1, 1);
+    expect(run().isBuilt).toBe(true);
+  });
+
+  it.each(PROGRAMS)('builds again when %s is missing', (path) => {
+    run();
+    rmSync(join(folder, path));
+    expect(run().isBuilt).toBe(true);
+  });
+
+  it('fails when the build fails, and builds again the next time', () => {
+    setBuild(`process.exit(3)`);
+    expect(run()).toMatchObject({ status: 3, isBuilt: false });
+    expect(run()).toMatchObject({ status: 3, isBuilt: false });
+  });
+});
