@@ -52,7 +52,6 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.dummyHash = (bcrypt.genSaltSync(this.cost) + '.'.repeat(31)) as PasswordHash;
     this.queue = new KeyedQueue(environment.hashQueueLimit);
     this.workers = new Piscina({
-      // Resolved and not imported, so that Jest can map it to the compiled file: a worker thread runs no TypeScript.
       filename: fileURLToPath(import.meta.resolve('./password.worker.js')),
       minThreads: 1,
       maxThreads: this.threads,
