@@ -19,7 +19,7 @@ interface PageContent {
  * Serves content that is the same for every caller. The first request creates and compresses it; later ones share the
  * buffer. A flood of requests costs one lookup each, and slow clients hold no copies.
  */
-export function createPageHandler(type: string, make: () => string | Buffer | Promise<string>): Handler {
+export function createPageHandler(type: string, make: () => string | Buffer): Handler {
   let content: Promise<PageContent> | undefined;
   return async (request: Request, response: Response): Promise<void> => {
     refusePreconditions(request);
@@ -45,8 +45,8 @@ function refusePreconditions({ headers }: Request): void {
     throw new ProblemException(problems.malformedRequest);
 }
 
-async function prepare(make: () => string | Buffer | Promise<string>): Promise<PageContent> {
-  const plain = Buffer.from(await make());
+async function prepare(make: () => string | Buffer): Promise<PageContent> {
+  const plain = Buffer.from(make());
   return { plain, compressed: await promisify(gzip)(plain) };
 }
 

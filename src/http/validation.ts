@@ -1,4 +1,6 @@
 import { ValidationPipe, type ArgumentMetadata, type ValidationError } from '@nestjs/common';
+import * as transformerPackage from 'class-transformer';
+import * as validatorPackage from 'class-validator';
 import { ProblemException, type FieldError, problems } from '../problems/problems.js';
 import { toPointerToken, UNKNOWN_FIELD } from '../problems/refused-fields.js';
 
@@ -25,6 +27,9 @@ class FieldsPipe extends ValidationPipe {
  */
 export function createValidationPipe(): ValidationPipe {
   return new FieldsPipe({
+    // Nest would load them by name, and a bundle has CommonJS packages without the names of their exports.
+    validatorPackage,
+    transformerPackage,
     transform: true,
     whitelist: true,
     forbidNonWhitelisted: true,

@@ -152,13 +152,13 @@ describe('GET …/explain', () => {
 });
 
 describe('GET /api/v0/admin/users/{id}/explain', () => {
-interface Explanation {
-  readonly accepted_now: boolean;
-  readonly methods: string[];
-  readonly second_factors: string[];
-  readonly email_verified_at: string | null;
-  readonly reasons: { code: string; detail: string; until: string | null }[];
-}
+  interface Explanation {
+    readonly accepted_now: boolean;
+    readonly methods: string[];
+    readonly second_factors: string[];
+    readonly email_verified_at: string | null;
+    readonly reasons: { code: string; detail: string; until: string | null }[];
+  }
 
   const app = useApp({
     variables: { LOGIN_LIMIT_PER_ACCOUNT: '4/900', LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/900' },

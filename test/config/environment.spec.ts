@@ -2,7 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { type Environment, InvalidEnvironmentError, parseEnvironment, readVariables, type Variables } from '../../src/config/environment.js';
+import {
+  type Environment,
+  InvalidEnvironmentError,
+  parseEnvironment,
+  readVariables,
+  type Variables,
+} from '../../src/config/environment.js';
 import { describeIgnoredVariables } from '../../src/config/ignored-variables.js';
 import { VARIABLE_TYPES } from '../../src/config/variables.js';
 import { SECRET_KEY, VARIABLES } from '../support/settings.js';
@@ -47,7 +53,6 @@ describe('the configuration', () => {
     expect(production).toMatchObject({ shutdownDelayMs: 2_000, shutdownDeadlineMs: 15_000 });
     expect(parseEnvironment({ ...GOOD, SHUTDOWN_DELAY_MS: '60000' }).shutdownDeadlineMs).toBe(73_000);
   });
-
 
   it('divides the hashing threads and the hashing queue among the workers', () => {
     const cores = availableParallelism();
@@ -296,15 +301,15 @@ describe('MAIL_URL', () => {
 });
 
 describe('DATABASE_URL', () => {
-const refusalOf = (url: string): string => {
-  try {
-    parseEnvironment({ SECRET_KEY, DATABASE_URL: url });
-    return 'accepted';
-  } catch (error) {
-    if (error instanceof InvalidEnvironmentError) return error.message;
-    throw error;
-  }
-};
+  const refusalOf = (url: string): string => {
+    try {
+      parseEnvironment({ SECRET_KEY, DATABASE_URL: url });
+      return 'accepted';
+    } catch (error) {
+      if (error instanceof InvalidEnvironmentError) return error.message;
+      throw error;
+    }
+  };
 
   it.each([
     'postgresql://u:hunter2@db1:5432,db2:5432/auth',

@@ -1,10 +1,26 @@
-import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'dotenv';
 import fc from 'fast-check';
 import { EnvFile, FileChangedError } from '../../src/config/env-file.js';
-import { InvalidEnvironmentError, overrideVariables, readSecretFiles, type Variables } from '../../src/config/environment.js';
+import {
+  InvalidEnvironmentError,
+  overrideVariables,
+  readSecretFiles,
+  type Variables,
+} from '../../src/config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../src/config/single-variables.js';
 import { FILE_VARIABLES } from '../../src/config/variables.js';
 import { SECRET_KEY } from '../support/settings.js';

@@ -119,7 +119,7 @@ describe('npm run sbom', () => {
 const unit = readFileSync(join(root, 'deploy/systemd/platform-auth.service'), 'utf8');
 
 describe('the systemd unit', () => {
-const read = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1];
+  const read = (name: string): string | undefined => new RegExp(`^${name}=(.*)$`, 'm').exec(unit)?.[1];
 
   it('starts the program as npm start does', () => {
     const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { scripts: { start: string } };

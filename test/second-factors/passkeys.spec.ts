@@ -320,7 +320,9 @@ describe('POST /api/v0/auth/login/passkey', () => {
 
     const { body } = await app.admin.post(`/users/${reset.user.id}/password-reset`).expect(201);
     const confirmation = { token: (body as { token: string }).token, new_password: `${PASSWORD} 2` };
-    afterNext(verifier, 'verifyPasskey', () => app.post('/api/v0/auth/password-reset/confirm', confirmation).expect(204));
+    afterNext(verifier, 'verifyPasskey', () =>
+      app.post('/api/v0/auth/password-reset/confirm', confirmation).expect(204),
+    );
     expectProblem(await logInWithPasskey(app, second.get(options[1])), problems.invalidPasskey);
 
     const refusals = app.log.events('user.second_factor.failed').slice(-2);

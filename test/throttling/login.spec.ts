@@ -103,8 +103,8 @@ describe('wrong passwords for one account from one address', () => {
 const EMAIL = 'unknown@example.org';
 
 describe('the throttled address', () => {
-const LIMIT = 3;
-const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
+  const LIMIT = 3;
+  const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${LIMIT}/900`, REFRESH_LIMIT_PER_ADDRESS: `${LIMIT}/900` };
 
   it.each([
     ['192.0.2.7', '192.0.2.7'],
@@ -194,12 +194,12 @@ const ADDRESSES = 300;
 const HOME = '198.51.100.7';
 
 describe('an attacker who guesses passwords', () => {
-const LIMITS = {
-  TRUST_PROXY: '1',
-  LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${PER_PAIR}/900`,
-  LOGIN_LIMIT_PER_ACCOUNT: `${PER_ACCOUNT}/900`,
-  LOGIN_LIMIT_PER_ADDRESS: `${PER_ADDRESS}/900`,
-};
+  const LIMITS = {
+    TRUST_PROXY: '1',
+    LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: `${PER_PAIR}/900`,
+    LOGIN_LIMIT_PER_ACCOUNT: `${PER_ACCOUNT}/900`,
+    LOGIN_LIMIT_PER_ADDRESS: `${PER_ADDRESS}/900`,
+  };
 
   const one = useApp({ variables: LIMITS });
   const two = useReplica(one);

@@ -121,7 +121,7 @@ describe('registrations and refreshes', () => {
 const REFUSED = { event: 'admin.key.refused' };
 
 describe('wrong admin keys', () => {
-const LIMIT = 5;
+  const LIMIT = 5;
 
   const one = useAppPerTest({
     variables: { TRUST_PROXY: '1' },

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Express, Request, Response } from 'express';
+import { stringify } from 'yaml';
 import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
 import { listKnownPaths } from '../../http/linked-express.adapter.js';
 import { createPageHandler } from '../../http/static-page.js';
@@ -33,11 +34,8 @@ export function serveDocs(app: INestApplication): void {
   const document = (): OpenAPIObject => (read ??= readDocument(http.getInstance() as Express));
   http.get('/', createHomeHandler());
   serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
-  serve('/docs-yaml', 'text/yaml; charset=utf-8', async () => {
-    const { stringify } = await import('yaml');
-    // Repeats objects, as JSON does, instead of YAML aliases.
-    return stringify(document(), { aliasDuplicateObjects: false });
-  });
+  // Repeats objects, as JSON does, instead of YAML aliases.
+  serve('/docs-yaml', 'text/yaml; charset=utf-8', () => stringify(document(), { aliasDuplicateObjects: false }));
   serve(
     '/docs/swagger-ui-init.js',
     SCRIPT,
