@@ -1,7 +1,7 @@
 import { METHODS } from 'node:http';
 import fc from 'fast-check';
 import { hostileBody, validBody, type Encoding } from './bodies.js';
-import { SECRET } from './canaries.js';
+import { LABEL, SECRET } from './canaries.js';
 import { badCredentials, goodCredentials, toHeaderValue } from './credentials.js';
 import { FORM_TYPE, type Operation, type Parameter } from './document.js';
 import { badPath, badQuery, goodPath, goodQuery, junkSegment, symbols } from './targets.js';
@@ -145,9 +145,12 @@ function extraHeaders(): fc.Arbitrary<Header[]> {
     fc.constantFrom(...OTHER_VALUES, 'websocket'),
   );
   const sane = fc.constantFrom<Header[]>(['X-Request-Id', 'caller-1.a_B'], ['Origin', 'null'], ['Accept', 'text/html']);
-  // A valid request id of the caller is logged, so that a canary must not be a valid one.
-  const hostile = fc
-    .tuple(fc.constantFrom(...HEADER_NAMES), values)
-    .map(([name, value]): Header => [name, name === 'X-Request-Id' ? `${value}<` : value]);
+  const hostile = fc.tuple(fc.constantFrom(...HEADER_NAMES), values).map(([name, value]): Header => {
+    // A valid request id of the caller is logged, so that a canary must not be a valid one.
+    if (name === 'X-Request-Id') return [name, `${value}<`];
+    // The list of sessions shows the user agent of a login.
+    if (name === 'User-Agent') return [name, value.replaceAll(SECRET, LABEL)];
+    return [name, value];
+  });
   return fc.array(fc.oneof({ weight: 5, arbitrary: hostile }, sane), { minLength: 1, maxLength: 4 });
 }
