@@ -6,7 +6,7 @@
 // A file that stays the same is not written, so that programs that run are not disturbed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { transformFile } from '@swc/core';
 import { build } from 'esbuild';
 
@@ -75,7 +75,8 @@ async function compile(source) {
 }
 
 function isOurs(path) {
-  return path.endsWith('.ts') && !path.endsWith('.d.ts') && !FOREIGN.test(path);
+  const isSkipped = path.split(sep).some((name) => SKIPPED.has(name));
+  return path.endsWith('.ts') && !path.endsWith('.d.ts') && !isSkipped && !FOREIGN.test(path);
 }
 
 async function compileAll() {
