@@ -177,9 +177,11 @@ describe('a change of the own e-mail address', () => {
     const { access_token } = await erin.logsIn();
     await change(access_token, sent).expect(202);
     const token = await receiveToken(app, server, sent);
+    server.refuse('connect', 421);
     await change(access_token, waiting).expect(202);
     const passwords = { current_password: PASSWORD, new_password: 'another perfectly fine passphrase' };
     await app.post('/api/v0/users/me/password', passwords).set(bearer(access_token)).expect(204);
+    server.accept();
     await workOff(app);
     expectProblem(await confirm(token), problems.invalidLink);
     expect(server.to(waiting)).toEqual([]);
