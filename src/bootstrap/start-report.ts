@@ -2,9 +2,7 @@ import { execFile } from 'node:child_process';
 import { StartTimeoutError, StartWatch } from '../common/start-watch.js';
 import { InvalidEnvironmentError, type Environment, type Variables } from '../config/environment.js';
 import { describeIgnoredVariables } from '../config/ignored-variables.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
-import { WorkerStartError } from './worker-fleet.js';
+import { toErrorFields, Log } from '../logging/log.js';
 
 // What a start tells the operator and systemd. Its log lines go to the console only, so that a start that fails need not
 // wait for a delivery.
@@ -13,6 +11,11 @@ const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 const SYSTEMD_PROGRAM = 'systemd-notify';
 const SYSTEMD_TIMEOUT_MS = 5_000;
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+
+/** A worker of the first start exited before it listened. The worker has printed the reason. */
+export class WorkerStartError extends Error {
+  override readonly name = 'WorkerStartError';
+}
 
 /** Creates the watch over the start. */
 export function watchStart(environment: Environment): StartWatch {

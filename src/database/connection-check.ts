@@ -112,7 +112,10 @@ async function readBackendPid(client: Client): Promise<number | undefined> {
 }
 
 /** Runs a few short statements on a connection of their own, with timeouts. */
-export async function withClient(databaseUrl: string, work: (client: Client) => Promise<void>): Promise<void> {
+export async function withClient<Result>(
+  databaseUrl: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> {
   const client = new Client({
     connectionString: databaseUrl,
     application_name: 'platform-auth-start',
@@ -123,7 +126,7 @@ export async function withClient(databaseUrl: string, work: (client: Client) => 
   client.on('error', () => undefined);
   try {
     await client.connect();
-    await work(client);
+    return await work(client);
   } finally {
     // Not awaited, because a server that does not answer does not close the connection either.
     void client.end().catch(() => undefined);

@@ -1,5 +1,5 @@
 import { DataSource } from 'typeorm';
-import { createMigrationOptions } from './database-options.js';
+import { createMigrationOptions } from './migrate.js';
 
 /** The role that the service connects as, when another role owns the tables. */
 export interface Grant {

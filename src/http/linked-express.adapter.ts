@@ -16,7 +16,7 @@ import express, { type Express, type RequestHandler, type Response } from 'expre
 import { createRandomId } from '../common/ids.js';
 import { ProblemException, problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
-import { markInternal } from './request-target.js';
+import { markInternal } from './request-guards.js';
 
 /** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;

@@ -4,8 +4,7 @@ import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
 import { MoreThan, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
 import { isId } from '../common/ids.js';
-import type { ProblemException } from '../problems/problems.js';
-import { createFieldProblem } from '../problems/refused-fields.js';
+import { type ProblemException, createFieldProblem } from '../problems/problems.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;

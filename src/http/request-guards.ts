@@ -3,26 +3,25 @@
 // and input that is cheap to send and costly to process. Invariants: every error is a problem of the catalogue; no
 // path, body or error message of a caller is logged or sent back.
 
+import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { createRefusal, DOORS } from '../access/doors.js';
 import { TARGET_HEADER } from '../access/door.guard.js';
-import { ProblemException, formExpected, problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { createRefusal, DOORS } from '../access/doors.js';
+import type { Door } from '../access/principals.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
-import {
-  isInternalOnly,
-  isOnInternalPort,
-  addPrefix,
-  isForGateway,
-  isInternal,
-  refuseAmbiguousPath,
-  rewriteGatewayRequest,
-} from './request-target.js';
-import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './json-body.js';
+import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
 
+/** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
+export const MAX_NAMES = 32;
+export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
+/** The only route that takes a form (RFC 7662). */
+export const FORM_ROUTE = '/internal/introspect';
+/** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
+export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 /** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set<string>([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
 const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER]);
@@ -188,4 +187,77 @@ function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefin
     apply(request, response, () => (isAnswered = false));
     return isAnswered;
   };
+}
+
+// The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
+// path than the router does is refused here, and the router compares paths exactly.
+
+/** Plain segments without a query, as most requests have: they need no further check. */
+const PLAIN_PATH = /^(?:\/[\w-]+)+$/;
+/**
+ * The origin form, without characters that URL parsers drop or take for a slash. Not the absolute form (for proxies) or
+ * `*`.
+ */
+const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
+const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
+const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
+
+/** The doors that gateways ask about. */
+export type GatewayDoor = Exclude<Door, 'admin'>;
+
+/** Whether the request is for a route on which services validate the credentials of their callers. */
+function isInternal({ url }: Request): boolean {
+  return url.startsWith('/internal/');
+}
+
+/** Whether it is a gateway's question about a request of its own client. */
+export function isForGateway(url: string): boolean {
+  return GATEWAY_PATH.test(url);
+}
+
+/**
+ * Replaces the method and the path of the gateway's client, which gateways pass on, by those of the route.
+ * @returns the door of the route
+ */
+function rewriteGatewayRequest(request: Request): GatewayDoor {
+  const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
+  request.method = 'GET';
+  request.url = `/internal/authorize/${door}`;
+  return door as GatewayDoor;
+}
+
+/**
+ * @throws {ProblemException} malformed_request when it is not in origin form; not_found when a proxy could resolve it
+ *   to another path
+ */
+function refuseAmbiguousPath({ url }: Request): void {
+  if (PLAIN_PATH.test(url)) return;
+  if (!ORIGIN_FORM.test(url)) throw new ProblemException(problems.malformedRequest);
+  const [path = ''] = url.split('?', 1);
+  if (EMPTY_OR_DOT_SEGMENT.test(path)) throw new ProblemException(problems.notFound);
+}
+
+/** Makes the paths of the specification's flow descriptions (`/auth/login`) aliases of the listed ones. */
+function addPrefix(request: Request): void {
+  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
+}
+
+// With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
+// to hide them from the public. That port serves every route; PORT serves all others.
+
+const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
+const internalSockets = new WeakSet<Socket>();
+
+/** Marks each connection of the server as one to the internal port. */
+export function markInternal(server: Server): Server {
+  return server.on('connection', (socket: Socket) => internalSockets.add(socket));
+}
+
+function isOnInternalPort({ socket }: Request): boolean {
+  return internalSockets.has(socket);
+}
+
+/** Whether the public port hides the route. Call it after `addPrefix`. */
+function isInternalOnly({ url }: Request): boolean {
+  return INTERNAL_ONLY_PATH.test(url);
 }

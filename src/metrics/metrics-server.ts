@@ -4,8 +4,7 @@ import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } f
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { Environment } from '../config/environment.js';
 import { ConnectionBounds } from '../http/connection-bounds.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry } from './metrics-registry.js';
 
 /** A scrape is a short request: aborts one that takes longer to arrive (slowloris). */

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { Injectable } from '@nestjs/common';
 import { dictionary } from '@zxcvbn-ts/language-common';
 import { Environment } from '../config/environment.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { refuseField } from '../problems/problems.js';
 
 const COMMON_COUNT = 10_000;
 

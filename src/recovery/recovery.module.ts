@@ -5,7 +5,7 @@ import type { Environment } from '../config/environment.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailModule } from '../mail/mail.module.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
+import { RevocationModule } from '../revocation/revocation-feed.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';

@@ -1,13 +1,12 @@
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Injectable, Module, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { Log, toErrorFields } from '../logging/log.js';
 import { ChangeLog, CHANGES_SINCE, parseSnapshot, toAnswer, type Answer, type FeedRow } from './change-feed.js';
-import { RevocationLease } from './lease.js';
-import { LeaseAnnouncement } from './propagation.js';
+import { RevocationLease, SYSTEM_CLOCKS } from './lease.js';
+import { Freshness, LeaseAnnouncement, Propagation } from './propagation.js';
 
 /** A poll may get lost without the lease ending. */
 const POLLS_PER_LEASE = 3;
@@ -168,3 +167,30 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     await Promise.race([client?.end().catch(() => undefined), new Promise(setImmediate)]);
   }
 }
+
+const MS_PER_SECOND = 1_000;
+
+@Module({
+  providers: [
+    ChangeLog,
+    Freshness,
+    Propagation,
+    RevocationFeed,
+    {
+      provide: LeaseAnnouncement,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs }: Environment) => new LeaseAnnouncement(revocationLeaseMs),
+    },
+    {
+      provide: RevocationLease,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs, outageGraceSeconds }: Environment) =>
+        new RevocationLease(
+          { leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * MS_PER_SECOND },
+          SYSTEM_CLOCKS,
+        ),
+    },
+  ],
+  exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],
+})
+export class RevocationModule {}

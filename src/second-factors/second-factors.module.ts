@@ -2,7 +2,7 @@ import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
+import { RevocationModule } from '../revocation/revocation-feed.js';
 import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';

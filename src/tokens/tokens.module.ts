@@ -1,7 +1,7 @@
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
+import { RevocationModule } from '../revocation/revocation-feed.js';
 import { MetricsRegistryModule } from '../metrics/metrics-registry.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
