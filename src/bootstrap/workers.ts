@@ -12,7 +12,7 @@ import { Log } from '../logging/log.js';
 import { PREFIX } from '../metrics/metrics-registry.js';
 import { MetricsEndpoint } from '../metrics/metrics-server.js';
 import type { OpenPorts } from './serve-app.js';
-import { WorkerStartError } from './start-report.js';
+import { onStopSignal, WorkerStartError } from './start-report.js';
 
 /** A worker that ran for this long did not crash at its start. */
 const MIN_STABLE_MS = 60_000;
@@ -159,7 +159,6 @@ export class WorkerFleet {
   }
 }
 
-/** Resolves when a worker listens with this number of servers. */
 async function waitForListening(worker: Worker, servers: number): Promise<readonly number[]> {
   const ports: number[] = [];
   return new Promise((resolve) => {
@@ -180,7 +179,6 @@ async function waitForExit(worker: Worker): Promise<WorkerExit> {
   });
 }
 
-const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 /** Workers keep the deadline themselves; one that still runs this much later hangs. */
 const DEADLINE_TOLERANCE_MS = 2_000;
 
@@ -198,59 +196,38 @@ export async function servePrimary(
   const log = new Log(environment);
   await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
   const fleet = new WorkerFleet(program, environment.workers, log);
-  const metrics = await openMetrics(environment, fleet, log);
-  let stopping = false;
+  const { metricsPort, host, workers } = environment;
+  const metrics =
+    metricsPort === undefined
+      ? undefined
+      : await MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
   const stop = async (): Promise<void> => {
-    if (stopping) return;
-    stopping = true;
     const isClean = await fleet.stop(environment.shutdownDeadlineMs + DEADLINE_TOLERANCE_MS);
     await metrics?.close();
     await log.onApplicationShutdown();
     await afterStop();
     process.exit(isClean ? 0 : 1);
   };
-  for (const signal of SIGNALS) process.on(signal, () => void stop());
+  onStopSignal(() => void stop());
   const ports = await watch.during('the workers', () => fleet.start());
-  return toOpenPorts(ports, metrics);
-}
-
-/** A worker opens the internal port first (serve-app.ts). */
-function toOpenPorts(ports: readonly number[], metrics: MetricsEndpoint | undefined): OpenPorts {
+  // A worker opens the internal port first (serve-app.ts).
   const [port = 0, internalPort] = ports.toReversed();
   return { port, internalPort, metricsPort: metrics?.port };
-}
-
-async function openMetrics(
-  { metricsPort, host, workers }: Environment,
-  fleet: WorkerFleet,
-  log: Log,
-): Promise<MetricsEndpoint | undefined> {
-  if (metricsPort === undefined) return undefined;
-  return MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
 }
 
 /** @returns a function that reads the metrics of all workers, aggregated, and those of the fleet itself */
 function createFleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
   const workers = new AggregatorRegistry();
-  const own = new Registry();
-  const registers = [own];
-  new Gauge({
-    name: `${PREFIX}workers`,
-    help: 'Worker processes that listen.',
-    registers,
-    collect() {
-      this.set(fleet.listening);
-    },
-  });
+  const registry = new Registry();
+  const registers = [registry];
+  const listening = new Gauge({ name: `${PREFIX}workers`, help: 'Worker processes that listen.', registers });
   new Gauge({ name: `${PREFIX}workers_wanted`, help: 'Worker processes that WORKERS asks for.', registers }).set(size);
-  new Counter({
-    name: `${PREFIX}worker_restarts_total`,
-    help: 'Workers that replaced another.',
-    registers,
-    collect() {
-      this.reset();
-      this.inc(fleet.restarts);
-    },
-  });
-  return async () => `${await workers.clusterMetrics()}${await own.metrics()}`;
+  const name = `${PREFIX}worker_restarts_total`;
+  const restarts = new Counter({ name, help: 'Workers that replaced another.', registers });
+  return async () => {
+    listening.set(fleet.listening);
+    restarts.reset();
+    restarts.inc(fleet.restarts);
+    return `${await workers.clusterMetrics()}${await registry.metrics()}`;
+  };
 }

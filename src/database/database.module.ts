@@ -11,7 +11,8 @@ import { Environment } from '../config/environment.js';
 import { prepareConnection } from './connection-check.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { DatabaseClock, Database } from './database.js';
-import { createMigrationOptions, KEEP_ALIVE, migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
+import { KEEP_ALIVE } from './locks.js';
+import { createMigrationOptions, migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
 import { RequestPool } from './request-pool.js';
 
 /** Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503. */
@@ -26,7 +27,7 @@ export function createRequestOptions(environment: Environment): DataSourceOption
     driver: { ...pg, Pool: RequestPool },
     extra: {
       ...KEEP_ALIVE,
-      onConnect: prepareConnection({ statementMs: statementTimeoutMs, idleInTransactionMs }),
+      onConnect: prepareConnection(statementTimeoutMs, idleInTransactionMs),
       statement_timeout: statementTimeoutMs,
       lock_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: idleInTransactionMs,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
-import { withAdvisoryLock, LOCKS } from './locks.js';
+import { KEEP_ALIVE, LOCKS, withAdvisoryLock } from './locks.js';
 import { refuseUnusable, withClient } from './connection-check.js';
 import { isDatabaseFailure, isLockTimeout, isPermissionDenied } from './database-failure.js';
 import { CreateSchema1763683200000 } from './migrations/1763683200000-create-schema.js';
@@ -49,7 +49,6 @@ const MIGRATIONS = [
 ];
 
 export const RETRY_DELAY_MS = 1_000;
-export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 const CONNECT_TIMEOUT_MS = 5_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
 /** Well below the wait of a request, because requests for a table queue behind a migration that waits for it. */
@@ -93,8 +92,6 @@ export class MayNotMigrateError extends Error {
  * Migrates the schema to this version; idempotent. Replicas that start together wait for the first one. All migrations
  * run in one transaction: if the lock is lost and two processes migrate, the second one fails as a whole.
  * @returns the names of the migrations that ran
- * @throws {StandbyError}
- * @throws {SharedSessionsError}
  */
 export async function migrate(databaseUrl: string, watch = new StartWatch()): Promise<string[]> {
   await watch.during('an answer of the database', () => refuseUnusable(databaseUrl));
@@ -132,9 +129,7 @@ async function extendWhileWorking(databaseUrl: string, pid: number | undefined, 
   });
 }
 
-/**
- * Retries until the database can be used. An unreachable database and a standby are retried, a failed migration is not.
- */
+/** Retries while the database is unreachable or a standby, and not after a failed migration. */
 export async function retryUntilReachable<Result>(watch: StartWatch, work: () => Promise<Result>): Promise<Result> {
   return watch.during('a database that can be used', () => retryWhile(isDatabaseFailure, watch, work));
 }
@@ -156,7 +151,6 @@ async function retryWhile<Result>(
   }
 }
 
-/** The difference between the schema and this program's migrations. */
 export interface SchemaState {
   /** Names of migrations that have not run in the database. */
   readonly pending: string[];

@@ -1,7 +1,6 @@
-/**
- * The connections of this process, and what happens to those whose statement PostgreSQL does not answer in time
- * (decision 41). Without it, test/database/stalled-commits.process.spec.ts fails.
- */
+// The connections of this process, and what happens to those whose statement PostgreSQL does not answer in time
+// (decision 41). Without it, test/database/stalled-commits.process.spec.ts fails.
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Pool, type ClientConfig, type PoolConfig, type QueryResult } from 'pg';
 
@@ -15,6 +14,8 @@ interface Backend {
   readonly pid: number;
   readonly is_idle: boolean | null;
 }
+
+const ignore = (): void => undefined;
 
 /** Undefined when the statement failed, or when the connection was lost and its effect is unknown. */
 type LateResult = QueryResult | undefined;
@@ -71,7 +72,7 @@ class FailFastClient extends Client {
     return this.releaseOnceAnswered;
   }
 
-  /** Process id of the backend, as PostgreSQL (or a pooler) reported it. */
+  /** As PostgreSQL (or a pooler) reported it. */
   get backendPid(): number {
     return (this as unknown as { processID: number }).processID;
   }
@@ -97,10 +98,7 @@ class FailFastClient extends Client {
 
   private send(statement: unknown, values: unknown, callback: Callback): void {
     const refusal = this.createRefusal(statement);
-    if (refusal) {
-      process.nextTick(callback, refusal);
-      return;
-    }
+    if (refusal) return void process.nextTick(callback, refusal);
     let settle: ((result: LateResult) => void) | undefined;
     const timer = setTimeout(() => {
       const lateResult = new Promise<LateResult>((resolve) => (settle = resolve));
@@ -126,7 +124,7 @@ class FailFastClient extends Client {
     if (this.lateResult) return;
     this.lateResult = lateResult;
     // The caller no longer listens, and an error without a listener would end the process.
-    this.on('error', () => undefined);
+    this.on('error', ignore);
     this.owner?.stalled(this);
     void lateResult.then(() => this.owner?.answered(this));
   }
@@ -163,19 +161,11 @@ export class RequestPool extends Pool {
   stalled(client: FailFastClient): void {
     this.stalledClients.add(client);
     this.limitConnections();
-    if (this.ending) {
-      client.abandon();
-      return;
-    }
+    if (this.ending) return client.abandon();
     this.probe.startPolling();
     // pg-pool does not notice that it may grow. A checkout makes it serve the waiting requests; when the checkout fails,
     // each of them gets its own error.
-    if (this.waitingCount > 0) {
-      this.connect().then(
-        (spare) => spare.release(),
-        () => undefined,
-      );
-    }
+    if (this.waitingCount > 0) void this.connect().then((spare) => spare.release(), ignore);
   }
 
   answered(client: FailFastClient): void {
@@ -257,13 +247,13 @@ class BackendProbe {
       query_timeout: PROBE_TIMEOUT_MS,
     });
     // A lost connection makes the next probe fail.
-    client.on('error', () => undefined);
+    client.on('error', ignore);
     await client.connect();
     return client;
   }
 
   private disconnect(): void {
-    void this.client?.end().catch(() => undefined);
+    void this.client?.end().catch(ignore);
     this.client = undefined;
   }
 }

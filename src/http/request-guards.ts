@@ -33,10 +33,7 @@ const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 // upgrade to.
 const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
 
-/**
- * Checks the head of a request. One function, not several middlewares: part of the step from 68 to 37 µs in
- * docs/performance.md.
- */
+/** Checks the head of a request, in one function and not in several middlewares (docs/performance.md: 68 to 37 µs). */
 export function guardHead({ serviceName, internalPort, corsOrigins }: Environment): RequestHandler {
   const applyCors = createCorsPolicy(corsOrigins);
   const isSplit = internalPort !== undefined;
@@ -45,8 +42,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     const isForServices = isInternal(request);
     if (isForServices && isForGateway(request.url)) {
       guardGatewayHead(request, isSplit);
-      next();
-      return;
+      return next();
     }
     // Services that validate credentials are not browsers, and call a hundred times as often.
     if (!isForServices) setSecurityHeaders(request, response, () => undefined);
@@ -64,10 +60,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
   };
 }
 
-/**
- * The head is that of the gateway's client: what is ambiguous in it is refused like a credential, and the rest is not
- * looked at.
- */
+/** The head is that of the gateway's client. An ambiguous one is refused like a wrong credential. */
 function guardGatewayHead(request: Request, isSplit: boolean): void {
   const door = rewriteGatewayRequest(request);
   if (isSplit && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
@@ -88,10 +81,7 @@ function setCommonHeaders(request: Request, response: Response): void {
   response.setHeader('Cache-Control', 'no-store');
 }
 
-/**
- * Node.js joins or drops a repeated header, and which credential counts must not depend on that. A request of HTTP/1.1
- * names exactly one host (RFC 9112 §3.2).
- */
+/** Node.js joins or drops a repeated header, and which credential counts must not depend on that. One host: RFC 9112 §3.2. */
 function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, names: readonly string[]): void {
   // No header is repeated when there are as many names as lines. No middleware before this one may add a header.
   if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
@@ -108,10 +98,9 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, n
 }
 
 /**
- * Refuses a target that would be ignored, because the caller would believe that it was checked. `X-Platform-Target` is
- * read on validate-app only; on every other route it must name this service. On `/internal/` an unknown header of the
- * platform, or one that looks like a target, is refused too.
- * @param names of the headers, on `/internal/`; elsewhere none
+ * Refuses a target that would be ignored, because the caller would believe that it was checked: `X-Platform-Target` is
+ * read on validate-app only, and must name this service elsewhere.
+ * @param names of the headers on `/internal/`, where one that is unknown or looks like a target is refused too
  */
 function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
   const named = headers[TARGET_HEADER];
@@ -123,10 +112,7 @@ function refuseMisplacedTarget({ headers, url }: Request, names: readonly string
   }
 }
 
-/**
- * A parameter that reaches a prototype is dropped before validation, and would be ignored silently; so would a target beside
- * an app credential. The routes for services do not have parameters.
- */
+/** The validation does not see a parameter that reaches a prototype, and a target beside an app key would be ignored. */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
@@ -140,7 +126,7 @@ function hasBody({ headers }: Request): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
-/** JSON in UTF-8 (RFC 8259 §8.1), or one form. Any other media type, or none, is refused before the body is read. */
+/** Whether the body is JSON in UTF-8 (RFC 8259 §8.1), or the one form. */
 function isReadable(request: Request): boolean {
   const encoding = request.headers['content-encoding'];
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
@@ -152,14 +138,8 @@ function isReadable(request: Request): boolean {
 const API_PREFIX = '/api/v0/';
 const CORS_METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'];
 const CORS_REQUEST_HEADERS = ['Authorization', 'Content-Type', 'Idempotency-Key', 'X-Admin-Key', 'X-Request-Id'];
-const CORS_RESPONSE_HEADERS = [
-  'X-Request-Id',
-  'Retry-After',
-  'RateLimit',
-  'RateLimit-Policy',
-  'Location',
-  'WWW-Authenticate',
-];
+const RATE_LIMIT_HEADERS = ['Retry-After', 'RateLimit', 'RateLimit-Policy'];
+const CORS_RESPONSE_HEADERS = [...RATE_LIMIT_HEADERS, 'X-Request-Id', 'Location', 'WWW-Authenticate'];
 const CORS_MAX_AGE_SECONDS = 600;
 
 /** @returns whether it has answered the request, which was a preflight */
@@ -167,8 +147,7 @@ type CorsPolicy = (request: Request, response: Response) => boolean;
 
 /**
  * Lets browser pages of listed origins call `/api/v0` (Fetch Standard, CORS protocol). Without credentials mode: this
- * service uses no cookies. An origin that is not listed gets the same response without `Access-Control-Allow-Origin`.
- * @param origins compared exactly; without any, no CORS header is sent
+ * service uses no cookies.
  */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
@@ -194,10 +173,7 @@ function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefin
 
 /** Plain segments without a query, as most requests have: they need no further check. */
 const PLAIN_PATH = /^(?:\/[\w-]+)+$/;
-/**
- * The origin form, without characters that URL parsers drop or take for a slash. Not the absolute form (for proxies) or
- * `*`.
- */
+/** The origin form, without characters that URL parsers drop or take for a slash. */
 const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
 const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
 const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
@@ -205,20 +181,15 @@ const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
 /** The doors that gateways ask about. */
 export type GatewayDoor = Exclude<Door, 'admin'>;
 
-/** Whether the request is for a route on which services validate the credentials of their callers. */
 function isInternal({ url }: Request): boolean {
   return url.startsWith('/internal/');
 }
 
-/** Whether it is a gateway's question about a request of its own client. */
 export function isForGateway(url: string): boolean {
   return GATEWAY_PATH.test(url);
 }
 
-/**
- * Replaces the method and the path of the gateway's client, which gateways pass on, by those of the route.
- * @returns the door of the route
- */
+/** Replaces the method and the path of the gateway's client, which gateways pass on. @returns the door of the route */
 function rewriteGatewayRequest(request: Request): GatewayDoor {
   const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
   request.method = 'GET';
@@ -226,10 +197,7 @@ function rewriteGatewayRequest(request: Request): GatewayDoor {
   return door as GatewayDoor;
 }
 
-/**
- * @throws {ProblemException} malformed_request when it is not in origin form; not_found when a proxy could resolve it
- *   to another path
- */
+/** Refuses a path that a proxy could resolve to another one than the router does. */
 function refuseAmbiguousPath({ url }: Request): void {
   if (PLAIN_PATH.test(url)) return;
   if (!ORIGIN_FORM.test(url)) throw new ProblemException(problems.malformedRequest);
@@ -257,7 +225,7 @@ function isOnInternalPort({ socket }: Request): boolean {
   return internalSockets.has(socket);
 }
 
-/** Whether the public port hides the route. Call it after `addPrefix`. */
+/** To be called after `addPrefix`. */
 function isInternalOnly({ url }: Request): boolean {
   return INTERNAL_ONLY_PATH.test(url);
 }

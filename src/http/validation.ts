@@ -99,10 +99,7 @@ export function refuseHostileText(text: string, pointer: string): void {
   if (!text.isWellFormed()) refuseField(pointer, 'must be well-formed Unicode');
 }
 
-/**
- * An absent body validates to the same value each time, so each class validates it once: CPU of validate-app 71 to 50
- * µs (docs/performance.md).
- */
+/** Validates an absent body once for each class: CPU of validate-app 71 to 50 µs (docs/performance.md). */
 class FieldsPipe extends ValidationPipe {
   private readonly absentBodies = new Map<unknown, unknown>();
 
@@ -116,10 +113,7 @@ class FieldsPipe extends ValidationPipe {
   }
 }
 
-/**
- * Creates the pipe that validates bodies and queries against their classes, and refuses fields that these do not
- * declare.
- */
+/** Creates the pipe that validates bodies and queries, and refuses fields that their classes do not declare. */
 export function createValidationPipe(): ValidationPipe {
   return new FieldsPipe({
     // Nest would load them by name, and a bundle has CommonJS packages without the names of their exports.

@@ -1,8 +1,8 @@
 /**
- * The wait between the commit of a revocation and its answer, from both sides. Each process announces the longest promise that
- * it gives (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest promise that was
- * announced (`Propagation`). A promise is the time for which a replica may answer from its cache, or a verifier may use an
- * answer, without another question. Invariant: once the call has answered, no promise from before its commit is left.
+ * The wait between the commit of a revocation and its answer, from both sides. A promise is the time for which a replica may
+ * answer from its cache, or a verifier may use an answer, without another question. Each process announces its longest one
+ * (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest that was announced
+ * (`Propagation`). Invariant: once the call has answered, no promise from before its commit is left.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
@@ -43,10 +43,7 @@ interface Connection {
   query(text: string, values: unknown[]): Promise<unknown>;
 }
 
-/**
- * Announces to revoking calls on every replica the longest promise of this process: before the first promise, and then as a
- * heartbeat, by PostgreSQL's clock.
- */
+/** Announces the longest promise of this process: before the first promise, and then as a heartbeat. */
 export class LeaseAnnouncement {
   readonly promiseMs: number;
   private readonly id = createId();
@@ -67,10 +64,7 @@ export class LeaseAnnouncement {
     return !this.isOlderThan(MAX_SILENCE_MS);
   }
 
-  /**
-   * Single flight.
-   * @throws when the announcement no longer counts and cannot be repeated
-   */
+  /** Single flight. @throws when the announcement no longer counts and cannot be repeated */
   async announceIfDue(connection: Connection): Promise<void> {
     if (!this.isOlderThan(HEARTBEAT_INTERVAL_MS)) return;
     this.announcing ??= this.announce(connection).finally(() => (this.announcing = undefined));
@@ -114,18 +108,15 @@ export class Propagation {
     private readonly log: Log,
   ) {}
 
-  /**
-   * To be called after the commit. The promises are read after it too: a replica that announces one even later reads every
-   * key after the commit.
-   */
+  /** To be called after the commit: a replica that announces a promise later reads every key after the commit. */
   async awaitPropagation(): Promise<void> {
     const waitMs = computeWaitMs(await this.readLongestPromiseMs());
     if (waitMs > 0) await sleep(waitMs);
   }
 
   /**
-   * Runs an act that ends a key, and awaits propagation, also when the act is refused: the refusal may mean that the key
-   * has ended, and the call that ended it may still be waiting. 429 and 503 are not verdicts: they do not wait.
+   * Runs an act that ends a key, and awaits propagation, also when the act is refused, because the call that has ended the
+   * key may still be waiting. 429 and 503 are not verdicts: they do not wait.
    */
   async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
     const result = await this.catchRefusal(act);
@@ -149,10 +140,7 @@ export class Propagation {
     });
   }
 
-  /**
-   * The revocation is committed, so that a 503 would be wrong: when the announcements cannot be read, the call waits for the
-   * longest promise there can be.
-   */
+  /** The revocation is committed, so a 503 would be wrong: without the announcements, the longest possible promise counts. */
   private async readLongestPromiseMs(): Promise<number> {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_PROMISE, []))?.longest ?? 0;
@@ -176,9 +164,8 @@ export function wantsFreshVerdict({ headers }: Request): boolean {
 }
 
 /**
- * Tells a verifier how long it may use a fresh verdict, and whether it may remember it (docs/decisions/0044). That is a
- * promise: revoking calls must have known, before anything was read, that this replica gives such ones. Otherwise a
- * revocation that commits between the reading and the answer would not wait for it.
+ * Tells a verifier how long it may use a fresh verdict, and whether it may remember it (docs/decisions/0044). Revoking calls
+ * must have known of that promise before anything was read, or one that commits before the answer would not wait for it.
  */
 @Injectable()
 export class Freshness {

@@ -165,7 +165,7 @@ Example:
       const report = { migrations: await migrateWatched(databaseUrl), granted_to: options.grantTo };
       if (options.grantTo !== undefined) {
         const { grantToService } = await import('../../database/grants.js');
-        await grantToService(databaseUrl, { role: options.grantTo, auditRetentionDays });
+        await grantToService(databaseUrl, options.grantTo, auditRetentionDays);
       }
       print(options, report, formatMigration);
     });
