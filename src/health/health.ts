@@ -28,7 +28,7 @@ import { Public } from '../access/require.js';
 import { Environment } from '../config/environment.js';
 import { IS_STANDBY, refuseStandby, type StandbyRow } from '../database/connection-check.js';
 import { Log } from '../logging/log.js';
-import { MetricsRegistry, MetricsRegistryModule } from '../metrics/metrics-registry.js';
+import { MetricsRegistry } from '../metrics/metrics-registry.js';
 import { problems } from '../problems/problems.js';
 
 /** Health checks reach PostgreSQL at most four times a second, however frequent they are. */
@@ -210,7 +210,7 @@ class HealthController {
 }
 
 @Module({
-  imports: [TerminusModule.forRoot({ logger: false }), MetricsRegistryModule],
+  imports: [TerminusModule.forRoot({ logger: false })],
   controllers: [HealthController],
   providers: [Readiness, HealthProbe],
   exports: [Readiness],

@@ -10,7 +10,6 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
-import { AuditModule } from '../audit/audit.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { AuditMonths } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
@@ -19,14 +18,11 @@ import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
 import { Log, toErrorFields } from '../logging/log.js';
 import { MailModule } from '../mail/mail.module.js';
-import { MetricsRegistryModule } from '../metrics/metrics-registry.js';
 import { NodesModule } from '../nodes/nodes.module.js';
-import { RevocationModule } from '../revocation/revocation-feed.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
 import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
-import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
@@ -183,15 +179,11 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
 
 @Module({
   imports: [
-    MetricsRegistryModule,
-    AuditModule,
     SealsModule,
-    RevocationModule,
     TokensModule,
     SigningKeysModule,
     NodesModule,
     AppCredentialsModule,
-    ThrottlingModule,
     MailModule,
     UsersModule,
     SecondFactorsModule,

@@ -103,6 +103,9 @@ export function computeWaitMs(promiseMs: number): number {
 
 @Injectable()
 export class Propagation {
+  private present: Promise<unknown> = Promise.resolve();
+  private next: Promise<number> | undefined;
+
   constructor(
     private readonly database: Database,
     private readonly log: Log,
@@ -110,7 +113,7 @@ export class Propagation {
 
   /** To be called after the commit: a replica that announces a promise later reads every key after the commit. */
   async awaitPropagation(): Promise<void> {
-    const waitMs = computeWaitMs(await this.readLongestPromiseMs());
+    const waitMs = computeWaitMs(await this.shareNextRead());
     if (waitMs > 0) await sleep(waitMs);
   }
 
@@ -138,6 +141,17 @@ export class Propagation {
       if (error instanceof ProblemException && isVerdict(error)) return error;
       throw error;
     });
+  }
+
+  /** Calls that come during a read share the next one: theirs must begin after their commits. */
+  private shareNextRead(): Promise<number> {
+    this.next ??= this.present.then(() => {
+      this.next = undefined;
+      const read = this.readLongestPromiseMs();
+      this.present = read;
+      return read;
+    });
+    return this.next;
   }
 
   /** The revocation is committed, so a 503 would be wrong: without the announcements, the longest possible promise counts. */

@@ -1,4 +1,4 @@
-import { Injectable, Module, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Global, Injectable, Module, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
@@ -161,6 +161,7 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   }
 }
 
+@Global()
 @Module({
   providers: [
     ChangeLog,

@@ -5,7 +5,7 @@ import { AppCredential } from '../../src/app-credentials/app-credentials.service
 import { createMigrationOptions, migrate } from '../../src/database/migrate.js';
 import { NodeDevice } from '../../src/nodes/nodes.service.js';
 import { Operator } from '../../src/operators/operators.service.js';
-import { Session } from '../../src/tokens/session.entity.js';
+import { Session } from '../../src/tokens/sessions.service.js';
 import { User } from '../../src/users/users.service.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
