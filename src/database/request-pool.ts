@@ -98,7 +98,10 @@ class FailFastClient extends Client {
 
   private send(statement: unknown, values: unknown, callback: Callback): void {
     const refusal = this.createRefusal(statement);
-    if (refusal) return void process.nextTick(callback, refusal);
+    if (refusal) {
+      process.nextTick(callback, refusal);
+      return;
+    }
     let settle: ((result: LateResult) => void) | undefined;
     const timer = setTimeout(() => {
       const lateResult = new Promise<LateResult>((resolve) => (settle = resolve));
@@ -161,7 +164,10 @@ export class RequestPool extends Pool {
   stalled(client: FailFastClient): void {
     this.stalledClients.add(client);
     this.limitConnections();
-    if (this.ending) return client.abandon();
+    if (this.ending) {
+      client.abandon();
+      return;
+    }
     this.probe.startPolling();
     // pg-pool does not notice that it may grow. A checkout makes it serve the waiting requests; when the checkout fails,
     // each of them gets its own error.

@@ -42,7 +42,8 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
     const isForServices = isInternal(request);
     if (isForServices && isForGateway(request.url)) {
       guardGatewayHead(request, isSplit);
-      return next();
+      next();
+      return;
     }
     // Services that validate credentials are not browsers, and call a hundred times as often.
     if (!isForServices) setSecurityHeaders(request, response, () => undefined);
