@@ -70,7 +70,7 @@ describe('platform-auth init on a platform in use', () => {
   it('accepts a new folder once every credential is revoked', async () => {
     await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
     const envDir = `${platform.envDir}-new`;
-    expect(actions(await platform.init({ envDir }))).toEqual(['mint']);
+    expect(actions(await platform.init({ envDir }))).toEqual(['issue']);
     expect(readdirSync(envDir)).toContain('auth.env');
   });
 
@@ -118,7 +118,7 @@ describe('platform-auth init on a platform in use', () => {
     machine.edit('auth', (text) => `${text}# edited meanwhile\n`);
     await barrier.remove();
     await failed;
-    expect(actions(await machine.init())).toEqual(['mint']);
+    expect(actions(await machine.init())).toEqual(['issue']);
     await machine.remove();
   });
 });
@@ -146,7 +146,7 @@ describe('the application context of a command', () => {
 });
 
 describe('platform-auth init that loses its advisory lock', () => {
-  it('mints no more keys, says why, and the rerun completes', async () => {
+  it('issues no more keys, says why, and the rerun completes', async () => {
     const platform = await OwnPlatform.create({ isEmpty: false });
     const { database } = platform;
     const barrier = await holdWrites(database, 'app_credentials');

@@ -4,7 +4,7 @@ import { COMMAND_LINE } from '../../access/actor.js';
 import type { SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
 import type { SigningKey } from '../../signing-keys/signing-key.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
-import { print, type Output } from '../output.js';
+import { print } from '../output.js';
 import { addYes, createConfirm } from '../prompts.js';
 import { formatTable } from '../tables.js';
 
@@ -55,7 +55,7 @@ async function actOnKeys(command: Command, act: (operations: SigningKeyOperation
     await act(operations);
     return (await operations.listKeys()).map(toReport);
   });
-  print(command.optsWithGlobals<Output>(), { keys }, () =>
+  print(command, { keys }, () =>
     keys.length > 0
       ? formatTable(COLUMNS, keys)
       : 'There are no signing keys. Under HS256 the service signs with SECRET_KEY; under ES256 it makes them when it starts.',

@@ -8,7 +8,7 @@ import {
   type AdminClient,
   Names,
   createClient,
-  readOutput,
+  readOptions,
   describeRemote,
   type Query,
   type Kind,
@@ -57,22 +57,17 @@ export function createAuditCommand(): Command {
       const client = createClient(command);
       const [actor, subject] = [await toId(client, options.actor), await toId(client, options.subject)];
       const query = { actor, subject, event, since, until };
-      if (follow) await followEvents(client, query, limit, readOutput(command));
+      if (follow) await followEvents(client, query, limit, readOptions(command));
       else await showEvents(client, await client.list<AuditEvent>('/audit-events', query, limit), command);
     });
 }
 
 async function showEvents(client: AdminClient, items: AuditEvent[], command: Command): Promise<void> {
-  const output = readOutput(command);
+  const output = readOptions(command);
   const names = new Names(client);
   if (!output.json) await names.learn(items.flatMap(listReferences));
-  const toText = (): string =>
-    formatTable(
-      COLUMNS,
-      items.map((item) => toRow(item, names)),
-      { drop: DROP },
-    );
-  print(output, { items }, toText);
+  const toRows = () => items.map((item) => toRow(item, names));
+  print(command, { items }, () => formatTable(COLUMNS, toRows(), { drop: DROP }));
 }
 
 async function toId(client: AdminClient, text: string | undefined): Promise<string | undefined> {
@@ -98,10 +93,10 @@ const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
   [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
 ];
 
-export type AuditEvent = Api['AuditEventResponse'];
+type AuditEvent = Api['AuditEventResponse'];
 
 /** @returns what an event names by its id */
-export function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
+function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
   const references: Reference[] = [];
   const kind = KINDS.find(([prefix]) => prefix.test(event))?.[1];
   if (kind && subject !== null && isId(subject)) references.push({ kind, id: subject });
@@ -110,7 +105,7 @@ export function listReferences({ event, actor, subject }: AuditEvent): Reference
   return references;
 }
 
-export function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names: Names) {
+function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names: Names) {
   const caller = actor.name ?? [actor.door, names.get(actor.id)].filter((part) => part !== '').join(' ');
   return { time, event, actor: caller, subject: names.get(subject), address, count, request_id };
 }
@@ -119,7 +114,7 @@ export function toRow({ time, event, actor, subject, address, count, request_id 
  * Prints events, oldest first, and then new ones as they happen. Never returns. An event that is counted (failed logins)
  * is printed again when its count has grown.
  */
-export async function followEvents(client: AdminClient, query: Query, limit: number, output: Output): Promise<never> {
+async function followEvents(client: AdminClient, query: Query, limit: number, output: Output): Promise<never> {
   const names = new Names(client);
   const printNew = async (items: readonly AuditEvent[]): Promise<void> => {
     if (!output.json) await names.learn(items.flatMap(listReferences));
