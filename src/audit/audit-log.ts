@@ -14,6 +14,7 @@ import {
   type TransactionCommitEvent,
 } from 'typeorm';
 import { describeAdmin, type Actor } from '../access/actor.js';
+import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { isWarning, type SecurityEvent } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
@@ -60,6 +61,7 @@ export class AuditLog implements EntitySubscriberInterface {
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly serviceLog: Log,
+    private readonly clock: Clock,
     { registry }: MetricsRegistry,
   ) {
     dataSource.subscribers.push(this);
@@ -73,9 +75,16 @@ export class AuditLog implements EntitySubscriberInterface {
     for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
   }
 
-  /** Records an act in its transaction, and writes its log line after the commit. */
-  async record(transaction: EntityManager, event: AuditEvent): Promise<void> {
-    await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event), event.count ?? 1]);
+  /**
+   * Records an act in its transaction, and writes its log line after the commit.
+   * @param hasEffect an act that changed nothing has a log line only
+   */
+  async record(transaction: EntityManager, event: AuditEvent, hasEffect = true): Promise<void> {
+    if (!hasEffect) {
+      this.logOnly(event.event, event.actor, event.logFields ?? {});
+      return;
+    }
+    await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event, this.clock.now()), event.count ?? 1]);
     this.reportAfterCommit(transaction, event);
   }
 
@@ -91,7 +100,7 @@ export class AuditLog implements EntitySubscriberInterface {
    * @returns the rows of the act; without any, nothing is recorded
    */
   async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
-    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event)]);
+    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event, this.clock.now())]);
     if (rows.length > 0) this.report(event);
     return rows;
   }
@@ -103,7 +112,7 @@ export class AuditLog implements EntitySubscriberInterface {
     values: unknown[],
     event: AuditEvent,
   ): Promise<Row[]> {
-    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event)]);
+    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event, this.clock.now())]);
     if (rows.length > 0) this.reportAfterCommit(transaction, event);
     return rows;
   }
