@@ -186,7 +186,7 @@ describe('the filters of a list', () => {
     revoked: credential({ revoked_at: inDays(-1), last_used_at: inDays(-40) }),
   };
   const namesOf = (filters: { live?: boolean; unusedFor?: number }): string[] => {
-    const kept = applyFilters(Object.values(all), { live: false, ...filters }, NOW);
+    const kept = applyFilters(Object.values(all), { live: false, unusedFor: undefined, ...filters }, NOW);
     return Object.keys(all).filter((name) => kept.includes(all[name]!));
   };
 

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
-import { withAppKeys } from '../../src/cli/platform/database-services.js';
+import { withServices } from '../../src/cli/platform/database-services.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { holdWrites } from '../support/barrier.js';
@@ -134,8 +134,8 @@ describe('the application context of a command', () => {
       );
       return rows.map(({ name }) => name);
     };
-    const during = await withAppKeys({ DATABASE_URL: platform.database.url }, platform.clock, async (context) => {
-      await context.credentials.listLiveAppCredentials();
+    const during = await withServices({ DATABASE_URL: platform.database.url }, async ({ credentials }) => {
+      await credentials.listLiveAppCredentials();
       return connections();
     });
     expect(new Set(during)).toEqual(new Set(['platform-auth']));

@@ -35,7 +35,7 @@ export class Cli {
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
     /** The working directory. */
     readonly folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-')),
-    private readonly process: { readonly input?: string; readonly staysOpen?: boolean } | undefined = undefined,
+    private readonly process?: { readonly input: string; readonly staysOpen: boolean },
   ) {}
 
   /** The same command line with more variables. */

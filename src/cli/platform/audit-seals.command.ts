@@ -91,9 +91,7 @@ function formatVerification(report: Verification): string {
     parts.push(`Dropped by retention: ${dropped_months.join(', ')} (${dropped_rows} rows).`);
   const found = findings.map(({ kind, row, time, what }) => ({ kind, row, time, what: wrapText(what) }));
   parts.push(
-    found.length === 0
-      ? 'No row and no seal was tampered with.'
-      : formatTable(['kind', 'row', 'time', 'what'], found),
+    found.length === 0 ? 'No row and no seal was tampered with.' : formatTable(['kind', 'row', 'time', 'what'], found),
   );
   return parts.join('\n');
 }

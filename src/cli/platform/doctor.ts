@@ -11,7 +11,7 @@ import { readSchemaState, type SchemaState } from '../../database/migrate.js';
 import { isExpiring, UNUSED_DAYS } from '../credential-state.js';
 import { describeCause, describeDatabaseFailure } from '../failures.js';
 import { announceIfSlow, CommandFailedError } from '../output.js';
-import { withAppKeys } from './database-services.js';
+import { withServices, type Services } from './database-services.js';
 import {
   broken,
   callServices,
@@ -120,13 +120,14 @@ async function readDatabase(
   try {
     const variables = readDatabaseVariables(own);
     const schema = await readSchemaState(variables.DATABASE_URL);
-    return await withAppKeys(variables, clock, async ({ credentials, databaseClock }) => {
+    const read = async ({ credentials, databaseClock }: Services): Promise<DatabaseView> => {
       const before = clock.now().getTime();
       const databaseTime = await databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
       const live = schema.pending.length > 0 ? undefined : await credentials.listLiveAppCredentials();
       return { schema, live, aheadMs: middle - databaseTime.getTime() };
-    });
+    };
+    return await withServices(variables, read, clock);
   } catch (error) {
     const next = describeDatabaseFailure(error)?.next ?? 'Correct DATABASE_URL in auth.env.';
     const remedy = `${next} Everything that needs the database was not checked.`;

@@ -12,7 +12,7 @@ import { readSchemaState } from '../../database/migrate.js';
 import { describeCause } from '../failures.js';
 import { CommandFailedError, announceIfSlow, say } from '../output.js';
 import type { Confirm } from '../prompts.js';
-import { withAppKeys, migrateWatched } from './database-services.js';
+import { migrateWatched, withServices, type Services } from './database-services.js';
 import {
   isSetIn,
   readDatabaseVariables,
@@ -79,20 +79,22 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   };
   if (dryRun) {
     // Missing migrations may add columns that the query names.
-    const readLive = async () =>
-      withAppKeys(variables, clock, async ({ credentials }) => credentials.listLiveAppCredentials());
-    const live = isEmpty ? [] : pending.length > 0 ? undefined : await readLive();
+    const readLive = async ({ credentials }: Services) => credentials.listLiveAppCredentials();
+    const isOld = pending.length > 0;
+    const live = isEmpty ? [] : isOld ? undefined : await withServices(variables, readLive, clock);
     return applyPlan(request, plan(live), DRY_RUN_ISSUER, pending);
   }
   mkdirSync(envDir, { recursive: true, mode: FOLDER_MODE });
   const migrations = await announceIfSlow('Bringing the schema up to date', migrateWatched(databaseUrl));
-  const run = async (lockLost: AbortSignal): Promise<InitReport> =>
-    withAppKeys(variables, clock, async ({ credentials }) => {
+  const apply =
+    (lockLost: AbortSignal) =>
+    async ({ credentials }: Services): Promise<InitReport> => {
       const planned = plan(await credentials.listLiveAppCredentials());
       const acts = listDestruction(planned, request.prune);
       if (acts.length > 0) await request.confirm(`This would ${acts.join(', and ')}.`);
       return applyPlan(request, planned, createIssuer(credentials, lockLost), migrations);
-    });
+    };
+  const run = async (lockLost: AbortSignal) => withServices(variables, apply(lockLost), clock);
   return withAdvisoryLock(databaseUrl, LOCKS.init, run, () => say('Another init is running; waiting for it to end …'));
 }
 

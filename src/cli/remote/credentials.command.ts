@@ -35,23 +35,25 @@ export interface CredentialKind {
 interface ListOptions {
   readonly live: boolean;
   /** In milliseconds. */
-  readonly unusedFor?: number;
+  readonly unusedFor: number | undefined;
 }
 
-/** @param toQuery makes the filters of the service from the options of the command */
-export function addList<Options extends object>(
+/** @param filters the parameter of the service for each option that the caller adds */
+export function addList(
   group: Command,
   { name, path, columns, drop }: CredentialKind,
   example: string,
-  toQuery: (options: Options) => Query,
+  filters: Readonly<Record<string, string>> = {},
 ): Command {
+  const toQuery = (options: Query): Query =>
+    Object.fromEntries(Object.entries(filters).map(([option, parameter]) => [parameter, options[option]]));
   return addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example)
     .option('--live', 'only live ones: neither revoked nor expired', false)
     .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseDuration)
     .action(
       act(
-        async (client, options: ListOptions & Options) => ({
-          items: applyFilters(await client.list<KeyMoments>(path, toQuery(options)), options),
+        async (client, { live, unusedFor, ...rest }: ListOptions) => ({
+          items: applyFilters(await client.list<KeyMoments>(path, toQuery(rest)), { live, unusedFor }),
         }),
         ({ items }) => formatTable(columns, items.map(joinLists), { drop, colour: toMomentColour }),
       ),
@@ -129,6 +131,36 @@ export async function rotateKey<View>(
   );
 }
 
+/** A kind of credential whose key is issued to people, who see it once. */
+interface IssuedKind extends CredentialKind {
+  /** What is shown of an issued key, besides its expiry. */
+  readonly fields: readonly string[];
+  readonly shownOnce: string;
+  /** @returns the id of what a command names */
+  readonly findId: (client: AdminClient, named: string) => Promise<string>;
+}
+
+type IssuedApp = Api['IssuedAppCredentialResponse'];
+type IssuedOperator = Api['IssuedOperatorResponse'];
+
+function addRotate(group: Command, kind: IssuedKind, argument: string, example: string): void {
+  addRemote(group, `rotate <${argument}>`, 'Make a new key and print it; it cannot be printed again.', example)
+    .addOption(createOverlapOption())
+    .action(
+      act(
+        async (client, named: string, { overlapHours }: { overlapHours?: number }) =>
+          rotateKey<IssuedApp | IssuedOperator>(client, kind, await kind.findId(client, named), overlapHours),
+        (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
+      ),
+    );
+}
+
+function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
+  const shown = new Set([...fields, ...(issued.expires_at === null ? [] : ['expires_at'])]);
+  const values = joinLists(issued);
+  return `${formatFields(Object.fromEntries([...shown].map((name) => [name, values[name]])))}\n\n${shownOnce}`;
+}
+
 /** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
 function describeOldKey(until: string | null): string {
   return until === null
@@ -136,28 +168,24 @@ function describeOldKey(until: string | null): string {
     : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
 }
 
-const APPS: CredentialKind = {
+const APPS: IssuedKind = {
   kind: 'app',
   name: 'App credential',
   idField: 'app_id',
   path: '/app-credentials',
   columns: ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
   drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'],
+  fields: ['app_id', 'app_key', 'caller', 'target'],
+  shownOnce: 'The key is shown only this once.',
+  findId: (_client, id) => Promise.resolve(id),
 };
-const APP_KEY_SHOWN_ONCE = 'The key is shown only this once.';
-
-type IssuedApp = Api['IssuedAppCredentialResponse'];
-interface AppPair {
-  readonly caller?: string;
-  readonly target?: string;
-}
 
 /** `platform-auth apps …`: the credentials that services present to each other. */
 export function createAppsCommand(): Command {
   const apps = new Command('apps')
     .description('Manage the credentials of services. `init` issues those of a whole platform.')
     .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth apps list'));
-  addList(apps, APPS, '--target recipes --live --unused-for 30d', ({ caller, target }: AppPair) => ({ caller, target }))
+  addList(apps, APPS, '--target recipes --live --unused-for 30d', { caller: 'caller', target: 'target' })
     .option('--caller <service>', 'only credentials that this service presents')
     .option('--target <service>', 'only credentials that are valid at this service');
   const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
@@ -168,53 +196,38 @@ export function createAppsCommand(): Command {
     .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
     .action(
       act(
-        async (client, { caller, target, expires }: AppPair & { expires?: string }) =>
+        async (client, { caller, target, expires }: { caller: string; target: string; expires?: string }) =>
           withAdvice(
             client.post<IssuedApp>(APPS.path, { caller, target, expires_at: toExpiresAt(expires) }),
             `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
           ),
-        (issued) => `${formatIssuedApp(issued)}\n\n${APP_KEY_SHOWN_ONCE}`,
+        (issued) => formatIssued(APPS, issued),
       ),
     );
   addShow(apps, APPS);
-  addRemote(apps, 'rotate <app_id>', 'Make a new key and print it; it cannot be printed again.', EXAMPLES.id)
-    .addOption(createOverlapOption())
-    .action(
-      act(
-        async (client, id: string, { overlapHours }: { overlapHours?: number }) =>
-          rotateKey<IssuedApp>(client, APPS, id, overlapHours),
-        (rotated) =>
-          `${formatIssuedApp(rotated)}\n\n${APP_KEY_SHOWN_ONCE}\n${describeOldKey(rotated.previous_key_expires_at)}`,
-      ),
-    );
+  addRotate(apps, APPS, 'app_id', EXAMPLES.id);
   addRevoke(apps, APPS);
   return apps;
 }
 
-function formatIssuedApp({ app_id, app_key, caller, target, expires_at }: IssuedApp): string {
-  return formatFields({ app_id, app_key, caller, target, ...(expires_at !== null && { expires_at }) });
-}
-
-const OPERATORS: CredentialKind = {
+const OPERATORS: IssuedKind = {
   kind: 'operator',
   name: 'Operator',
   idField: 'operator_id',
   path: '/operators',
   columns: ['name', 'scopes', 'operator_id', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
   drop: ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'],
+  fields: ['operator_id', 'name', 'api_key', 'scopes'],
+  shownOnce: 'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.',
+  findId: async (client, operator) => (await findOperator(client, operator)).operator_id,
 };
-const OPERATOR_KEY_SHOWN_ONCE =
-  'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.';
-
-type OperatorView = Api['OperatorResponse'];
-type IssuedOperator = Api['IssuedOperatorResponse'];
 
 /** `platform-auth operators …`: people and programs with an admin key of their own. */
 export function createOperatorsCommand(): Command {
   const operators = new Command('operators')
     .description('Manage operators: admin keys with a name and scopes. An <operator> is an id or a name.')
     .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth operators list'));
-  addList(operators, OPERATORS, '--live --unused-for 30d', () => ({}));
+  addList(operators, OPERATORS, '--live --unused-for 30d');
   const description = 'Issue an admin key for an operator, and print it; it cannot be printed again.';
   addRemote(operators, 'issue <name>', description, `${EXAMPLES.operator} --scopes read,nodes --expires 90d`)
     .alias('add')
@@ -227,24 +240,10 @@ export function createOperatorsCommand(): Command {
             client.post<IssuedOperator>(OPERATORS.path, { name, scopes, expires_at: toExpiresAt(expires) }),
             'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
           ),
-        (issued) => `${formatIssuedOperator(issued)}\n\n${OPERATOR_KEY_SHOWN_ONCE}`,
+        (issued) => formatIssued(OPERATORS, issued),
       ),
     );
-  const rotation = 'Make a new key and print it; it cannot be printed again.';
-  addRemote(operators, 'rotate <operator>', rotation, EXAMPLES.operator)
-    .addOption(createOverlapOption())
-    .action(
-      act(
-        async (client, operator: string, { overlapHours }: { overlapHours?: number }) => {
-          const { operator_id } = await findOperator(client, operator);
-          return rotateKey<IssuedOperator>(client, OPERATORS, operator_id, overlapHours);
-        },
-        (rotated) => {
-          const old = describeOldKey(rotated.previous_key_expires_at);
-          return `${formatIssuedOperator(rotated)}\n\n${OPERATOR_KEY_SHOWN_ONCE}\n${old}`;
-        },
-      ),
-    );
+  addRotate(operators, OPERATORS, 'operator', EXAMPLES.operator);
   const revocation = 'Revoke an operator permanently: the next call with its key is refused.';
   addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).action(
     act(
@@ -261,10 +260,11 @@ export function createOperatorsCommand(): Command {
 }
 
 /** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
-async function findOperator(client: AdminClient, operator: string): Promise<OperatorView> {
+async function findOperator(client: AdminClient, operator: string): Promise<Api['OperatorResponse']> {
   const { path } = OPERATORS;
-  if (isId(operator)) return client.get<OperatorView>(`${path}/${encodeURIComponent(operator)}`);
-  const found = (await client.list<OperatorView>(path, { name: operator })).find((each) => each.revoked_at === null);
+  if (isId(operator)) return client.get(`${path}/${encodeURIComponent(operator)}`);
+  const named = await client.list<Api['OperatorResponse']>(path, { name: operator });
+  const found = named.find(({ revoked_at }) => revoked_at === null);
   if (found) return found;
   throw new CommandFailedError(
     `No operator that is not revoked has the name ${operator}. \`platform-auth operators list\` shows every operator.`,
@@ -277,9 +277,4 @@ function parseScopes(text: string): Scope[] {
   if (!isScopeList(scopes))
     throw new InvalidArgumentError(`It must be one or more of these, each once: ${SCOPES.join(',')}.`);
   return scopes;
-}
-
-function formatIssuedOperator({ operator_id, name, api_key, scopes, expires_at }: IssuedOperator): string {
-  const fields = { operator_id, name, api_key, scopes: scopes.join(' ') };
-  return formatFields({ ...fields, ...(expires_at !== null && { expires_at }) });
 }

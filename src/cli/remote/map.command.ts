@@ -29,10 +29,8 @@ export function createMapCommand(): Command {
   )
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
     .action(
-      act(
-        async (client, _options: { format: Format }) => ({
-          calls: toCalls(await client.list<AppView>('/app-credentials')),
-        }),
+      act<[{ format: Format }], { calls: Call[] }>(
+        async (client) => ({ calls: toCalls(await client.list<AppView>('/app-credentials')) }),
         ({ calls }, { format }) => DRAWINGS[format](calls),
       ),
     );

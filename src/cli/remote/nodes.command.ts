@@ -47,12 +47,9 @@ export function createNodesCommand(): Command {
     .description('Register and manage edge devices.')
     .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth nodes list'));
   addRegister(nodes);
-  addList(
-    nodes,
-    NODES,
-    `--household ${EXAMPLES.householdId} --live --unused-for 30d`,
-    ({ household }: { household?: string }) => ({ household_id: household }),
-  ).option('--household <uuid>', 'only nodes of this household', parseUuid);
+  addList(nodes, NODES, `--household ${EXAMPLES.householdId} --live --unused-for 30d`, {
+    household: 'household_id',
+  }).option('--household <uuid>', 'only nodes of this household', parseUuid);
   addShow(nodes, NODES);
   addUpdate(nodes);
   addRotate(nodes);
