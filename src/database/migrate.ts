@@ -25,6 +25,7 @@ import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-se
 import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-keep-links-at-rehashes.js';
 import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
 import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
+import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
 
 const MIGRATIONS = [
   CreateSchema1763683200000,
@@ -48,6 +49,7 @@ const MIGRATIONS = [
   KeepLinksAtRehashes1763771900000,
   IgnoreRestoredPurges1763772000000,
   ProtectAuditLogInReplicaMode1763858400000,
+  MarkReportedUses1763858500000,
 ];
 
 export const RETRY_DELAY_MS = 1_000;
