@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { EXIT_CODES } from './command-options.js';
 import { createCompletionCommand } from './completion.command.js';
 import { reportFailure } from './failures.js';
-import type { Output } from './output.js';
+import type { Output } from './terminal.js';
 import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
 import { createKeysCommand } from './platform/keys.command.js';
 import { createDoctorCommand, createInitCommand, createMigrateCommand } from './platform/platform-commands.js';

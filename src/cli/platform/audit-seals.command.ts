@@ -14,7 +14,7 @@ import { readVariables } from '../../config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
 import { describeCause } from '../failures.js';
-import { announceIfSlow, CommandFailedError, print } from '../output.js';
+import { announceIfSlow, CommandFailedError, print } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
 
 const NEEDS = `${NEEDS_DATABASE}

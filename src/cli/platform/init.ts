@@ -10,17 +10,9 @@ import { withClient } from '../../database/connection-check.js';
 import { withAdvisoryLock, LOCKS } from '../../database/locks.js';
 import { readSchemaState } from '../../database/migrate.js';
 import { describeCause } from '../failures.js';
-import { CommandFailedError, announceIfSlow, say } from '../output.js';
-import type { Confirm } from '../prompts.js';
+import { CommandFailedError, announceIfSlow, say, type Confirm } from '../terminal.js';
 import { migrateWatched, withServices, type Services } from './database-services.js';
-import {
-  isSetIn,
-  readDatabaseVariables,
-  readEnvFile,
-  readEnvFiles,
-  readTokenRules,
-  type SharedSettings,
-} from './environment-files.js';
+import { isSetIn, readDatabaseVariables, readEnvFile, readEnvFiles, readTokenRules } from './environment-files.js';
 import {
   listDestruction,
   makePlan,
@@ -74,8 +66,8 @@ export async function init(request: InitRequest, clock = new Clock()): Promise<I
   if (!isEmpty) await refuseStrangeFolder(envDir, databaseUrl);
   const plan = (live: readonly AppCredential[] | undefined): Plan => {
     const files = readEnvFiles(map, envDir);
-    const shared = { rules, databaseUrl, ...settleSecretKeys(files.get(OWN_NAME)) };
-    return makePlan(map, files, live, shared);
+    refuseWeakSecret(files.get(OWN_NAME));
+    return makePlan(map, files, live, rules, { databaseUrl, secretKey: generateSecret() });
   };
   if (dryRun) {
     // Missing migrations may add columns that the query names.
@@ -116,16 +108,14 @@ async function refuseStrangeFolder(envDir: string, databaseUrl: string): Promise
   );
 }
 
-/** @returns SECRET_KEY and SECRET_KEY_PREVIOUS of this service's file; a new SECRET_KEY where it has none */
-function settleSecretKeys(own: EnvFile | undefined): Pick<SharedSettings, 'secretKey' | 'previousSecretKey'> {
-  const secretKey = own?.get('SECRET_KEY') ?? generateSecret();
-  const checked = secret.safeParse(secretKey);
-  if (!checked.success)
+/** @throws {CommandFailedError} when the file holds a SECRET_KEY that the service would refuse */
+function refuseWeakSecret(own: EnvFile | undefined): void {
+  const weakness = secret.optional().safeParse(own?.get('SECRET_KEY')).error?.issues[0];
+  if (own && weakness)
     throw new CommandFailedError(
-      `SECRET_KEY in ${own?.path ?? ''} ${checked.error.issues[0]?.message ?? 'is not usable'}. ` +
+      `SECRET_KEY in ${own.path} ${weakness.message}. ` +
         'Remove the line to have a new one generated; access tokens signed with the old one become invalid.',
     );
-  return { secretKey, previousSecretKey: own?.get('SECRET_KEY_PREVIOUS') };
 }
 
 async function applyPlan(
@@ -160,17 +150,14 @@ async function deliver(
     // Before its keys are issued: a rerun recognises the folder by the file of this service.
     if (!dryRun && service.name === OWN_NAME && !file.exists) file.write(heading);
     for (const pair of pairs) {
-      const { caller, target, action, credential } = pair;
-      if (action === 'issue') {
-        const { id, key } = await issuer.issue(caller, target);
-        issued.push({ ...pair, id });
-        setCredential(file, target, id, key);
-        delivered.push({ caller, target, action, app_id: dryRun ? null : id });
-      } else {
-        const id = credential?.id ?? null;
-        if (id !== null) setCredential(file, target, id, action === 'rotate' ? await issuer.rotate(id) : undefined);
-        delivered.push({ caller, target, action, app_id: id });
-      }
+      const { caller, target, action } = pair;
+      const { id, key } = await takeAct(pair, issuer);
+      if (action === 'issue' && id !== undefined) issued.push({ ...pair, id });
+      const names = credentialVariables(target);
+      if (id !== undefined) file.set(names.id, id);
+      if (key !== undefined) file.set(names.key, key);
+      const isPlaceholder = dryRun && action === 'issue';
+      delivered.push({ caller, target, action, app_id: isPlaceholder ? null : (id ?? null) });
     }
     if (!dryRun && file.needsWriting) file.write(heading);
     return delivered;
@@ -182,10 +169,15 @@ async function deliver(
   }
 }
 
-function setCredential(file: EnvFile, target: string, id: string, key: string | undefined): void {
-  const names = credentialVariables(target);
-  file.set(names.id, id);
-  if (key !== undefined) file.set(names.key, key);
+/** @returns the id of the pair's credential, if it is known, and its key if that is new */
+async function takeAct(
+  { caller, target, action, credential }: PlannedPair,
+  issuer: Issuer,
+): Promise<{ id?: string; key?: string }> {
+  if (action === 'issue') return issuer.issue(caller, target);
+  if (!credential) return {};
+  const { id } = credential;
+  return action === 'rotate' ? { id, key: await issuer.rotate(id) } : { id };
 }
 
 /** Revokes at the same time, so that all wait for the replicas once. @throws the first failure, after the last attempt */

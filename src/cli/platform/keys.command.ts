@@ -4,8 +4,7 @@ import { COMMAND_LINE } from '../../access/actor.js';
 import { readVariables } from '../../config/environment.js';
 import type { SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
-import { print } from '../output.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { print, addYes, createConfirm } from '../terminal.js';
 import { formatTable } from '../tables.js';
 
 const COLUMNS = ['kid', 'state', 'created_at', 'activated_at', 'retired_at', 'revoked_at'] as const;

@@ -1,9 +1,8 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { InitReport } from './init.js';
 import type { PlatformMap } from './platform-map.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { addYes, createConfirm, CommandFailedError, print } from '../terminal.js';
 import { fitWidth, formatTable, wrapText } from '../tables.js';
-import { CommandFailedError, print } from '../output.js';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor-calls.js';
 import { readVariables } from '../../config/environment.js';

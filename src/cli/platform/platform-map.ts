@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
 import * as z from 'zod';
 import { describeCause } from '../failures.js';
-import { CommandFailedError } from '../output.js';
+import { CommandFailedError } from '../terminal.js';
 
 /** The name of this service in the map. */
 export const OWN_NAME = 'auth';

@@ -1,7 +1,6 @@
 import { Command } from 'commander';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
-import { CommandFailedError, print, say } from '../output.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { CommandFailedError, print, say, addYes, createConfirm } from '../terminal.js';
 import { formatTable, wrapText } from '../tables.js';
 import type { ImportReport } from './user-transfer.js';
 

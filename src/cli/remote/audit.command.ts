@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { isId } from '../../common/ids.js';
 import { createNumberParser, parsePast } from '../command-options.js';
-import { CommandFailedError, print, say } from '../output.js';
+import { CommandFailedError, print, say } from '../terminal.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import {
   createClient,

@@ -14,8 +14,7 @@ import {
 } from '../command-options.js';
 import { isExpiring, isLive, isUnused, type KeyMoments } from '../credential-state.js';
 import { withAdvice } from '../http-client.js';
-import { CommandFailedError } from '../output.js';
-import { addYes, createConfirm } from '../prompts.js';
+import { CommandFailedError, addYes, createConfirm } from '../terminal.js';
 import { formatFields, formatTable, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
 import { act, addRemote, Names, type AdminClient, type Kind, type Query } from './admin-client.js';
 import type { Api } from './api-types.js';

@@ -77,29 +77,22 @@ function formatExplanation(name: string, explanation: Explanation): string {
   return lines.join('\n');
 }
 
-interface UserExplanation {
-  /** Whether a login with the right password would be accepted, with a second factor when one is asked for. */
-  readonly accepted_now: boolean;
-  /** What a login asks for after the password. */
-  readonly methods: readonly string[];
-  readonly reasons: readonly Reason[];
-  readonly user_id: string | null;
-  readonly live_sessions: number;
-  readonly last_login_at: string | null;
-  /** In the last 24 hours: wrong passwords, and logins of a disabled account. */
-  readonly failed_logins: number;
-}
+type UserExplanation = Awaited<ReturnType<typeof explainUser>>;
 
-/** Finds why a person cannot log in, which the login hides from callers (enumeration). */
-async function explainUser(client: AdminClient, user: string, address: string | undefined): Promise<UserExplanation> {
+/**
+ * Finds why a person cannot log in, which the login hides from callers (enumeration). `accepted_now` assumes the right
+ * password and second factor; `failed_logins` are those of the last 24 hours, with the logins of a disabled account.
+ */
+async function explainUser(client: AdminClient, user: string, address: string | undefined) {
   const found = user.includes('@')
     ? (await client.list<UserView>('/users', { email: user }, 1))[0]
     : await client.find<UserView>(`/users/${encodeURIComponent(user)}`);
   if (!found) {
     const detail = 'No account has this id or e-mail address. `platform-auth users list` shows every account.';
-    const reasons = [{ code: 'unknown', detail, since: null, request_id: null }];
-    const none = { user_id: null, methods: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
-    return { accepted_now: false, reasons, ...none };
+    const reasons: Reason[] = [{ code: 'unknown', detail, since: null, request_id: null }];
+    const methods: string[] = [];
+    const none = { user_id: null, live_sessions: 0, last_login_at: null, failed_logins: 0 };
+    return { accepted_now: false, reasons, methods, ...none };
   }
   const { id } = found;
   const now = new Date().toISOString();
@@ -139,9 +132,9 @@ async function explainLogin(client: AdminClient, id: string, addresses: readonly
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
   const changes = await listEvents(client, id, 'admin.user.updated', MAX_CHANGES);
-  const disabling = changes.find(
-    ({ details }) => (details.after as { is_active?: unknown } | undefined)?.is_active === false,
-  );
+  const isDisabling = ({ details }: AuditEvent): boolean =>
+    (details.after as { is_active?: unknown } | undefined)?.is_active === false;
+  const disabling = changes.find(isDisabling);
   const actor = disabling?.actor.name ?? disabling?.actor.door ?? null;
   const detail = 'The account is disabled. `platform-auth users enable` allows logins again.';
   return { code: 'disabled', detail, since: disabling?.time ?? null, request_id: disabling?.request_id ?? null, actor };

@@ -3,7 +3,7 @@ import { MAX_OVERLAP_HOURS } from '../../config/limits.js';
 import type { AdminClient } from './admin-client.js';
 import type { ConfigFile, NodePair } from './node-config-file.js';
 import { withAdvice } from '../http-client.js';
-import { CommandFailedError, say } from '../output.js';
+import { CommandFailedError, say } from '../terminal.js';
 
 export type NodeView = Api['NodeResponse'];
 export type IssuedNode = Api['IssuedNodeResponse'];

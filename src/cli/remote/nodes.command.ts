@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
 import { formatNeeds, NEEDS_ADMIN_KEY, parseExpiry, parseUuid, toExpiresAt } from '../command-options.js';
-import { print } from '../output.js';
+import { print } from '../terminal.js';
 import { formatFields } from '../tables.js';
 import { act, addRemote, createClient } from './admin-client.js';
 import {

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS, type KeyMoments } from '../credential-state.js';
 import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
-import { CommandFailedError, print } from '../output.js';
+import { CommandFailedError, print } from '../terminal.js';
 import { formatFields, type Cell } from '../tables.js';
 import { AdminClient, DEFAULT_URL, describeRemote, readOptions, readRemoteVariables } from './admin-client.js';
 

@@ -1,8 +1,7 @@
 import { Command } from 'commander';
 import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
-import { addYes, createConfirm, readNewPassword } from '../prompts.js';
-import { CommandFailedError } from '../output.js';
+import { addYes, createConfirm, readNewPassword, CommandFailedError } from '../terminal.js';
 import { formatFields, formatTable } from '../tables.js';
 import { withAdvice } from '../http-client.js';
 import { act, addRemote, type AdminClient } from './admin-client.js';
