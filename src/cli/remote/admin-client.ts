@@ -11,7 +11,7 @@ import {
   withAdvice,
 } from '../http-client.js';
 import { CommandFailedError, print, say, type Output } from '../terminal.js';
-import { formatNeeds, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
+import { addCommand, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 
 export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
@@ -119,23 +119,19 @@ export class AdminClient {
 
 type Options = Output & { readonly url?: string };
 
-/** Adds to a command what all commands that call the service share: --url and the help text. */
-export function describeRemote(
-  command: Command,
+/** Adds a command that calls the service. @param example the rest of the line after the name of the command */
+export function addRemote(
+  parent: Command,
+  signature: string,
   description: string,
-  example: string,
+  example?: string,
   needs = NEEDS_ADMIN_KEY,
 ): Command {
-  return command
-    .description(description)
-    .option('--url <url>', `address of the service (default: AUTH_URL, or ${DEFAULT_URL})`, parseServiceUrl)
-    .addHelpText('after', formatNeeds(needs, `platform-auth ${example}`));
-}
-
-/** @param example the rest of the line after the name of the command */
-export function addRemote(group: Command, signature: string, description: string, example = ''): Command {
-  const command = group.command(signature);
-  return describeRemote(command, description, `${group.name()} ${command.name()} ${example}`.trimEnd());
+  return addCommand(parent, signature, description, { needs, example }).option(
+    '--url <url>',
+    `address of the service (default: AUTH_URL, or ${DEFAULT_URL})`,
+    parseServiceUrl,
+  );
 }
 
 /**

@@ -1,6 +1,6 @@
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { EXAMPLES } from '../../common/examples.js';
-import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
+import { addCommand, NEEDS_ADMIN_KEY } from '../command-options.js';
 import { replaceControlCharacters } from '../tables.js';
 import { act, addRemote, type AdminClient } from './admin-client.js';
 import type { Api } from './api-types.js';
@@ -29,11 +29,10 @@ interface Reason {
 }
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
-export function createExplainCommand(): Command {
+export function addExplainCommands(root: Command): void {
   const needs = `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`;
-  const explain = new Command('explain')
-    .description('Say why a credential or a login would be refused now.')
-    .addHelpText('after', formatNeeds(needs, `platform-auth explain node ${EXAMPLES.id}`));
+  const help = { needs, example: `node ${EXAMPLES.id}` };
+  const explain = addCommand(root, 'explain', 'Say why a credential or a login would be refused now.', help);
   addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', EXAMPLES.id).action(
     act(
       async (client, id: string) => client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`),
@@ -59,7 +58,6 @@ export function createExplainCommand(): Command {
         (it, user) => formatUserExplanation(user, it),
       ),
     );
-  return explain;
 }
 
 function formatExplanation(name: string, explanation: Explanation): string {
