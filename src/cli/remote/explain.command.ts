@@ -15,18 +15,9 @@ type Explanation = Api['ExplanationResponse'];
 type SessionView = Api['SessionResponse'];
 type AuditEvent = Api['AuditEventResponse'];
 
-/** One reason why a credential or a login would be refused. */
-interface Reason {
-  readonly code: string;
-  readonly detail: string;
-  readonly since: string | null;
-  readonly request_id: string | null;
-  readonly actor?: string | null;
-  /** When it ends by itself. */
-  readonly until?: string | null;
-  /** The client's, when the reason holds for it alone. */
-  readonly address?: string;
-}
+/** Why a credential or a login would be refused: until it ends by itself, for one address or for all. */
+type Reason = Omit<Api['ReasonResponse'], 'actor'> &
+  Readonly<{ actor?: string | null; until?: string | null; address?: string }>;
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
 export function addExplainCommands(root: Command): void {

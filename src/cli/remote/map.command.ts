@@ -10,16 +10,11 @@ export type AppView = Api['AppCredentialResponse'];
 type Format = keyof typeof DRAWINGS;
 type CallState = 'ok' | 'unused' | 'expiring';
 
-/** A live credential: one service may call another. */
-interface Call {
-  readonly caller: string;
-  readonly target: string;
-  /** In words. */
+/** A live credential: one service may call another. The label is for people. */
+type Call = Pick<AppView, 'caller' | 'target' | 'last_used_at' | 'expires_at'> & {
   readonly label: string;
   readonly state: CallState;
-  readonly last_used_at: string | null;
-  readonly expires_at: string | null;
-}
+};
 
 export function addMapCommand(root: Command): void {
   const states = `last used, not used for ${UNUSED_DAYS} days, expiring within ${EXPIRY_NOTICE_DAYS} days`;
