@@ -145,7 +145,7 @@ With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETE
       const report = { migrations: await migrateWatched(databaseUrl), granted_to: role };
       if (role !== undefined) {
         const { grantToService } = await import('../../database/grants.js');
-        await grantToService(databaseUrl, { role, auditRetentionDays });
+        await grantToService(databaseUrl, role, auditRetentionDays);
       }
       print(command, report, formatMigration);
     });
