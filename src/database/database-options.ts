@@ -25,6 +25,7 @@ import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-kee
 import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
 import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
 import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
+import { AddMailNetworks1763858600000 } from './migrations/1763858600000-add-mail-networks.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -60,6 +61,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       IgnoreRestoredPurges1763772000000,
       ProtectAuditLogInReplicaMode1763858400000,
       MarkReportedUses1763858500000,
+      AddMailNetworks1763858600000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',
