@@ -109,7 +109,11 @@ export class MailWorker implements OnModuleDestroy {
 
   /** Sends what is due, and what becomes due meanwhile. Never rejects: what failed is due again later. */
   async sendDueMails(): Promise<void> {
-    for (await this.fillSlots(); this.slots.size > 0; await this.fillSlots()) await Promise.all(this.slots.values());
+    await this.fillSlots();
+    while (this.slots.size > 0) {
+      await Promise.all(this.slots.values());
+      await this.fillSlots();
+    }
   }
 
   /** Single flight, and never rejects. */
