@@ -68,6 +68,7 @@ export function createFile(path: string, bytes: Buffer): boolean {
   try {
     publish(path, () => bytes, fs.linkSync);
   } catch (error) {
+    if (error instanceof NotRegularFileError) throw error;
     const { code = '' } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' || fs.existsSync(path)) return false;
     if (!NO_HARD_LINKS.has(code)) throw error;
