@@ -54,7 +54,13 @@ export function readRegular(path: string): FoundFile | undefined {
  */
 export function replaceFile(path: string, change: Change): void {
   removeLeftovers(path);
-  publish(path, change, fs.renameSync);
+  const temporary = writeBeside(path, change);
+  try {
+    fs.renameSync(temporary, path);
+  } finally {
+    fs.rmSync(temporary, { force: true });
+  }
+  syncFolder(path);
 }
 
 /** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
@@ -65,26 +71,19 @@ export function rehearseReplacement(path: string, change: Change): void {
 /** @returns false when the path exists; nothing was changed then. Of several processes one succeeds. */
 export function createFile(path: string, bytes: Buffer): boolean {
   removeLeftovers(path);
+  const temporary = writeBeside(path, () => bytes);
   try {
-    publish(path, () => bytes, fs.linkSync);
+    fs.linkSync(temporary, path);
   } catch (error) {
-    if (error instanceof NotRegularFileError) throw error;
     const { code = '' } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' || fs.existsSync(path)) return false;
     if (!NO_HARD_LINKS.has(code)) throw error;
-    publish(path, () => bytes, fs.renameSync);
-  }
-  return true;
-}
-
-function publish(path: string, change: Change, place: (temporary: string, path: string) => void): void {
-  const temporary = writeBeside(path, change);
-  try {
-    place(temporary, path);
+    fs.renameSync(temporary, path);
   } finally {
     fs.rmSync(temporary, { force: true });
   }
   syncFolder(path);
+  return true;
 }
 
 function openExisting(path: string): number | undefined {
