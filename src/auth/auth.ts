@@ -1,4 +1,8 @@
-import { Body, Controller, HttpCode, Module, Post, Req, Res } from '@nestjs/common';
+/**
+ * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
+ * refresh token ends its session, and that is committed before the refusal leaves.
+ */
+import { Body, Controller, HttpCode, Injectable, Module, Post, Req, Res } from '@nestjs/common';
 import {
   ApiBody,
   ApiCreatedResponse,
@@ -12,24 +16,57 @@ import {
 } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request, Response } from 'express';
-import { toActor } from '../access/actor.js';
-import { readBearer } from '../access/doors.js';
+import { toActor, type Actor } from '../access/actor.js';
+import { createRefusal, readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
 import { CharactersBetween, IfSent } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { ApiProblems } from '../problems/api-problems.js';
-import { problems } from '../problems/problems.js';
+import { ProblemException, problems } from '../problems/problems.js';
+import { Propagation } from '../revocation/propagation.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { CodeField } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
 import { Throttled } from '../throttling/throttle.js';
-import type { TokenPair } from '../tokens/access-tokens.js';
+import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
+import { SessionsService } from '../tokens/sessions.service.js';
+import { TokenRotation } from '../tokens/token-rotation.js';
 import { TokensModule } from '../tokens/tokens.module.js';
+import { Registration } from '../users/registration.js';
 import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/users.controller.js';
 import { UsersModule } from '../users/users.module.js';
-import { AuthService, RegistrationService } from './auth.service.js';
 import { LoginService, SecondFactorLogins } from './login.js';
+
+@Injectable()
+export class AuthService {
+  constructor(
+    private readonly sessions: SessionsService,
+    private readonly rotation: TokenRotation,
+    private readonly accessTokens: AccessTokens,
+    private readonly propagation: Propagation,
+  ) {}
+
+  async refreshSession(refreshToken: string, actor: Actor): Promise<TokenPair> {
+    return this.accessTokens.signTokenPair(await this.rotation.rotateRefreshToken(refreshToken, actor));
+  }
+
+  /**
+   * Ends the session of the refresh token, of the access token, or of both. Idempotent: a session that has ended, or
+   * never existed, is a success too. When it has returned, no verifier accepts a token of the session.
+   */
+  async logOut(refreshToken: string | undefined, bearer: string | undefined, actor: Actor): Promise<void> {
+    if (refreshToken === undefined && bearer === undefined) throw new ProblemException(problems.nothingToLogOut);
+    const claims = bearer === undefined ? undefined : await this.accessTokens.verifyIgnoringExpiry(bearer);
+    // A valid refresh token ends its session even when the bearer beside it is invalid.
+    if (refreshToken === undefined && !claims) throw createRefusal('user', 'foreign_token');
+    const isRefreshToken =
+      refreshToken !== undefined && (await this.sessions.endSessionByRefreshToken(refreshToken, actor));
+    if (claims) await this.sessions.endSessionByLogout(claims.sid, claims.sub, actor);
+    // Text that is not a token cannot have ended a session, also not in an earlier call.
+    if (isRefreshToken || claims) await this.propagation.awaitPropagation();
+  }
+}
 
 const REFRESH_TOKEN = {
   minLength: 1,
@@ -109,7 +146,7 @@ export class PasskeyLoginRequest {
 @Controller('api/v0/auth')
 export class AuthController {
   constructor(
-    private readonly registration: RegistrationService,
+    private readonly registration: Registration,
     private readonly logins: LoginService,
     private readonly secondFactors: SecondFactorLogins,
     private readonly auth: AuthService,
@@ -126,7 +163,7 @@ export class AuthController {
     @Res({ passthrough: true }) response: Response,
     @Body() body: RegistrationRequest,
   ): Promise<UserResponse> {
-    const user = await this.registration.register(body, toActor(request));
+    const user = await this.registration.registerUser(body, toActor(request));
     response.location(`/api/v0/users/${user.id}`);
     return UserResponse.from(user);
   }
@@ -184,8 +221,7 @@ export class AuthController {
   @ApiBody({ type: LogoutRequest, required: false })
   @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
-    const presented = { refreshToken: body.refresh_token, bearer: readBearer(request) };
-    await this.auth.logOut(presented, toActor(request));
+    await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
   }
 
   @Post('login/second-factor')
@@ -242,6 +278,6 @@ export class AuthController {
 @Module({
   imports: [PasswordsModule, UsersModule, TokensModule, SecondFactorsModule],
   controllers: [AuthController],
-  providers: [RegistrationService, LoginService, SecondFactorLogins, AuthService],
+  providers: [LoginService, SecondFactorLogins, AuthService],
 })
 export class AuthModule {}

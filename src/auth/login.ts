@@ -100,16 +100,13 @@ export class SecondFactorLogins {
       return startSession({ owner: user, challenge, useFactor, amr: ['pwd', amr, 'user', 'mfa'], problem });
     }
     const presented = { user, code: answer.code ?? '', actor, problem };
-    const startWithCode = (useFactor: UseProof): Promise<TokenPair> =>
-      startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'], problem });
-    return answer.method === 'totp'
-      ? this.codes.acceptTotpCode(presented, startWithCode)
-      : this.codes.acceptRecoveryCode(presented, startWithCode);
+    return this.codes.acceptCode(answer.method, presented, (useFactor) =>
+      startSession({ owner: user, challenge, useFactor, amr: ['pwd', 'otp', 'mfa'], problem }),
+    );
   }
 
   /**
    * The options of a login with a passkey alone. Nothing is known of the user, so they are the same for every client.
-   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
    */
   async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
@@ -184,10 +181,6 @@ export class LoginService {
     private readonly environment: Environment,
   ) {}
 
-  /**
-   * @throws {ProblemException} invalid_credentials, the same for every reason; email_not_verified and
-   * second_factor_required after the right password; too_many_requests; hashing_busy
-   */
   async logInWithPassword(
     { email, password }: { readonly email: string; readonly password: string },
     actor: Actor,
@@ -213,15 +206,10 @@ export class LoginService {
     return this.refusePassword({ email, reason: 'changed_meanwhile', userId: user.id, actor });
   }
 
-  /**
-   * @throws {ProblemException} invalid_second_factor; validation_failed; email_not_verified; too_many_requests; hashing_busy;
-   * unavailable; totp_secret_unreadable
-   */
   async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
     return this.secondFactors.acceptAnswer(answer, actor, (login) => this.startSessionWithProofs(login, actor));
   }
 
-  /** @throws {ProblemException} invalid_passkey; validation_failed; email_not_verified; not_found without WEBAUTHN_RP_ID */
   async logInWithPasskey(answer: object, actor: Actor): Promise<TokenPair> {
     return this.startSessionWithProofs(await this.secondFactors.verifyPasskeyAlone(answer, actor), actor);
   }

@@ -98,21 +98,15 @@ export class EnvFile {
   write(heading: string): void {
     const text = this.exists ? this.text : `${heading}\n${this.text}`;
     const bytes = Buffer.from(text, 'latin1');
-    if (this.original === undefined) this.create(bytes);
-    else this.replace(this.original, bytes);
+    const { original, path } = this;
+    if (original)
+      replaceFile(path, (found) => {
+        if (!found || !original.equals(found.bytes)) throw new FileChangedError(path);
+        return bytes;
+      });
+    else if (!createFile(path, bytes)) throw new FileChangedError(path);
     this.text = text;
     this.original = bytes;
-  }
-
-  private create(bytes: Buffer): void {
-    if (!createFile(this.path, bytes)) throw new FileChangedError(this.path);
-  }
-
-  private replace(original: Buffer, bytes: Buffer): void {
-    replaceFile(this.path, (found) => {
-      if (!found || !original.equals(found.bytes)) throw new FileChangedError(this.path);
-      return bytes;
-    });
   }
 }
 

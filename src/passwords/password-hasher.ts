@@ -60,7 +60,6 @@ export class PasswordHasher implements OnApplicationShutdown {
     this.addGauges(metrics);
   }
 
-  /** @throws {ProblemException} hashing_busy when the queue is full for this network */
   async hashPassword(password: string, turn: Turn): Promise<PasswordHash> {
     return (await this.runInThread(
       'hash',
@@ -73,7 +72,6 @@ export class PasswordHasher implements OnApplicationShutdown {
    * Takes the same time whether or not the account exists, against enumeration, also when its hash has a lower cost than the
    * configured one. An imported hash takes the time of its own form.
    * @param passwordHash undefined for an account that does not exist
-   * @throws {ProblemException} hashing_busy when the queue is full for this network
    */
   async comparePassword(password: string, passwordHash: PasswordHash | undefined, turn: Turn): Promise<boolean> {
     if (passwordHash !== undefined && isVerifiableForeign(passwordHash))

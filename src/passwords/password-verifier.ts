@@ -76,7 +76,6 @@ export class PasswordVerifier {
    * One read and one bcrypt, whatever the verdict: the response time does not reveal whether the account exists.
    * @param email canonical
    * @param turn the client's place in the hashing queue
-   * @throws {ProblemException} hashing_busy
    */
   async verifyPassword(email: string, password: string, turn: Turn): Promise<PasswordVerdict> {
     return this.judge(await this.database.row<AccountRow>(READ_BY_EMAIL, [email]), password, turn);

@@ -50,7 +50,6 @@ export class LinkRequests {
    * Asks the new address for a confirmation, and tells the old one. Only the worker looks whether the new one is taken.
    * @param change.principal of the user door
    * @param change.newEmail canonical
-   * @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token
    */
   async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
     const verified = await this.passwords.reauthenticateUser(principal, password, actor);

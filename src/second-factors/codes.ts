@@ -82,48 +82,38 @@ export class CodeVerifier {
     private readonly audit: AuditLog,
   ) {}
 
-  /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable */
-  async acceptTotpCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
-    const { user, code } = presented;
+  async acceptCode<Result>(method: CodeGuess['method'], presented: PresentedCode, act: Act<Result>): Promise<Result> {
     // Without a factor there is nothing to guess, so the refusal spends no guess.
-    if (!user.confirmedAt) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled('totp', presented, async () => {
-      const step = await this.findStep(user, code);
-      return act((transaction) => this.useTimeStep(transaction, user.id, step));
-    });
+    if (!presented.user.confirmedAt) return this.refuseCode(presented, 'no_factor');
+    return this.verifyThrottled(method, presented, async () => act(await this.verifyCode(method, presented)));
   }
 
-  /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable */
-  async acceptRecoveryCode<Result>(presented: PresentedCode, act: Act<Result>): Promise<Result> {
-    const { user, code, actor } = presented;
-    if (!user.confirmedAt) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled('recovery_code', presented, async () => {
-      const digest = toRecoveryDigest(code);
-      if (!digest) throw new WrongCodeError('wrong_code');
-      return act((transaction) => this.useRecoveryCode(transaction, user.id, digest, actor));
-    });
-  }
-
-  /**
-   * For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost.
-   * @throws {ProblemException} wrong_second_factor; those of the act; too_many_requests; hashing_busy; unavailable;
-   * totp_secret_unreadable
-   */
+  /** For a user who is logged in: takes a code of the app, or a recovery code, because the app may be lost. */
   async acceptAnyCode<Result>(own: OwnCode, act: Act<Result>): Promise<Result> {
     const presented = { ...own, problem: problems.wrongSecondFactor };
-    return toRecoveryDigest(own.code) ? this.acceptRecoveryCode(presented, act) : this.acceptTotpCode(presented, act);
+    return this.acceptCode(toRecoveryDigest(own.code) ? 'recovery_code' : 'totp', presented, act);
   }
 
   /**
    * Verifies the code that confirms an enrolment. The statement that confirms consumes it.
    * @returns its time step
-   * @throws {ProblemException} wrong_second_factor; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable
    */
   async verifyEnrolmentCode(own: OwnCode): Promise<number> {
     const { user, code } = own;
     const presented = { ...own, problem: problems.wrongSecondFactor };
     if (!user.encryptedSecret || isVoidEnrolment(user)) return this.refuseCode(presented, 'no_factor');
     return this.verifyThrottled('totp', presented, () => this.findStep(user, code));
+  }
+
+  /** @returns what consumes the code */
+  private async verifyCode(method: CodeGuess['method'], { user, code, actor }: PresentedCode): Promise<UseProof> {
+    if (method === 'totp') {
+      const step = await this.findStep(user, code);
+      return (transaction) => this.useTimeStep(transaction, user.id, step);
+    }
+    const digest = toRecoveryDigest(code);
+    if (!digest) throw new WrongCodeError('wrong_code');
+    return (transaction) => this.useRecoveryCode(transaction, user.id, digest, actor);
   }
 
   private async verifyThrottled<Result>(

@@ -94,7 +94,6 @@ export class FactorChanges {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
     const { passwordChangedAt } = await this.passwords.reauthenticateUser(principal, password, actor);
     return {
@@ -140,10 +139,7 @@ export class FactorChanges {
     throw new ProblemException(problem);
   }
 
-  /**
-   * An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent.
-   * @throws {ProblemException} not_found
-   */
+  /** An operator removes all factors of a user who has lost them, and ends the user's sessions. Idempotent. */
   async removeAllFactors(userId: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(async () => {
       if (!isId(userId)) throw new ProblemException(problems.notFound);

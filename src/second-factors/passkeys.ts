@@ -15,7 +15,6 @@ import {
   ApiTags,
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import type { EntityManager } from 'typeorm';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
 import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
@@ -45,8 +44,7 @@ import {
 
 const MAX_PASSKEYS = 20;
 
-const COLUMNS = `passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey", counter,
-  transports, is_synced AS "isSynced", name, passkeys.created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
+const COLUMNS = `id, is_synced AS "isSynced", name, created_at AS "createdAt", last_used_at AS "lastUsedAt"`;
 
 const LIST: Statement = {
   name: 'passkeys_list',
@@ -58,7 +56,7 @@ const INSERT = `INSERT INTO passkeys
     (id, user_id, credential_id, public_key, counter, transports, is_synced, name, created_at)
   SELECT $1, id, $3, $4, $5, $6, $7, $8, GREATEST($9::timestamptz, email_verified_at) FROM users
   WHERE id = $2 AND (SELECT count(*) FROM passkeys WHERE user_id = $2) < $10
-  RETURNING created_at AS "createdAt"`;
+  RETURNING ${COLUMNS}`;
 
 const RENAME = withAuditEvent({
   name: 'passkeys_rename',
@@ -67,12 +65,9 @@ const RENAME = withAuditEvent({
 
 const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
 
+/** What the owner is shown of a passkey. */
 interface Passkey {
   readonly id: string;
-  readonly userId: string;
-  readonly credentialId: Buffer;
-  readonly publicKey: Buffer;
-  readonly transports: string[];
   /** Whether the authenticator may copy the private key to other devices. */
   readonly isSynced: boolean;
   readonly name: string;
@@ -92,11 +87,7 @@ export class PasskeysService {
     private readonly clock: Clock,
   ) {}
 
-  /**
-   * @returns the options of navigator.credentials.create()
-   * @throws {ProblemException} wrong_password; not_found; too_many_passkeys; too_many_requests; hashing_busy;
-   * invalid_access_token
-   */
+  /** @returns the options of navigator.credentials.create() */
   async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
     const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
     const { userId } = call.principal;
@@ -111,7 +102,6 @@ export class PasskeysService {
   /**
    * Ends the other sessions, if it is the first factor.
    * @param answer of the browser to options of this user, which are used once
-   * @throws {ProblemException} not_found; validation_failed; passkey_exists; too_many_passkeys; invalid_access_token
    */
   async registerPasskey(
     { principal, actor }: OwnCall,
@@ -124,23 +114,28 @@ export class PasskeysService {
     const verified = user && response && (await this.verifyRegistration(user, response));
     if (!verified) throw createInvalidPasskey();
     const { challenge, credential, credentialDeviceType } = verified;
-    const passkey: Passkey = {
-      id: createId(),
+    const values = [
+      createId(),
       userId,
-      credentialId: Buffer.from(credential.id, 'base64url'),
-      publicKey: Buffer.from(credential.publicKey),
-      transports: response.response.transports,
-      isSynced: credentialDeviceType === 'multiDevice',
+      Buffer.from(credential.id, 'base64url'),
+      Buffer.from(credential.publicKey),
+      credential.counter,
+      response.response.transports,
+      credentialDeviceType === 'multiDevice',
       name,
-      createdAt: this.clock.now(),
-      lastUsedAt: null,
-    };
+      this.clock.now(),
+      MAX_PASSKEYS,
+    ];
     const { passwordChangedAt } = user;
     const reauthenticated = { principal, passwordChangedAt, createVoidError: createInvalidPasskey };
     return this.changes.commitChange(reauthenticated, actor, async (transaction) => {
       if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
-      const result = await insertPasskey(transaction, passkey, credential.counter);
-      return { result, event: 'user.passkey.added', details: { passkey_id: passkey.id } };
+      const [result] = await transaction.query<Passkey[]>(INSERT, values).catch((error: unknown) => {
+        const isKnown = getViolatedConstraint(error) === 'passkeys_credential_id_key';
+        throw isKnown ? new ProblemException(problems.passkeyExists) : error;
+      });
+      if (!result) throw new ProblemException(problems.tooManyPasskeys);
+      return { result, event: 'user.passkey.added', details: { passkey_id: result.id } };
     });
   }
 
@@ -149,7 +144,6 @@ export class PasskeysService {
     return this.database.rows<Passkey>(LIST, [userId]);
   }
 
-  /** @throws {ProblemException} not_found, also for a passkey of another user */
   async renamePasskey({ principal, actor }: OwnCall, { id, name }: { id: string; name: string }): Promise<Passkey> {
     const { userId } = principal;
     const event = toUserEvent('user.passkey.renamed', actor, userId, { details: { passkey_id: id } });
@@ -158,10 +152,6 @@ export class PasskeysService {
     return renamed;
   }
 
-  /**
-   * @throws {ProblemException} wrong_password; not_found, also for a passkey of another user; too_many_requests;
-   * hashing_busy; invalid_access_token
-   */
   async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
     const reauthenticated = await this.changes.reauthenticate(call, password);
     if (!isId(id)) throw new ProblemException(problems.notFound);
@@ -182,21 +172,6 @@ export class PasskeysService {
     // The library bounds the id of the answer, not the one that the authenticator states.
     return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
   }
-}
-
-async function insertPasskey(transaction: EntityManager, passkey: Passkey, counter: number): Promise<Passkey> {
-  const { id, userId, credentialId, publicKey, transports, isSynced, name, createdAt } = passkey;
-  const columns = [id, userId, credentialId, publicKey, counter, transports, isSynced, name, createdAt];
-  const [inserted] = await transaction
-    .query<Pick<Passkey, 'createdAt'>[]>(INSERT, [...columns, MAX_PASSKEYS])
-    .catch(refuseKnownPasskey);
-  if (!inserted) throw new ProblemException(problems.tooManyPasskeys);
-  return { ...passkey, ...inserted };
-}
-
-function refuseKnownPasskey(error: unknown): never {
-  if (getViolatedConstraint(error) === 'passkeys_credential_id_key') throw new ProblemException(problems.passkeyExists);
-  throw error;
 }
 
 function createInvalidPasskey(): ProblemException {

@@ -148,18 +148,12 @@ export interface LoginExplanation {
   readonly reasons: readonly LoginReason[];
 }
 
-const UNKNOWN: LoginReason = { code: 'unknown', detail: 'No account has this id.', until: null };
-const DISABLED: LoginReason = { code: 'disabled', detail: 'The account is disabled.', until: null };
-const NOT_VERIFIED: LoginReason = {
-  code: 'email_not_verified',
-  detail: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
-  until: null,
-};
-const UNUSABLE: LoginReason = {
-  code: 'second_factor_unusable',
-  detail: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
-  until: null,
-};
+const LASTING_REASONS = {
+  unknown: 'No account has this id.',
+  disabled: 'The account is disabled.',
+  email_not_verified: 'The service demands a verified address (REQUIRE_VERIFIED_EMAIL), and this one is not.',
+  second_factor_unusable: 'The only second factors are passkeys, and the service accepts none without WEBAUTHN_RP_ID.',
+} as const;
 const LIMITED_BY: Readonly<Record<string, string>> = {
   'login-account-address': 'for this account from this address',
   'login-account': 'for this account, from addresses where it did not log in lately',
@@ -179,28 +173,22 @@ export class LoginExplanations {
   /** @param address of the client that would log in; null: of any */
   async explainLogin(userId: string, address: string | null): Promise<LoginExplanation> {
     const user = isId(userId) ? await this.secondFactors.readUser(userId) : undefined;
-    if (!user) return { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [], reasons: [UNKNOWN] };
+    const unknown = { isAccepted: false, emailVerifiedAt: null, factors: [], methods: [] };
+    if (!user) return { ...unknown, reasons: [toLastingReason('unknown')] };
+    const { emailVerifiedAt } = user;
     const factors = listFactors(user);
     const methods = this.secondFactors.listMethods(user);
-    const reasons = [...this.listLastingReasons(user, methods), ...(await this.listThrottles(user.email, address))];
+    const isUnproven = this.environment.requireVerifiedEmail && emailVerifiedAt === null;
+    const reasons = [
+      ...(user.isActive ? [] : [toLastingReason('disabled')]),
+      ...(isUnproven ? [toLastingReason('email_not_verified')] : []),
+      ...(factors.length > 0 && methods.length === 0 ? [toLastingReason('second_factor_unusable')] : []),
+      ...(await this.listThrottles(user.email, address)),
+    ];
     const throttled = await this.listThrottledMethods(user.id, methods);
     const hasOpenMethod = methods.length === 0 || throttled.length < methods.length;
-    return {
-      isAccepted: reasons.length === 0 && hasOpenMethod,
-      emailVerifiedAt: user.emailVerifiedAt,
-      factors,
-      methods,
-      reasons: [...reasons, ...throttled],
-    };
-  }
-
-  private listLastingReasons(user: UserWithFactors, methods: readonly SecondFactorMethod[]): LoginReason[] {
-    const isUnproven = this.environment.requireVerifiedEmail && user.emailVerifiedAt === null;
-    return [
-      ...(user.isActive ? [] : [DISABLED]),
-      ...(isUnproven ? [NOT_VERIFIED] : []),
-      ...(listFactors(user).length > 0 && methods.length === 0 ? [UNUSABLE] : []),
-    ];
+    const isAccepted = reasons.length === 0 && hasOpenMethod;
+    return { isAccepted, emailVerifiedAt, factors, methods, reasons: [...reasons, ...throttled] };
   }
 
   private async listThrottles(email: string, address: string | null): Promise<LoginReason[]> {
@@ -223,4 +211,8 @@ export class LoginExplanations {
     }
     return reasons;
   }
+}
+
+function toLastingReason(code: keyof typeof LASTING_REASONS): LoginReason {
+  return { code, detail: LASTING_REASONS[code], until: null };
 }

@@ -104,12 +104,6 @@ export class RecoveryCodesResponse {
   recovery_codes!: string[];
 }
 
-interface PasswordAndCode {
-  readonly password: string;
-  /** Of the app, or a recovery code. */
-  readonly code: string;
-}
-
 @Injectable()
 export class TotpService {
   constructor(
@@ -121,14 +115,12 @@ export class TotpService {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws {ProblemException} not_found without an enrolment */
   async readEnrolment(userId: string): Promise<UserWithFactors> {
     const user = await this.readUser(userId);
     if (!user.encryptedSecret) throw new ProblemException(problems.notFound);
     return user;
   }
 
-  /** @throws {ProblemException} wrong_password; totp_enrolled; too_many_requests; hashing_busy; invalid_access_token */
   async enrolTotp(call: OwnCall, password: string): Promise<EnrolmentResponse> {
     const { principal, actor } = call;
     const user = await this.changes.reauthenticate(call, password);
@@ -148,8 +140,6 @@ export class TotpService {
   /**
    * Ends the other sessions, if it is the first factor.
    * @returns recovery codes
-   * @throws {ProblemException} not_found; totp_enrolled; wrong_second_factor; too_many_requests; hashing_busy;
-   * unavailable; invalid_access_token
    */
   async confirmTotp({ principal, actor }: OwnCall, code: string): Promise<string[]> {
     const { userId } = principal;
@@ -169,22 +159,15 @@ export class TotpService {
     });
   }
 
-  /**
-   * Removes the app and the recovery codes.
-   * @throws {ProblemException} wrong_password; wrong_second_factor; not_found; too_many_requests; hashing_busy; unavailable;
-   * invalid_access_token
-   */
-  async removeTotp(call: OwnCall, proof: PasswordAndCode): Promise<void> {
+  /** Removes the app and the recovery codes. */
+  async removeTotp(call: OwnCall, proof: ProofWithCodeRequest): Promise<void> {
     await this.commitWithCode(call, proof, 'user.totp.removed', async (transaction) => {
       await transaction.query(REMOVE_TOTP, [call.principal.userId]);
     });
   }
 
-  /**
-   * @returns new recovery codes; the former ones are void
-   * @throws {ProblemException} as {@link removeTotp}
-   */
-  async replaceRecoveryCodes(call: OwnCall, proof: PasswordAndCode): Promise<string[]> {
+  /** @returns new recovery codes; the former ones are void */
+  async replaceRecoveryCodes(call: OwnCall, proof: ProofWithCodeRequest): Promise<string[]> {
     return this.commitWithCode(call, proof, 'user.recovery_codes.replaced', (transaction) =>
       replaceRecoveryCodes(transaction, call.principal.userId),
     );
@@ -192,7 +175,7 @@ export class TotpService {
 
   private async commitWithCode<Result>(
     call: OwnCall,
-    { password, code }: PasswordAndCode,
+    { password, code }: ProofWithCodeRequest,
     event: AuditEventName,
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {

@@ -148,7 +148,6 @@ export function parseRegistration(passkey: object): RegistrationJson | undefined
   return registration.safeParse(passkey).data;
 }
 
-/** @throws {ProblemException} validation_failed when it is not in this form */
 export function parseAuthentication(passkey: object): AuthenticationJson {
   const detail = 'must be what PublicKeyCredential.toJSON() returns in a browser, after navigator.credentials.get()';
   return authentication.safeParse(passkey).data ?? refuseField('/passkey', detail);
@@ -192,7 +191,6 @@ interface StoredPasskey {
 export class RelyingParty {
   constructor(private readonly environment: Environment) {}
 
-  /** @throws {ProblemException} not_found without WEBAUTHN_RP_ID */
   async createRegistrationOptions(
     { id, email, passkeys }: UserWithFactors,
     challenge: string,
@@ -216,7 +214,6 @@ export class RelyingParty {
   /**
    * @param passkeys of the user who has presented the password; undefined for a login with a passkey alone, in which the
    * browser lets the user choose one
-   * @throws {ProblemException} not_found without WEBAUTHN_RP_ID
    */
   createAuthenticationOptions(
     challenge: string,

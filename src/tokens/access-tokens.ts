@@ -98,7 +98,6 @@ export class AccessTokens {
     this.previousSecretKey = secretKeyPrevious === undefined ? undefined : createSigningKey(secretKeyPrevious);
   }
 
-  /** @throws {ProblemException} unavailable */
   async signTokenPair(grant: Grant): Promise<TokenPair> {
     return (await this.prepareSigning())(grant);
   }
@@ -106,7 +105,6 @@ export class AccessTokens {
   /**
    * Does the part of signing that can fail, so that a caller can do it before it commits what the token is for.
    * @returns signs a token pair
-   * @throws {ProblemException} unavailable
    */
   async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
     const options = await this.getSigningOptions();
@@ -121,7 +119,6 @@ export class AccessTokens {
    * Finds the key, and does not verify the signature yet.
    * @param isFresh asks PostgreSQL for signing keys, not the cache under the lease
    * @returns undefined for a token that this service did not sign, or not with a key that is still accepted
-   * @throws {ProblemException} unavailable
    */
   async findVerificationKey(token: string, isFresh = false): Promise<VerificationKey | undefined> {
     if (token.startsWith(HS256_HEADER + PAYLOAD_START)) {
@@ -137,7 +134,6 @@ export class AccessTokens {
   /**
    * Verifies a token that may have expired: an expired one may still end its session.
    * @returns undefined for a token that this service did not sign, or could not have signed by now
-   * @throws {ProblemException} unavailable
    */
   async verifyIgnoringExpiry(token: string): Promise<AccessTokenClaims | undefined> {
     const found = await this.findVerificationKey(token);

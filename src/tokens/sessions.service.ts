@@ -90,6 +90,14 @@ export const SESSION_END_REASONS = [
 ] as const;
 export type SessionEndReason = (typeof SESSION_END_REASONS)[number];
 
+/**
+ * The condition on a live session, in SQL that joins the users.
+ * @param expiry `expires_at` for its refresh token, `absolute_expires_at` for its access tokens
+ * @param now the parameter with the time
+ */
+export const buildIsLive = (expiry: 'expires_at' | 'absolute_expires_at', now: `$${number}`): string =>
+  `sessions.ended_at IS NULL AND sessions.${expiry} > ${now} AND users.is_active`;
+
 const READ_FOR_LOGOUT = {
   name: 'sessions_read_for_logout',
   text: 'SELECT user_id, token_digest, generation FROM sessions WHERE id = $1 AND ended_at IS NULL',
@@ -114,7 +122,7 @@ const END_OTHER_SESSIONS = withAuditEvent({
 export const READ_LIVE = {
   name: 'sessions_read_live',
   text: `SELECT sessions.id, user_id, email, amr, absolute_expires_at FROM sessions JOIN users ON users.id = user_id
-         WHERE sessions.id = ${ANY_GIVEN_ID} AND ended_at IS NULL AND absolute_expires_at > $2 AND is_active`,
+         WHERE sessions.id = ${ANY_GIVEN_ID} AND ${buildIsLive('absolute_expires_at', '$2')}`,
 };
 
 export const PURGE_SESSIONS = `DELETE FROM sessions WHERE id IN
@@ -197,7 +205,6 @@ export class SessionsService {
 
   /**
    * Ends a session that its user chose from the list. Idempotent: a session that has ended is a success until it is purged.
-   * @throws {ProblemException} not_found, also for a session of another user
    */
   async endOwnSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
     // The user of a session never changes, so this check cannot be outdated when the session is ended.

@@ -98,10 +98,7 @@ export class OneTimeTokens {
     return { token, expiresAt: row.expiresAt };
   }
 
-  /**
-   * Issues a token that an operator hands over to the user.
-   * @throws {ProblemException} not_found; user_disabled
-   */
+  /** Issues a token that an operator hands over to the user. */
   async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
     return this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_read' } as const;
@@ -117,18 +114,12 @@ export class OneTimeTokens {
     });
   }
 
-  /**
-   * Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call.
-   * @throws {ProblemException} invalid_link
-   */
+  /** Refuses text that does not parse. No call can have used such text, so its refusal waits for no other call. */
   refuseUnreadable(token: string): void {
     if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
   }
 
-  /**
-   * Looks a token up without using it, before the act hashes a password.
-   * @throws {ProblemException} invalid_link, the same for every reason
-   */
+  /** Looks a token up without using it, before the act hashes a password. */
   async findToken(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
     const digest = computeDigest(token);
     const found = await this.database.row<FoundToken & TokenState>(FIND, [digest, purposes]);
@@ -141,7 +132,6 @@ export class OneTimeTokens {
   /**
    * Uses the token, in the transaction of the act: of concurrent calls with one token, one succeeds.
    * @param act gets the user, whose row is locked
-   * @throws {ProblemException} invalid_link
    */
   async useToken({ userId, digest }: FoundToken, act: LinkAct): Promise<void> {
     await this.dataSource.transaction(async (transaction) => {

@@ -95,7 +95,6 @@ export class UsersService {
   /**
    * Idempotent: what changes nothing leaves no audit event. When a call that disables the user has returned, no verifier
    * accepts their tokens.
-   * @throws {ProblemException} not_found
    */
   async setUserActive(change: ActiveChange): Promise<User> {
     const act = () => this.commitActive(change);
@@ -122,7 +121,6 @@ export class UsersService {
 
   /**
    * Deletes the account; the foreign keys delete its sessions. When it has returned, no verifier accepts a token of the user.
-   * @throws {ProblemException} not_found
    */
   async deleteUser(id: string, actor: Actor): Promise<void> {
     await this.propagation.propagateAfter(() =>

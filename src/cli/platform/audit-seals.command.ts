@@ -13,8 +13,7 @@ import { MAX_FINDINGS, type Query } from '../../audit/seals/seal-chain.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
 import { formatTable, wrapText } from '../tables.js';
 import { CommandFailedError, announceIfSlow, print, type Output } from '../output.js';
-import { readVariables } from '../../config/environment.js';
-import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
+import { parseAuditSealSecret, parseDatabaseUrl, readVariables } from '../../config/environment.js';
 import { describeCause } from '../failures.js';
 
 const NEEDS = `${NEEDS_DATABASE}

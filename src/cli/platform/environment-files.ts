@@ -1,14 +1,16 @@
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../common/durable-file.js';
 import {
+  type TokenSettings,
   type Variables,
   overrideVariables,
+  parseDatabaseUrl,
+  parseTokenSettings,
   readProcessVariables,
   readVariables,
   toFileVariable,
 } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import { parseDatabaseUrl, parseTokenSettings, type TokenSettings } from '../../config/single-variables.js';
 import {
   credentialVariables,
   OWN_NAME,

@@ -6,8 +6,7 @@ import { formatTable, type Colour, fitWidth, wrapText } from '../tables.js';
 import { print, type Output, CommandFailedError } from '../output.js';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor-calls.js';
-import { readVariables } from '../../config/environment.js';
-import { parseAuditRetentionDays, parseDatabaseUrl } from '../../config/single-variables.js';
+import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
 import { NEEDS_DATABASE } from '../command-options.js';
 
 interface InitOptions extends Output {
