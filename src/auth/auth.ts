@@ -2,18 +2,8 @@
  * What is open to every client: registration, logins (login.ts), and the refresh and the end of a session. Invariant: a reused
  * refresh token ends its session, and that is committed before the refusal leaves.
  */
-import { Body, Controller, HttpCode, Injectable, Module, Post, Req, Res } from '@nestjs/common';
-import {
-  ApiBody,
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiProperty,
-  ApiPropertyOptional,
-  ApiSecurity,
-  ApiTags,
-} from '@nestjs/swagger';
+import { Body, Controller, Injectable, Module, Post, Req, Res } from '@nestjs/common';
+import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request, Response } from 'express';
 import { toActor, type Actor } from '../access/actor.js';
@@ -21,6 +11,7 @@ import { createRefusal, readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
 import { CharactersBetween, IfSent } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
+import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
@@ -157,7 +148,7 @@ export class AuthController {
   @Throttled('registration')
   @ApiProblems(problems.registrationClosed, problems.emailTaken, problems.hashingBusy)
   @ApiOperation({ summary: 'Register a new user' })
-  @ApiCreatedResponse({ type: UserResponse })
+  @Answers(201, UserResponse)
   async register(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
@@ -169,7 +160,6 @@ export class AuthController {
   }
 
   @Post('login')
-  @HttpCode(200)
   @Public()
   @ApiProblems(
     problems.invalidCredentials,
@@ -187,13 +177,12 @@ export class AuthController {
       'response to the right password is 403 with a challenge. With REQUIRE_VERIFIED_EMAIL the right password of an ' +
       'account whose address is not verified is 403.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async login(@Req() request: Request, @Body() body: CredentialsRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithPassword(body, toActor(request)));
   }
 
   @Post('refresh')
-  @HttpCode(200)
   @Public()
   @Throttled('refresh')
   @ApiProblems(problems.invalidRefreshToken)
@@ -203,13 +192,12 @@ export class AuthController {
       'Rotates the refresh token. Idempotent within the grace: the old token, sent again because the response was lost, ' +
       'returns the same new refresh token. Later, or once the new one was used, it is a replay and ends the session.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async refresh(@Req() request: Request, @Body() body: RefreshRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.auth.refreshSession(body.refresh_token, toActor(request)));
   }
 
   @Post('logout')
-  @HttpCode(204)
   @Public()
   @ApiSecurity('user')
   @ApiSecurity({})
@@ -219,13 +207,12 @@ export class AuthController {
     description: 'By its refresh token, by an access token as bearer, or by both.',
   })
   @ApiBody({ type: LogoutRequest, required: false })
-  @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
+  @Answers(204, 'The session has ended, by this request or before')
   async logout(@Req() request: Request, @Body() body: LogoutRequest): Promise<void> {
     await this.auth.logOut(body.refresh_token, readBearer(request), toActor(request));
   }
 
   @Post('login/second-factor')
-  @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
   @ApiProblems(
@@ -241,13 +228,12 @@ export class AuthController {
       'works once, and wrong ones are counted per account: over the limit the response is 429, and the code is not ' +
       'verified. The challenge can be tried again after a wrong code.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async answerSecondFactor(@Req() request: Request, @Body() body: SecondFactorRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithSecondFactor(body, toActor(request)));
   }
 
   @Post('login/passkey/options')
-  @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
   @ApiProblems(problems.notFound)
@@ -255,13 +241,12 @@ export class AuthController {
     summary: 'Get the options to log in with a passkey alone',
     description: 'For navigator.credentials.get() of the browser. Valid for 5 minutes, and for one login.',
   })
-  @ApiOkResponse({ type: PasskeyRequestOptionsResponse })
+  @Answers(200, PasskeyRequestOptionsResponse)
   async createPasskeyLoginOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.secondFactors.createPasskeyOptions();
   }
 
   @Post('login/passkey')
-  @HttpCode(200)
   @Public()
   @Throttled('second-factor-address')
   @ApiProblems(problems.invalidPasskey, problems.emailNotVerified, problems.notFound)
@@ -269,7 +254,7 @@ export class AuthController {
     summary: 'Log in with a passkey alone',
     description: 'The authenticator must have verified the user, by a PIN or a fingerprint for example.',
   })
-  @ApiOkResponse({ type: TokenPairResponse })
+  @Answers(200, TokenPairResponse)
   async logInWithPasskey(@Req() request: Request, @Body() body: PasskeyLoginRequest): Promise<TokenPairResponse> {
     return TokenPairResponse.from(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
   }

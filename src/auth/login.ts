@@ -1,8 +1,9 @@
 /**
  * Logins, step by step: 1. the password, 2. the challenge of a user with a second factor, 3. the answer to it, or a passkey
- * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: a wrong password, an unknown address and a
- * disabled account have the same response and the same cost (user enumeration). A guess is reserved in a throttle before it is verified, and settled by the
- * verdict; for codes, in second-factors/codes.ts. Proofs are consumed in the transaction that starts the session.
+ * alone, 4. the session. They begin in LoginService, at the end of this file. Invariants: a wrong password, an unknown
+ * address and a disabled account have the same response and the same cost (user enumeration). A guess is reserved in a
+ * throttle before it is verified, and settled by the verdict; for codes, in second-factors/codes.ts. Proofs are consumed in
+ * the transaction that starts the session.
  */
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
@@ -91,7 +92,6 @@ export class SecondFactorLogins {
     return user.confirmedAt || user.passkeys.length > 0 ? this.createChallenge(verified, user) : undefined;
   }
 
-  /** Verifies the answer to a challenge, and starts the session with it. */
   async acceptAnswer(answer: SecondFactorAnswer, actor: Actor, startSession: StartSession): Promise<TokenPair> {
     const { challenge, user } = await this.openChallenge(answer.challenge, actor);
     const problem = problems.invalidSecondFactor;
@@ -127,13 +127,11 @@ export class SecondFactorLogins {
     return { owner, challenge, useFactor, amr: [amr, 'user', 'mfa'], problem };
   }
 
-  /** Consumes the challenge and the factor of a login. */
   async consumeProofs(transaction: EntityManager, { challenge, useFactor }: VerifiedLogin): Promise<void> {
     if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw new RefusedProofError('challenge');
     await useFactor(transaction);
   }
 
-  /** Counts a refused second factor. */
   async refuseFactor(refused: RefusedFactor): Promise<never> {
     throw await this.refusals.recordRefusal(toCountedRefusal(refused), refused.actor);
   }
@@ -188,22 +186,23 @@ export class LoginService {
     const verdict = await this.throttle.countPasswordGuess(email, actor.address, (turn) =>
       this.passwords.verifyPassword(email, password, turn),
     );
-    if (!verdict.valid) return this.refusePassword({ email, ...verdict, actor });
+    const refuse = async (
+      reason: RefusalReason<'user.login.failed'>,
+      userId: string | undefined,
+      problem: Problem = problems.invalidCredentials,
+    ): Promise<never> => {
+      const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
+      throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
+    };
+    if (!verdict.valid) return refuse(verdict.reason, verdict.userId);
     const { user } = verdict;
-    if (this.mustVerifyEmail(user))
-      return this.refusePassword({
-        email,
-        reason: 'email_not_verified',
-        userId: user.id,
-        actor,
-        problem: problems.emailNotVerified,
-      });
+    if (this.mustVerifyEmail(user)) return refuse('email_not_verified', user.id, problems.emailNotVerified);
     if (user.hasSecondFactor) throw await this.secondFactors.createChallenge(user);
     const tokens = await this.startSession(user, ['pwd'], actor);
     if (tokens) return tokens;
     const challenge = await this.secondFactors.createChallengeIfAdded(user);
     if (challenge) throw challenge;
-    return this.refusePassword({ email, reason: 'changed_meanwhile', userId: user.id, actor });
+    return refuse('changed_meanwhile', user.id);
   }
 
   async logInWithSecondFactor(answer: SecondFactorAnswer, actor: Actor): Promise<TokenPair> {
@@ -256,22 +255,5 @@ export class LoginService {
 
   private mustVerifyEmail({ emailVerifiedAt }: PasskeyOwner): boolean {
     return this.environment.requireVerifiedEmail && emailVerifiedAt === null;
-  }
-
-  private async refusePassword({
-    email,
-    reason,
-    userId,
-    actor,
-    problem = problems.invalidCredentials,
-  }: {
-    readonly email: string;
-    readonly reason: RefusalReason<'user.login.failed'>;
-    readonly userId?: string;
-    readonly actor: Actor;
-    readonly problem?: Problem;
-  }): Promise<never> {
-    const refusal = { event: 'user.login.failed', reason, fields: { user_id: userId } } as const;
-    throw await this.refusals.recordRefusal({ problem, refusal, counted: email, subject: userId }, actor);
   }
 }

@@ -7,7 +7,6 @@ import { FILE_VARIABLES, schema, VARIABLE_TYPES, type Parsed, type Values, type 
 // The configuration: environment variables, validated at the start and never read again. Invariants: a message names a
 // variable and never shows its value; an empty variable counts as unset; production does not read `.env`.
 
-/** Raw variables by name, as a process or an environment file holds them. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 /** `DATABASE_POOL_SIZE` becomes `databasePoolSize`. */
@@ -26,7 +25,6 @@ export class Environment extends InferredSettings {
   readonly isWorker!: boolean;
 }
 
-/** The configuration is not valid. Each problem names a variable and never shows its value. */
 export class InvalidEnvironmentError extends Error {
   override readonly name = 'InvalidEnvironmentError';
 
@@ -35,13 +33,7 @@ export class InvalidEnvironmentError extends Error {
   }
 }
 
-/**
- * Validates raw variables.
- * @param variables as {@link readVariables} returns them; an empty value counts as unset
- * @param replaced fixed settings that a test replaces
- * @returns the typed environment with every default filled in
- * @throws {InvalidEnvironmentError} naming every variable that is missing or not valid
- */
+/** @throws {InvalidEnvironmentError} naming every variable that is missing or not valid */
 export function parseEnvironment(variables: Variables, replaced = replacedSettings): Environment {
   const { data: values, error } = schema.safeParse(dropEmpty(variables));
   if (error) throw new InvalidEnvironmentError(error.issues.map(({ path, message }) => `${path.join('.')} ${message}`));
@@ -78,7 +70,6 @@ export function isTracingRequested(variables: Variables = process.env): boolean 
   return settings.some((setting) => setting !== undefined && setting !== '');
 }
 
-/** Reads the variables of this process alone. An empty one counts as unset. */
 export function readProcessVariables(): Variables {
   return dropEmpty(process.env);
 }
@@ -86,7 +77,6 @@ export function readProcessVariables(): Variables {
 /**
  * Reads the variables of this process, which override those of the environment file. An empty variable counts as unset,
  * and overrides nothing. Production does not read the file.
- * @param file path of the environment file; it need not exist
  */
 export function readVariables(file = '.env'): Variables {
   const given = readProcessVariables();
@@ -107,7 +97,6 @@ export function overrideVariables(variables: Variables, overriding: Variables): 
   return { ...Object.fromEntries(kept), ...overriding };
 }
 
-/** @returns the variable that names the file of a secret */
 export function toFileVariable(name: string): string {
   return `${name}_FILE`;
 }
@@ -156,7 +145,6 @@ function readSecret(path: string): { value?: string; problem?: string } {
   return value === '' ? { problem: 'is empty' } : { value };
 }
 
-/** Parses one variable, for a command that does not need the rest of the configuration. A secret may come from a file. */
 function parseVariable<Name extends VariableName>(variables: Variables, name: Name): Parsed[Name] {
   const given = readSecretFiles(variables, FILE_VARIABLES.includes(name) ? [name] : []);
   const { data, error } = VARIABLE_TYPES[name].safeParse(given[name]);
@@ -164,7 +152,6 @@ function parseVariable<Name extends VariableName>(variables: Variables, name: Na
   return data as Parsed[Name];
 }
 
-/** @throws {InvalidEnvironmentError} when it is missing or not a PostgreSQL URL */
 export function parseDatabaseUrl(variables: Variables): string {
   return parseVariable(variables, 'DATABASE_URL');
 }
@@ -187,7 +174,6 @@ export function parseAuditRetentionDays(variables: Variables): number {
   return parseVariable(variables, 'AUDIT_RETENTION_DAYS');
 }
 
-/** How access tokens are signed, and the claims that they carry. */
 export type TokenSettings = ReturnType<typeof parseTokenSettings>;
 
 export function parseTokenSettings(variables: Variables) {

@@ -6,7 +6,7 @@ import { availableParallelism } from 'node:os';
 
 /** How long two keys of one credential may be valid at once: a year. */
 export const MAX_OVERLAP_HOURS = 8_760;
-/** Unless the rotation says otherwise. */
+/** A rotation may ask for another overlap. */
 export const DEFAULT_OVERLAP_HOURS = 24;
 
 /** A call that revokes waits for the lease, so a longer one would delay its caller too much. */
@@ -18,9 +18,8 @@ export const SITE_BUDGET_FACTOR = 16;
 /** The highest cost of our own hashes: one takes 3 s of a core. */
 export const MAX_BCRYPT_COST = 16;
 
-/** Passwords that may wait to be hashed, in all workers together. */
 const HASH_QUEUE_LIMIT = 100;
-/** For the requests in flight, after the delay of a stop. */
+/** The requests in flight get this long to end, after the delay of a stop. */
 const DRAIN_TIMEOUT_MS = 13_000;
 
 /**
@@ -58,7 +57,6 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     secondFactorLimitPerAddress: { points: 1_000, seconds: 900 },
     /** Logins and registrations that a full password queue refused. */
     hashingBusyLimitPerAddress: { points: 200, seconds: 60 },
-    /** Wrong admin keys. */
     adminKeyLimitPerAddress: { points: 20, seconds: 900 },
     /** Requests for a link by e-mail to one address, whether it has an account or not. */
     mailLimitPerAccount: { points: 10, seconds: 3_600 },

@@ -14,7 +14,6 @@ const ADDRESS = /^[^\s"<>(),:;@\\]{1,64}@[A-Za-z0-9.-]{1,190}$/;
 const NAME = /^[^\p{Cc}\p{Cf}"<>\\]{1,100}$/u;
 const LOCALHOST_NAMES = new Set(['localhost', 'localhost.']);
 
-/** The mail server. */
 export interface MailServer {
   readonly host: string;
   readonly port: number;
@@ -23,13 +22,11 @@ export interface MailServer {
   readonly login: { readonly user: string; readonly password: string } | undefined;
 }
 
-/** The sender of every mail. */
 export interface MailSender {
   readonly name: string;
   readonly address: string;
 }
 
-/** Of the machine itself: nothing can be read between the two programs. */
 function isLoopback(host: string): boolean {
   if (LOCALHOST_NAMES.has(host)) return true;
   return (isIP(host) === 4 && host.startsWith('127.')) || host === '::1';
@@ -74,7 +71,6 @@ function parseSender(text: string): MailSender | undefined {
 export const mailUrl = parsed('smtp(s) URL', URL_DETAIL, parseMailUrl);
 export const mailSender = parsed('an address, or a name and an address', SENDER_DETAIL, parseSender);
 
-/** The page of an application that a link leads to. */
 export const linkUrl = accepted(
   'http(s) URL without a fragment',
   'must be an http(s) URL without a fragment, which the token is put into',

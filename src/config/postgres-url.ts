@@ -12,7 +12,6 @@ const SUPPORTED = new Set(
   ).split(' '),
 );
 
-/** What to do instead, for parameters that connection strings often have. */
 const INSTEAD = new Map(
   (
     [

@@ -10,7 +10,6 @@ import { MAX_LEASE_MS, type Limit } from './limits.js';
 
 /** Everything about one variable of the configuration. Its name is the key under which a section lists it. */
 export interface Variable {
-  /** Type, bounds and default. */
   readonly type: z.ZodType;
   /** What it does, in Markdown, for .env.example and docs/configuration.md; links are relative to docs/. */
   readonly text: string;
@@ -25,10 +24,8 @@ export interface Variable {
 /** Variables that belong together, in the order in which the documents list them. */
 export interface Section {
   readonly title: string;
-  /** Before the variables. */
   readonly introduction?: string;
   readonly variables: Readonly<Record<string, Variable>>;
-  /** After the variables. */
   readonly note?: string;
 }
 
@@ -53,7 +50,6 @@ export const secret = z
   )
   .meta({ bounds: 'at least 32 bytes, no placeholder' });
 
-/** A secret that callers send in a header. */
 export const headerSecret = secret.regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without blanks, to fit a header');
 
 /** Text that is used as it is. */
@@ -91,7 +87,6 @@ export const serviceName = accepted(
   isServiceName,
 );
 
-/** One of several words. */
 export function oneOf<const Words extends readonly [string, ...string[]]>(...words: Words) {
   return z
     .enum(words, { error: `must be ${words.slice(0, -1).join(', ')} or ${words.at(-1)}` })

@@ -24,12 +24,10 @@ type Definitions = Intersection<(typeof sections)[number]['variables']>;
 export type VariableName = keyof Definitions;
 type Shape = { [Name in VariableName]: Definitions[Name]['type'] };
 
-/** The type of each variable, by its name. */
 export const VARIABLE_TYPES = Object.fromEntries(
   SECTIONS.flatMap(({ variables }) => Object.entries(variables).map(([name, { type }]) => [name, type])),
 ) as Shape;
 
-/** Variables whose value may come from a file. */
 export const FILE_VARIABLES = SECTIONS.flatMap(({ variables }) =>
   Object.entries(variables).flatMap(([name, { mayBeFile }]) => (mayBeFile ? [name as VariableName] : [])),
 );
@@ -57,12 +55,10 @@ export type Values = ReturnType<typeof fillDefaults>;
 
 interface Rule {
   readonly name: VariableName;
-  /** What the variable must do, which the refusal and docs/configuration.md say. */
   readonly requirement: string;
   readonly isKept: (value: Values) => boolean;
 }
 
-/** Rules between variables. */
 export const RULES: readonly Rule[] = [
   {
     name: 'WEBAUTHN_RP_ID',
@@ -99,12 +95,10 @@ export const RULES: readonly Rule[] = [
   },
 ];
 
-/** Whether an origin is of the domain, or of one below it. */
 function isBelow(origin: string, domain: string): boolean {
   return URL.canParse(origin) && `.${new URL(origin).hostname}`.endsWith(`.${domain}`);
 }
 
-/** Every variable, validated, with its default. */
 export const schema = given
   .superRefine((value, context) => {
     const filled = fillDefaults(value);

@@ -35,7 +35,6 @@ export class NewPasswords {
     this.common = loadCommonPasswords(environment.passwordBlocklist);
   }
 
-  /** @param pointer the field of the body */
   checkNewPassword(password: string, pointer = '/password'): void {
     if (Array.from(password).length < this.minLength)
       refuseField(pointer, `must be at least ${this.minLength} characters long`);

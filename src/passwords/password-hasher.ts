@@ -27,7 +27,6 @@ const REDUCTION_CONTEXT = 'platform-auth/long-password/v1';
 /** Shorter than the TTL of the login throttle's reservations. */
 const MAX_WAIT_MS = 20_000;
 
-/** A password that waits for a thread. */
 interface Waiting {
   readonly start: () => void;
   readonly refuse: () => void;
@@ -83,7 +82,6 @@ export class PasswordHasher implements OnApplicationShutdown {
     return matches && own !== undefined;
   }
 
-  /** Whether a hash was imported, or made at a lower cost than the one configured now. */
   isOutdated(passwordHash: PasswordHash): boolean {
     return !passwordHash.startsWith(OWN_PREFIX) || bcrypt.getRounds(passwordHash) < this.cost;
   }

@@ -36,10 +36,7 @@ export class LinkRequests {
     private readonly audit: AuditLog,
   ) {}
 
-  /**
-   * @param email canonical
-   * @throws {ProblemException} too_many_requests, alike for addresses without an account
-   */
+  /** @throws {ProblemException} too_many_requests, alike for addresses without an account */
   async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
     await this.throttle.countMails([email], actor.address);
     await this.outbox.add(kind, email, actor.requestId);
@@ -48,8 +45,6 @@ export class LinkRequests {
 
   /**
    * Asks the new address for a confirmation, and tells the old one. Only the worker looks whether the new one is taken.
-   * @param change.principal of the user door
-   * @param change.newEmail canonical
    */
   async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
     const verified = await this.passwords.reauthenticateUser(principal, password, actor);
@@ -66,7 +61,6 @@ export class LinkRequests {
   }
 }
 
-/** The page that the link of each mail leads to. */
 type LinkPages = Readonly<Record<Exclude<MailKind, 'email_change_notice'>, string>>;
 
 /** Fails closed: without a page, a mail would carry the token alone. */

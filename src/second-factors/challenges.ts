@@ -93,21 +93,16 @@ export class Challenges {
     return now <= addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) && now >= addSeconds(issuedAt, -TOLERANCE_SECONDS);
   }
 
-  /** Whether it was issued with this context. */
   isBoundTo({ body, contextMac }: PresentedChallenge, context = ''): boolean {
     return this.isMadeWith((keys) => computeContextMac(keys, body, context), contextMac);
   }
 
-  /**
-   * @param transaction in which the answer takes effect
-   * @returns whether it was not used before. Of concurrent callers one gets true.
-   */
+  /** @returns whether it was not used before. Of concurrent callers one gets true. */
   async consumeChallenge(transaction: EntityManager, { digest, issuedAt }: PresentedChallenge): Promise<boolean> {
     const values = [digest, addSeconds(issuedAt, CHALLENGE_TTL_SECONDS)];
     return (await transaction.query<unknown[]>(CONSUME, values)).length > 0;
   }
 
-  /** Deletes used challenges that have expired. See {@link Database.purge}. */
   async purgeUsedChallenges(): Promise<number> {
     return this.database.purge(PURGE, '1 hours');
   }

@@ -94,10 +94,7 @@ export class CodeVerifier {
     return this.acceptCode(toRecoveryDigest(own.code) ? 'recovery_code' : 'totp', presented, act);
   }
 
-  /**
-   * Verifies the code that confirms an enrolment. The statement that confirms consumes it.
-   * @returns its time step
-   */
+  /** Verifies the code that confirms an enrolment. The statement that confirms consumes it. */
   async verifyEnrolmentCode(own: OwnCode): Promise<number> {
     const { user, code } = own;
     const presented = { ...own, problem: problems.wrongSecondFactor };
@@ -107,13 +104,21 @@ export class CodeVerifier {
 
   /** @returns what consumes the code */
   private async verifyCode(method: CodeGuess['method'], { user, code, actor }: PresentedCode): Promise<UseProof> {
+    const { id } = user;
     if (method === 'totp') {
       const step = await this.findStep(user, code);
-      return (transaction) => this.useTimeStep(transaction, user.id, step);
+      return async (transaction) => {
+        const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [id, step]);
+        if (count === 0) throw new WrongCodeError('repeated_code');
+      };
     }
     const digest = toRecoveryDigest(code);
     if (!digest) throw new WrongCodeError('wrong_code');
-    return (transaction) => this.useRecoveryCode(transaction, user.id, digest, actor);
+    const event = toUserEvent('user.recovery_code.used', toUserActor(actor, id), id);
+    return async (transaction) => {
+      const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [id, digest], event);
+      if (used.length === 0) throw new WrongCodeError('wrong_code');
+    };
   }
 
   private async verifyThrottled<Result>(
@@ -145,22 +150,6 @@ export class CodeVerifier {
     const step = findTimeStep(secret, code, await this.databaseClock.now());
     if (step === undefined) throw new WrongCodeError('wrong_code');
     return step;
-  }
-
-  private async useTimeStep(transaction: EntityManager, userId: string, step: number): Promise<void> {
-    const [, count] = await transaction.query<[unknown, number]>(USE_TIME_STEP, [userId, step]);
-    if (count === 0) throw new WrongCodeError('repeated_code');
-  }
-
-  private async useRecoveryCode(
-    transaction: EntityManager,
-    userId: string,
-    digest: SecretDigest,
-    actor: Actor,
-  ): Promise<void> {
-    const event = toUserEvent('user.recovery_code.used', toUserActor(actor, userId), userId);
-    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], event);
-    if (used.length === 0) throw new WrongCodeError('wrong_code');
   }
 
   private async refuseCode({ user, actor, problem }: PresentedCode, reason: FactorReason): Promise<never> {

@@ -106,7 +106,6 @@ export class FactorChanges {
   /**
    * Commits and records a change, if the session is live and the password is unchanged. When it adds the first factor, the
    * other sessions end: they began without one.
-   * @param change throws to undo itself
    * @throws {ProblemException} the refusal of the user; invalid_access_token when the session has ended
    */
   async commitChange<Result>(

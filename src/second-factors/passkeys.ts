@@ -4,16 +4,8 @@
  * login (auth/), the column and the method in second-factors.service.ts, the tables' names in factor-changes.ts and in
  * buildHasSecondFactor, the WEBAUTHN_ variables, the events and the problems.
  */
-import { Body, Controller, Get, HttpCode, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
-import {
-  ApiCreatedResponse,
-  ApiNoContentResponse,
-  ApiOkResponse,
-  ApiOperation,
-  ApiParam,
-  ApiProperty,
-  ApiTags,
-} from '@nestjs/swagger';
+import { Body, Controller, Get, Injectable, Param, Patch, Post, Req, Res } from '@nestjs/common';
+import { ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
@@ -25,6 +17,7 @@ import { LabelField, MOMENT } from '../common/fields.js';
 import { createId, isId } from '../common/ids.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
+import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { createFieldProblem } from '../problems/refused-fields.js';
@@ -65,7 +58,6 @@ const RENAME = withAuditEvent({
 
 const REMOVE = 'DELETE FROM passkeys WHERE id = $1 AND user_id = $2 RETURNING id';
 
-/** What the owner is shown of a passkey. */
 interface Passkey {
   readonly id: string;
   /** Whether the authenticator may copy the private key to other devices. */
@@ -228,14 +220,13 @@ export class PasskeysController {
   constructor(private readonly passkeys: PasskeysService) {}
 
   @Post('options')
-  @HttpCode(200)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound, problems.tooManyPasskeys)
   @ApiOperation({
     summary: 'Get the options to register a passkey',
     description: 'For navigator.credentials.create() of the browser. Valid for 5 minutes, and for one passkey.',
   })
-  @ApiOkResponse({ type: PasskeyCreationOptionsResponse })
+  @Answers(200, PasskeyCreationOptionsResponse)
   async createPasskeyOptions(
     @Req() request: Request,
     @Body() { password }: ProofRequest,
@@ -252,7 +243,7 @@ export class PasskeysController {
       'From now on a login with the password needs a second factor, and the passkey alone is enough. If it is the first ' +
       'factor, all other sessions end.',
   })
-  @ApiCreatedResponse({ type: PasskeyResponse })
+  @Answers(201, PasskeyResponse)
   async registerPasskey(
     @Req() request: Request,
     @Res({ passthrough: true }) response: Response,
@@ -266,7 +257,7 @@ export class PasskeysController {
   @Get()
   @RequireUser()
   @ApiOperation({ summary: 'List your passkeys' })
-  @ApiOkResponse({ type: PasskeysResponse })
+  @Answers(200, PasskeysResponse)
   async listPasskeys(@Req() request: Request): Promise<PasskeysResponse> {
     const passkeys = await this.passkeys.listPasskeys(getPrincipal(request, 'user').userId);
     return { items: passkeys.map((passkey) => PasskeyResponse.from(passkey)) };
@@ -280,7 +271,7 @@ export class PasskeysController {
   @ApiProblems(problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Rename a passkey' })
-  @ApiOkResponse({ type: PasskeyResponse })
+  @Answers(200, PasskeyResponse)
   async renamePasskey(
     @Req() request: Request,
     @Param('id') id: string,
@@ -290,12 +281,11 @@ export class PasskeysController {
   }
 
   @Post(':id/remove')
-  @HttpCode(204)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
   @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
-  @ApiNoContentResponse({ description: 'The passkey is refused from now on' })
+  @Answers(204, 'The passkey is refused from now on')
   async removePasskey(
     @Req() request: Request,
     @Param('id') id: string,

@@ -51,7 +51,6 @@ export interface UserWithFactors {
   readonly enrolledAt: Date | null;
   /** Null while the enrolment is not confirmed: logins do not ask for codes yet. */
   readonly confirmedAt: Date | null;
-  /** The number of unused ones. */
   readonly recoveryCodes: number;
   readonly passkeys: readonly KnownPasskey[];
 }
@@ -72,7 +71,6 @@ export class SecondFactorsService {
     private readonly environment: Environment,
   ) {}
 
-  /** @returns undefined when the user does not exist */
   async readUser(userId: string): Promise<UserWithFactors | undefined> {
     const row = await this.database.row<UserWithFactors>(READ_USER, [userId]);
     const toUrlSafe = (id: string): string => Buffer.from(id, 'base64').toString('base64url');
@@ -111,7 +109,6 @@ export interface RefusedFactor {
   readonly userId?: string | undefined;
 }
 
-/** Describes a refused second factor for the log. */
 export function toFactorRefusal(reason: FactorReason, userId?: string) {
   return { event: REFUSAL_EVENT, reason, fields: { user_id: userId } } as const;
 }
@@ -143,7 +140,6 @@ export interface LoginExplanation {
   readonly isAccepted: boolean;
   readonly emailVerifiedAt: Date | null;
   readonly factors: readonly SecondFactorMethod[];
-  /** What a login asks for after the right password; empty when the password is enough. */
   readonly methods: readonly SecondFactorMethod[];
   readonly reasons: readonly LoginReason[];
 }
@@ -199,7 +195,6 @@ export class LoginExplanations {
     });
   }
 
-  /** @returns one reason for each method that is answered with 429 */
   private async listThrottledMethods(userId: string, methods: readonly SecondFactorMethod[]): Promise<LoginReason[]> {
     const reasons: LoginReason[] = [];
     for (const method of methods) {

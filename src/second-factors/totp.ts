@@ -39,7 +39,6 @@ export function generateTotpSecret(): Buffer {
   return generateSecretBytes(SECRET_BYTES);
 }
 
-/** @returns the time step that the code belongs to; undefined for a wrong code */
 export function findTimeStep(secret: Buffer, code: string, now: Date): number | undefined {
   const currentStep = Math.floor(now.getTime() / 1_000 / STEP_SECONDS);
   const steps = WINDOW.map((offset) => currentStep + offset);
@@ -92,7 +91,6 @@ interface OutdatedRow {
 interface Batch {
   readonly count: number;
   readonly unreadable: number;
-  /** Undefined when no row was left. */
   readonly last: string | undefined;
 }
 

@@ -143,7 +143,6 @@ export function PasskeyField(
   );
 }
 
-/** @returns undefined when it is not in this form */
 export function parseRegistration(passkey: object): RegistrationJson | undefined {
   return registration.safeParse(passkey).data;
 }
@@ -166,7 +165,6 @@ export function readChallenge({ response }: RegistrationJson | AuthenticationJso
 /**
  * Whether the browser answered outside of a frame of another origin. In such a frame another site could hide the login below
  * its own buttons (clickjacking; WebAuthn §7.1 and §7.2).
- * @throws when the client data is not JSON
  */
 function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): boolean {
   const { crossOrigin, topOrigin } = decodeClientDataJSON(response.clientDataJSON);
@@ -176,7 +174,6 @@ function isOfTopLevelPage({ response }: RegistrationJson | AuthenticationJson): 
 const TIMEOUT_MS = CHALLENGE_TTL_SECONDS * 1_000;
 /** An RSA key of 4,096 bits has 550 bytes. Larger keys would make each verification slow. */
 const MAX_PUBLIC_KEY_BYTES = 800;
-/** NIST SP 800-131A. */
 const MIN_RSA_BITS = 2_048;
 const ATTESTATION_FORMATS = ['none', 'packed'];
 
@@ -225,7 +222,6 @@ export class RelyingParty {
     return { rpId, challenge, timeout: TIMEOUT_MS, userVerification, ...(allowCredentials && { allowCredentials }) };
   }
 
-  /** @returns undefined when the answer is not valid */
   async verifyRegistration(response: RegistrationJson, challenge: string): Promise<VerifiedPasskey | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
     try {
@@ -275,7 +271,6 @@ export class RelyingParty {
   }
 }
 
-/** WebAuthn §5.8.3. */
 function toDescriptor({ id, transports }: UserWithFactors['passkeys'][number]): object {
   return { id, transports, type: 'public-key' };
 }
@@ -298,7 +293,6 @@ function hasPlainAttestation({ response }: RegistrationJson): boolean {
   return ATTESTATION_FORMATS.includes(attestation.get('fmt')) && attestation.get('attStmt').get('x5c') === undefined;
 }
 
-/** @throws when the bytes are not a COSE key */
 function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): boolean {
   if (publicKey.length > MAX_PUBLIC_KEY_BYTES) return false;
   const key = decodeCredentialPublicKey(publicKey);
@@ -323,7 +317,6 @@ const READ_PASSKEY: Statement = {
 const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
   WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
 
-/** The user of a passkey, as it was when the passkey was read. */
 export interface PasskeyOwner extends SessionOwner {
   readonly emailVerifiedAt: Date | null;
 }
@@ -345,7 +338,6 @@ export type PasskeyVerdict =
     }
   | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
 
-/** Verifies passkeys at logins. */
 @Injectable()
 export class PasskeyVerifier {
   constructor(

@@ -26,7 +26,6 @@ const PAYLOAD_START = 'eyJ';
 /** Tolerated difference between the clocks of the replica that signed and the one that verifies. */
 const CLOCK_TOLERANCE_SECONDS = 60;
 
-/** The claims of an access token (RFC 7519 §4.1). */
 export interface AccessTokenClaims {
   readonly iss: string;
   readonly aud?: string;
@@ -61,7 +60,6 @@ export function hasPossibleTimes({ iat, exp }: AccessTokenClaims, now: Date, ttl
   return exp <= latestIssue + ttlMinutes * 60 && ((iat as number | undefined) === undefined || iat <= latestIssue);
 }
 
-/** What the client gets for a grant. */
 export interface TokenPair {
   readonly accessToken: string;
   readonly refreshToken: string;
@@ -73,7 +71,6 @@ export interface VerificationKey {
   readonly algorithm: 'HS256' | 'ES256';
 }
 
-/** The options of jsonwebtoken for a signature. */
 interface SigningOptions {
   readonly secret: Key;
   readonly algorithm: 'HS256' | 'ES256';
@@ -102,10 +99,7 @@ export class AccessTokens {
     return (await this.prepareSigning())(grant);
   }
 
-  /**
-   * Does the part of signing that can fail, so that a caller can do it before it commits what the token is for.
-   * @returns signs a token pair
-   */
+  /** Does the part of signing that can fail, so that a caller can do it before it commits what the token is for. */
   async prepareSigning(): Promise<(grant: Grant) => TokenPair> {
     const options = await this.getSigningOptions();
     return (grant) => ({

@@ -15,7 +15,6 @@ import { RefreshTokens } from './refresh-token.js';
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
 
-/** An authenticated user who logs in. */
 export interface SessionOwner {
   readonly id: string;
   readonly email: string;
@@ -25,7 +24,6 @@ export interface SessionOwner {
   readonly factorsChangedAt: Date | null;
 }
 
-/** A refresh token, and what the access token beside it states. */
 export interface Grant {
   readonly sessionId: string;
   readonly userId: string;

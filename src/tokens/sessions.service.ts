@@ -61,18 +61,15 @@ export class Session {
   @Column({ name: 'end_reason', type: 'text', nullable: true })
   endReason!: SessionEndReason | null;
 
-  /** How the user authenticated at the login (RFC 8176). */
   @Column({ type: 'text', array: true, default: ['pwd'] })
   amr!: string[];
 
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 
-  /** The network of the login. */
   @Column({ name: 'created_from', type: 'text', nullable: true })
   createdFrom!: string | null;
 
-  /** The browser or program of the login. */
   @Column({ name: 'user_agent', type: 'text', nullable: true })
   userAgent!: string | null;
 }
@@ -108,7 +105,7 @@ const END_SESSION = withAuditEvent({
   text: 'UPDATE sessions SET ended_at = $2, end_reason = $3 WHERE id = $1 AND ended_at IS NULL RETURNING user_id',
 });
 
-/** All but `$4`, which may be null. */
+/** The session `$4` goes on; null ends all. */
 const END_ALL_SESSIONS = `WITH locked AS (
     SELECT id FROM sessions
     WHERE user_id = $1 AND ended_at IS NULL AND id IS DISTINCT FROM $4::uuid ORDER BY id FOR UPDATE)
@@ -176,7 +173,6 @@ export class SessionsService {
     return findPage(this.sessions, page, { userId });
   }
 
-  /** Oldest login first. */
   async listLiveSessions(userId: string, page: PageRequest): Promise<Page<Session>> {
     return findPage(this.sessions, page, { userId, endedAt: IsNull(), expiresAt: MoreThan(this.clock.now()) });
   }
@@ -241,11 +237,7 @@ export class SessionsService {
     });
   }
 
-  /**
-   * @param transaction in which the caller records the act
-   * @param exceptId the session that goes on
-   * @returns the number of sessions that ended
-   */
+  /** @param exceptId the session that goes on */
   async endAllSessions(
     transaction: EntityManager,
     userId: string,
@@ -257,7 +249,6 @@ export class SessionsService {
     return count;
   }
 
-  /** Deletes sessions that ended or expired before a moment; see {@link Database.purge}. */
   async purge(deadBefore: Date): Promise<number> {
     return this.database.purge(PURGE_SESSIONS, deadBefore);
   }

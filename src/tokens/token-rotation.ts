@@ -182,7 +182,6 @@ export class TokenRotation {
 }
 
 interface RotateRow {
-  /** Null when the presented token did not rotate. */
   readonly user_id: string | null;
   readonly email: string | null;
   readonly amr: Amr | null;

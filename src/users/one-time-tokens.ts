@@ -28,7 +28,6 @@ const PREFIXES = {
   email_verification: 'pa_email_',
   email_change: 'pa_email_',
 } as const;
-/** A prefix and 256 bits. */
 const FORMAT = /^pa_(reset|email)_[\w-]{43}$/;
 export type TokenPurpose = keyof typeof PREFIXES;
 
@@ -56,7 +55,6 @@ const VOID_TOKENS = 'DELETE FROM one_time_tokens WHERE user_id = $1';
 const PURGE = `DELETE FROM one_time_tokens WHERE (user_id, purpose) IN
   (SELECT user_id, purpose FROM one_time_tokens WHERE expires_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`;
 
-/** A token that was found to be valid, and may be used. */
 export interface FoundToken {
   readonly userId: string;
   readonly purpose: TokenPurpose;
@@ -98,7 +96,6 @@ export class OneTimeTokens {
     return { token, expiresAt: row.expiresAt };
   }
 
-  /** Issues a token that an operator hands over to the user. */
   async issueTokenForOperator(userId: string, actor: Actor): Promise<IssuedToken> {
     return this.dataSource.transaction(async (transaction) => {
       const lock = { mode: 'pessimistic_read' } as const;
@@ -119,7 +116,6 @@ export class OneTimeTokens {
     if (!FORMAT.test(token)) throw createLinkRefusal('unknown');
   }
 
-  /** Looks a token up without using it, before the act hashes a password. */
   async findToken(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
     const digest = computeDigest(token);
     const found = await this.database.row<FoundToken & TokenState>(FIND, [digest, purposes]);
@@ -143,12 +139,10 @@ export class OneTimeTokens {
     });
   }
 
-  /** Voids every token of a user whose row is locked. */
   async voidTokens(transaction: EntityManager, userId: string): Promise<void> {
     await transaction.query(VOID_TOKENS, [userId]);
   }
 
-  /** Deletes expired tokens; see {@link Database.purge}. */
   async purge(expiredBefore: Date): Promise<number> {
     return this.database.purge(PURGE, expiredBefore);
   }

@@ -19,7 +19,6 @@ interface NewUser {
   readonly password: string;
 }
 
-/** Registers users: themselves, and by an operator. */
 @Injectable()
 export class Registration {
   constructor(

@@ -58,7 +58,6 @@ const READ = {
          FROM users WHERE id = ${ANY_GIVEN_ID}`,
 };
 
-/** What the API shows of a user. */
 export type Account = Omit<User, 'passwordHash' | 'passwordChangedAt' | 'emailVerifiedAt' | 'factorsChangedAt'>;
 
 interface ActiveChange {
