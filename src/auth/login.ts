@@ -25,7 +25,6 @@ import {
 } from '../second-factors/second-factors.service.js';
 import {
   parseAuthentication,
-  PasskeyVerifier,
   readChallenge,
   RelyingParty,
   type PasskeyOwner,
@@ -64,7 +63,6 @@ export class SecondFactorLogins {
     private readonly factors: SecondFactorsService,
     private readonly challenges: Challenges,
     private readonly codes: CodeVerifier,
-    private readonly passkeys: PasskeyVerifier,
     private readonly relyingParty: RelyingParty,
     private readonly refusals: CountedRefusals,
   ) {}
@@ -121,7 +119,7 @@ export class SecondFactorLogins {
     const challenge = this.challenges.parseChallenge('passkey', text);
     const isValid = challenge && this.challenges.isBoundTo(challenge) && (await this.challenges.isCurrent(challenge));
     if (!isValid) return this.refuseFactor({ problem, reason: 'challenge', actor });
-    const verdict = await this.passkeys.verifyPasskey(response, text);
+    const verdict = await this.relyingParty.verifyPasskey(response, text);
     if (!verdict.valid) return this.refuseFactor({ problem, reason: verdict.reason, actor, userId: verdict.userId });
     const { owner, amr, useFactor } = verdict;
     return { owner, challenge, useFactor, amr: [amr, 'user', 'mfa'], problem };
@@ -158,7 +156,7 @@ export class SecondFactorLogins {
     const response = parseAuthentication(passkey);
     const isAnswer = this.factors.listMethods(user).includes('passkey') && readChallenge(response) === challenge;
     const verdict = isAnswer
-      ? await this.passkeys.verifyPasskey(response, challenge, user.id)
+      ? await this.relyingParty.verifyPasskey(response, challenge, user.id)
       : ({ valid: false, reason: 'wrong_passkey' } as const);
     if (verdict.valid) return verdict;
     const problem = problems.invalidSecondFactor;

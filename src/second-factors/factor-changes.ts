@@ -32,9 +32,11 @@ const REMOVE_FACTORS = `WITH
     keys AS (DELETE FROM passkeys WHERE user_id = $1 AND created_at < COALESCE($2::timestamptz, 'infinity')
              RETURNING user_id)
   SELECT (SELECT count(*)::integer FROM totp) AS totp, (SELECT count(*)::integer FROM keys) AS passkeys`;
-const READ_CREATION_TIMES = `SELECT min(created_at) AS oldest, max(created_at) AS newest FROM (
-    SELECT created_at FROM totp_factors WHERE user_id = $1
-    UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
+/** A replica whose clock is ahead of `$2`, or behind, may have made a factor. */
+const FIND_MOMENTS = `SELECT LEAST($2::timestamptz, min(created_at)) AS before,
+    GREATEST($2::timestamptz, max(created_at) + interval '1 millisecond') AS after
+  FROM (SELECT created_at FROM totp_factors WHERE user_id = $1
+        UNION ALL SELECT created_at FROM passkeys WHERE user_id = $1) AS factors`;
 
 /** The body of a change that needs the password alone. */
 export class ProofRequest {
@@ -76,6 +78,11 @@ interface FactorChange<Result> {
 interface RemovedFactors {
   readonly totp: number;
   readonly passkeys: number;
+}
+
+interface Moments {
+  readonly before: Date;
+  readonly after: Date;
 }
 
 interface UserState {
@@ -151,27 +158,14 @@ export class FactorChanges {
    * @param madeBefore undefined: all factors
    */
   async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date): Promise<RemovedFactors> {
-    const [removed] = await transaction.query<RemovedFactors[]>(REMOVE_FACTORS, [userId, madeBefore ?? null]);
-    return removed ?? { totp: 0, passkeys: 0 };
+    const [removed] = await transaction.query<[RemovedFactors]>(REMOVE_FACTORS, [userId, madeBefore ?? null]);
+    return removed;
   }
 
-  /** @returns now, or a later moment that is after the creation of every factor by the clock of any replica */
-  async findMomentAfterNewestFactor(transaction: EntityManager, userId: string): Promise<Date> {
-    const { newest } = await this.readCreationTimes(transaction, userId);
-    return new Date(Math.max(this.clock.now().getTime(), newest ? newest.getTime() + 1 : 0));
-  }
-
-  /** @returns now, or an earlier moment that is not after the creation of any factor by the clock of any replica */
-  async findMomentBeforeOldestFactor(transaction: EntityManager, userId: string): Promise<Date> {
-    const { oldest } = await this.readCreationTimes(transaction, userId);
-    const now = this.clock.now();
-    return oldest && oldest < now ? oldest : now;
-  }
-
-  private async readCreationTimes(transaction: EntityManager, userId: string) {
-    type CreationTimes = { readonly oldest: Date | null; readonly newest: Date | null };
-    const [times] = await transaction.query<CreationTimes[]>(READ_CREATION_TIMES, [userId]);
-    return times ?? { oldest: null, newest: null };
+  /** @returns two moments, now unless a factor has another time: not after any factor, and after every factor */
+  async findMomentsAroundFactors(transaction: EntityManager, userId: string): Promise<Moments> {
+    const [moments] = await transaction.query<[Moments]>(FIND_MOMENTS, [userId, this.clock.now()]);
+    return moments;
   }
 
   private async removeAsOperator(transaction: EntityManager, id: string, actor: Actor): Promise<void> {
@@ -196,7 +190,7 @@ export class FactorChanges {
   }
 
   private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal): Promise<UserState> {
-    const [state] = await transaction.query<UserState[]>(READ_STATE, [userId, sessionId]);
-    return state ?? { isLive: false, hasFactor: false };
+    const [state] = await transaction.query<[UserState]>(READ_STATE, [userId, sessionId]);
+    return state;
   }
 }

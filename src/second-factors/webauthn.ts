@@ -18,7 +18,6 @@ import {
   decodeCredentialPublicKey,
 } from '@simplewebauthn/server/helpers';
 import { IsObject } from 'class-validator';
-import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
 import { z } from 'zod';
 import { Clock } from '../common/clock.js';
@@ -179,14 +178,49 @@ const ATTESTATION_FORMATS = ['none', 'packed'];
 
 type VerifiedPasskey = Extract<VerifiedRegistrationResponse, { verified: true }>['registrationInfo'];
 
-interface StoredPasskey {
+/** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
+const READ_PASSKEY: Statement = {
+  name: 'passkeys_read',
+  text: `SELECT passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey",
+           is_synced AS "isSynced", email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
+           email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
+         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
+};
+
+/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
+const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
+  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
+
+export interface PasskeyOwner extends SessionOwner {
+  readonly emailVerifiedAt: Date | null;
+}
+
+interface PasskeyRow extends Omit<PasskeyOwner, 'id'> {
+  readonly id: string;
+  readonly userId: string;
   readonly credentialId: Buffer;
   readonly publicKey: Buffer;
+  readonly isSynced: boolean;
+  readonly isActive: boolean;
 }
+
+export type PasskeyVerdict =
+  | {
+      readonly valid: true;
+      readonly owner: PasskeyOwner;
+      /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
+      readonly amr: 'hwk' | 'swk';
+      readonly useFactor: UseProof;
+    }
+  | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
 
 @Injectable()
 export class RelyingParty {
-  constructor(private readonly environment: Environment) {}
+  constructor(
+    private readonly environment: Environment,
+    private readonly database: Database,
+    private readonly clock: Clock,
+  ) {}
 
   async createRegistrationOptions(
     { id, email, passkeys }: UserWithFactors,
@@ -235,11 +269,37 @@ export class RelyingParty {
     }
   }
 
+  /**
+   * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
+   * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
+   * authenticator must have verified the user, and its answer must name the user
+   */
+  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<PasskeyVerdict> {
+    const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
+    if (!row || (ownerId !== undefined && row.userId !== ownerId)) return { valid: false, reason: 'unknown_passkey' };
+    const { id, userId, isActive, isSynced } = row;
+    const verified = hasHandleOf(response, userId, ownerId !== undefined)
+      ? await this.verifyAuthentication(response, challenge, row, ownerId === undefined)
+      : undefined;
+    if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
+    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
+    if (verified.isSynced !== isSynced) return { valid: false, reason: 'backup_eligibility_changed', userId };
+    if (!isActive) return { valid: false, reason: 'disabled', userId };
+    const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
+    const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
+    const useFactor: UseProof = async (transaction) => {
+      const values = [id, verified.counter, this.clock.now()];
+      const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, values);
+      if (count === 0) throw new RefusedProofError('counter_not_increased');
+    };
+    return { valid: true, owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
+  }
+
   /** @returns the new counter, and whether the private key may be copied; undefined when the answer is not valid */
-  async verifyAuthentication(
+  private async verifyAuthentication(
     response: AuthenticationJson,
     challenge: string,
-    { credentialId, publicKey }: StoredPasskey,
+    { credentialId, publicKey }: PasskeyRow,
     requireUserVerification: boolean,
   ): Promise<{ readonly counter: number; readonly isSynced: boolean } | undefined> {
     const { rpId: expectedRPID, origins: expectedOrigin } = this.settings;
@@ -302,76 +362,6 @@ function isAcceptableKey(publicKey: Uint8Array<ArrayBuffer>): boolean {
 /** The bytes of a modulus may begin with zeros, so their number does not tell its size. */
 function countBits(bytes: Uint8Array): number {
   return BigInt(`0x${Buffer.from(bytes).toString('hex')}`).toString(2).length;
-}
-
-/** Reads the state of the owner in the same snapshot: a session begins only while that state lasts. */
-const READ_PASSKEY: Statement = {
-  name: 'passkeys_read',
-  text: `SELECT passkeys.id, user_id AS "userId", credential_id AS "credentialId", public_key AS "publicKey",
-           is_synced AS "isSynced", email, is_active AS "isActive", password_changed_at AS "passwordChangedAt",
-           email_verified_at AS "emailVerifiedAt", factors_changed_at AS "factorsChangedAt"
-         FROM passkeys JOIN users ON users.id = user_id WHERE credential_id = $1`,
-};
-
-/** A counter that is not zero must grow (WebAuthn §6.1.1): otherwise two authenticators have the key. */
-const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
-  WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
-
-export interface PasskeyOwner extends SessionOwner {
-  readonly emailVerifiedAt: Date | null;
-}
-
-interface PasskeyRow extends StoredPasskey, Omit<PasskeyOwner, 'id'> {
-  readonly id: string;
-  readonly userId: string;
-  readonly isSynced: boolean;
-  readonly isActive: boolean;
-}
-
-export type PasskeyVerdict =
-  | {
-      readonly valid: true;
-      readonly owner: PasskeyOwner;
-      /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
-      readonly amr: 'hwk' | 'swk';
-      readonly useFactor: UseProof;
-    }
-  | { readonly valid: false; readonly reason: FactorReason; readonly userId?: string };
-
-@Injectable()
-export class PasskeyVerifier {
-  constructor(
-    private readonly database: Database,
-    private readonly relyingParty: RelyingParty,
-    private readonly clock: Clock,
-  ) {}
-
-  /**
-   * Verifies an answer to a challenge that is valid, except for the counter, which `useFactor` verifies.
-   * @param ownerId the user who has presented the password. Undefined for a login with the passkey alone: then the
-   * authenticator must have verified the user, and its answer must name the user
-   */
-  async verifyPasskey(response: AuthenticationJson, challenge: string, ownerId?: string): Promise<PasskeyVerdict> {
-    const row = await this.database.row<PasskeyRow>(READ_PASSKEY, [Buffer.from(response.id, 'base64url')]);
-    if (!row || (ownerId !== undefined && row.userId !== ownerId)) return { valid: false, reason: 'unknown_passkey' };
-    const { id, userId, isActive, isSynced } = row;
-    const verified = hasHandleOf(response, userId, ownerId !== undefined)
-      ? await this.relyingParty.verifyAuthentication(response, challenge, row, ownerId === undefined)
-      : undefined;
-    if (!verified) return { valid: false, reason: 'wrong_passkey', userId };
-    // WebAuthn L3 §7.2: it never changes, so another authenticator has the key.
-    if (verified.isSynced !== isSynced) return { valid: false, reason: 'backup_eligibility_changed', userId };
-    if (!isActive) return { valid: false, reason: 'disabled', userId };
-    const { email, passwordChangedAt, emailVerifiedAt, factorsChangedAt } = row;
-    const owner = { id: userId, email, passwordChangedAt, emailVerifiedAt, factorsChangedAt };
-    const useFactor: UseProof = (transaction) => this.advanceCounter(transaction, id, verified.counter);
-    return { valid: true, owner, amr: isSynced ? 'swk' : 'hwk', useFactor };
-  }
-
-  private async advanceCounter(transaction: EntityManager, id: string, counter: number): Promise<void> {
-    const [, count] = await transaction.query<[unknown, number]>(ADVANCE_COUNTER, [id, counter, this.clock.now()]);
-    if (count === 0) throw new RefusedProofError('counter_not_increased');
-  }
 }
 
 /** WebAuthn §7.2, step 6: in a login with the passkey alone, the handle is required. */

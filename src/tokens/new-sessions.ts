@@ -1,4 +1,4 @@
-/** Starts the sessions of logins, and enforces the limit of sessions per user. */
+/** Starts the sessions of logins. */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
@@ -11,6 +11,7 @@ import { Environment } from '../config/environment.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
 import { RefreshTokens } from './refresh-token.js';
+import { SessionsService } from './sessions.service.js';
 
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
@@ -45,22 +46,6 @@ const START_SESSION = withAuditEvent({
          RETURNING id`,
 });
 
-/**
- * Ends the sessions of a user beyond the limit: expired ones first, then the oldest logins, never the new one. A statement
- * of its own, because only a snapshot that is taken after the INSERT shows the sessions of parallel logins. Locks rows in
- * the order of their ids, as END_ALL_SESSIONS does, against deadlocks.
- */
-const END_SURPLUS_SESSIONS = withAuditEvent({
-  name: 'sessions_end_surplus',
-  text: `WITH surplus AS (
-           SELECT id FROM sessions WHERE user_id = $1 AND ended_at IS NULL
-           ORDER BY (id = $4) DESC, (expires_at > $2) DESC, id DESC OFFSET $3::integer),
-         locked AS (
-           SELECT id FROM sessions WHERE id IN (SELECT id FROM surplus) AND ended_at IS NULL ORDER BY id FOR UPDATE)
-         UPDATE sessions SET ended_at = $2, end_reason = 'session_limit'
-         FROM locked WHERE sessions.id = locked.id RETURNING sessions.id`,
-});
-
 interface Login {
   readonly owner: SessionOwner;
   readonly actor: Actor;
@@ -74,6 +59,7 @@ export class NewSessions {
   constructor(
     private readonly dataSource: DataSource,
     private readonly tokens: RefreshTokens,
+    private readonly sessions: SessionsService,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
     private readonly clock: Clock,
@@ -109,7 +95,7 @@ export class NewSessions {
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
     // The session is committed already: if this fails, the next login ends the surplus.
-    await this.endSurplusSessions(userId, token.sessionId, actor).catch((error: unknown) => {
+    await this.sessions.endSurplusSessions(userId, token.sessionId, actor).catch((error: unknown) => {
       this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
     });
     return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
@@ -126,14 +112,5 @@ export class NewSessions {
       if (started.length > 0) await useProofs(transaction);
       return started;
     });
-  }
-
-  private async endSurplusSessions(userId: string, newSessionId: string, actor: Actor): Promise<void> {
-    const [event, reason] = ['session.ended', 'session_limit'] as const;
-    const now = this.clock.now();
-    const values = [userId, now, this.environment.sessionLimitPerUser, newSessionId];
-    const audited = { event, actor, time: now, subject: userId, details: { reason } };
-    const { length: count } = await this.audit.execute(END_SURPLUS_SESSIONS, values, audited);
-    if (count > 0) this.audit.logOnly(event, actor, { user_id: userId, reason, count });
   }
 }

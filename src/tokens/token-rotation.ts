@@ -89,10 +89,9 @@ export class TokenRotation {
     const token = this.tokens.parseToken(presented);
     if (!token) throw createRefusedRefresh('malformed');
     const successor = this.tokens.deriveGeneration(token.generation + 1, token);
-    const { user_id, email, amr, was_current } = await this.rotateIfCurrent(token, successor, actor);
-    const isRotated = user_id !== null && email !== null && amr !== null;
-    if (!isRotated) return this.resolveSupersededToken(token, successor, was_current, actor);
-    return this.issueGrant(successor, { user_id, email, amr }, 'rotated', actor);
+    const row = await this.rotateIfCurrent(token, successor, actor);
+    if (row.user_id === null) return this.resolveSupersededToken(token, successor, row.was_current, actor);
+    return this.issueGrant(successor, row, 'rotated', actor);
   }
 
   private async rotateIfCurrent(token: RefreshToken, successor: RefreshToken, { address }: Actor): Promise<RotateRow> {
@@ -157,7 +156,7 @@ export class TokenRotation {
 
   private issueGrant(
     { sessionId, text: refreshToken }: RefreshToken,
-    { user_id: userId, email, amr }: Pick<SupersededRow, 'user_id' | 'email' | 'amr'>,
+    { user_id: userId, email, amr }: GrantedRow,
     reason: 'rotated' | 'repeated' | 'repeated_elsewhere',
     actor: Actor,
   ): Grant {
@@ -181,17 +180,16 @@ export class TokenRotation {
   }
 }
 
-interface RotateRow {
-  readonly user_id: string | null;
-  readonly email: string | null;
-  readonly amr: Amr | null;
-  readonly was_current: boolean;
-}
-
-interface SupersededRow {
+interface GrantedRow {
   readonly user_id: string;
   readonly email: string;
   readonly amr: Amr;
+}
+
+/** The columns of the grant are null when the presented token did not rotate. */
+type RotateRow = { readonly was_current: boolean } & (GrantedRow | { readonly user_id: null });
+
+interface SupersededRow extends GrantedRow {
   readonly token_digest: SecretDigest;
   readonly generation: number;
   readonly rotated_at: Date;
