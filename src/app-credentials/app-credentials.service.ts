@@ -157,9 +157,9 @@ export class AppCredentialsService {
     return this.keys.revokeKey(id, actor);
   }
 
-  /** Records that a verifier accepted a key from its memory. */
-  recordUse(id: string, service: string, at: Date): void {
-    this.keys.recordEarlierUse(id, service, at);
+  /** Records that a service says it accepted a key from its memory. */
+  recordReportedUse(id: string, service: string, at: Date): void {
+    this.keys.recordReportedUse(id, service, at);
   }
 
   /** Deletes credentials that were revoked or expired before a moment. */

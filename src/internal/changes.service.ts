@@ -109,12 +109,12 @@ export class ChangesService {
     return { ...answer, leaseMs, freshForMs };
   }
 
-  /** @param service that accepted the keys */
+  /** @param service that says it accepted the keys. It may send any id: only the statement that writes knows the key. */
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
     for (const { kind, id, ago_ms } of used) {
       const owner = kind === 'node' ? this.nodes : this.appCredentials;
-      owner.recordUse(id.toLowerCase(), service, new Date(now - ago_ms));
+      owner.recordReportedUse(id.toLowerCase(), service, new Date(now - ago_ms));
     }
   }
 

@@ -115,9 +115,9 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     this.lastUses.add(id, { at: this.clock.now(), service });
   }
 
-  /** Records that a verifier accepted a key from its memory. */
-  recordEarlierUse(id: string, service: string, at: Date): void {
-    this.lastUses.addEarlier(id, { at, service });
+  /** Records that a service says it accepted a key from its memory. */
+  recordReportedUse(id: string, service: string, at: Date): void {
+    this.lastUses.addReported(id, service, at);
   }
 
   /**
@@ -210,7 +210,8 @@ function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
     name,
     door,
     event: `${door}.first_used`,
-    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for))`,
+    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
+      'reported_by', CASE WHEN is_reported THEN last_used_for END))`,
     ...(targetColumn && { targetColumn }),
   });
 }

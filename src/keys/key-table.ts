@@ -44,6 +44,10 @@ export abstract class KeyColumns {
   @Column({ name: 'last_used_for', type: 'text', nullable: true })
   lastUsedFor!: string | null;
 
+  /** Services have reported uses, and no replica has seen one yet. */
+  @Column({ name: 'only_reported', type: 'boolean', default: false })
+  onlyReported!: boolean;
+
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 
@@ -90,6 +94,7 @@ export function issueKey(prefix: string): IssuedKey {
       revokedByRequest: null,
       lastUsedAt: null,
       lastUsedFor: null,
+      onlyReported: false,
     },
   };
 }

@@ -99,7 +99,9 @@ export class CodeVerifier {
     const { user, code } = own;
     const presented = { ...own, problem: problems.wrongSecondFactor };
     if (!user.encryptedSecret || isVoidEnrolment(user)) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled('totp', presented, () => this.findStep(user, code));
+    // A caller needs no password here, so wrong codes use up guesses of this enrolment alone, and none of a login.
+    const enrolment = `${user.id} enrolled ${user.enrolledAt?.toISOString()}`;
+    return this.verifyThrottled('totp', presented, () => this.findStep(user, code), enrolment);
   }
 
   /** @returns what consumes the code */
@@ -125,19 +127,17 @@ export class CodeVerifier {
     method: CodeGuess['method'],
     presented: PresentedCode,
     verify: () => Promise<Result>,
+    counted = presented.user.id,
   ): Promise<Result> {
-    const { user, actor } = presented;
-    const verdict = await this.throttle.countCodeGuess(
-      { userId: user.id, method, address: actor.address },
-      async () => {
-        try {
-          return { valid: true, result: await verify() } as const;
-        } catch (error) {
-          if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
-          throw error;
-        }
-      },
-    );
+    const { actor } = presented;
+    const verdict = await this.throttle.countCodeGuess({ counted, method, address: actor.address }, async () => {
+      try {
+        return { valid: true, result: await verify() } as const;
+      } catch (error) {
+        if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+        throw error;
+      }
+    });
     return verdict.valid ? verdict.result : this.refuseCode(presented, verdict.reason);
   }
 
