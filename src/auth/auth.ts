@@ -3,13 +3,13 @@
  * refresh token ends its session, and that is committed before the refusal leaves.
  */
 import { Body, Controller, Injectable, Module, Post, Req, Res } from '@nestjs/common';
-import { ApiBody, ApiOperation, ApiProperty, ApiPropertyOptional, ApiSecurity, ApiTags } from '@nestjs/swagger';
+import { ApiBody, ApiOperation, ApiProperty, ApiSecurity, ApiTags } from '@nestjs/swagger';
 import { IsIn, ValidateIf } from 'class-validator';
 import type { Request, Response } from 'express';
 import { toActor, type Actor } from '../access/actor.js';
 import { createRefusal, readBearer } from '../access/doors.js';
 import { Public } from '../access/require.js';
-import { CharactersBetween, IfSent } from '../common/fields.js';
+import { TextField } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { Answers } from '../http/answers.js';
 import { ApiProblems } from '../problems/api-problems.js';
@@ -59,23 +59,19 @@ export class AuthService {
   }
 }
 
+const MAX_REFRESH_TOKEN_LENGTH = 512;
 const REFRESH_TOKEN = {
-  minLength: 1,
-  maxLength: 512,
   description: 'opaque; the refresh_token of the last login or refresh response',
   example: 'pa_rt_AZhfTnw6e1KdHi9qjEsNEQAAAAB…',
 };
 
 export class RefreshRequest {
-  @ApiProperty(REFRESH_TOKEN)
-  @CharactersBetween(1, 512)
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN)
   refresh_token!: string;
 }
 
 export class LogoutRequest {
-  @ApiPropertyOptional(REFRESH_TOKEN)
-  @IfSent()
-  @CharactersBetween(1, 512)
+  @TextField(MAX_REFRESH_TOKEN_LENGTH, REFRESH_TOKEN, { optional: true })
   refresh_token?: string;
 }
 
@@ -104,13 +100,7 @@ export class TokenPairResponse {
 const MAX_CHALLENGE_LENGTH = 200;
 
 export class SecondFactorRequest {
-  @ApiProperty({
-    minLength: 1,
-    maxLength: MAX_CHALLENGE_LENGTH,
-    description: 'of the second_factor_required',
-    example: 'AQGT…',
-  })
-  @CharactersBetween(1, MAX_CHALLENGE_LENGTH)
+  @TextField(MAX_CHALLENGE_LENGTH, { description: 'of the second_factor_required', example: 'AQGT…' })
   challenge!: string;
 
   @ApiProperty({ enum: SECOND_FACTOR_METHODS, example: 'totp' })

@@ -27,13 +27,12 @@ import {
   parseAuthentication,
   readChallenge,
   RelyingParty,
-  type PasskeyOwner,
   type PasskeyRequestOptionsResponse,
 } from '../second-factors/webauthn.js';
 import { LoginThrottle } from '../throttling/guess-throttles.js';
 import { AccessTokens, type TokenPair } from '../tokens/access-tokens.js';
-import { NewSessions, type Amr, type SessionOwner } from '../tokens/new-sessions.js';
-import { PasswordVerifier, type VerifiedUser } from '../passwords/password-verifier.js';
+import { NewSessions, type Amr } from '../tokens/new-sessions.js';
+import { PasswordVerifier, type AccountState, type VerifiedUser } from '../passwords/password-verifier.js';
 
 /** An answer to the challenge of a login. The code or the passkey is there, by the method. */
 interface SecondFactorAnswer {
@@ -46,7 +45,7 @@ interface SecondFactorAnswer {
 /** A login whose proofs are verified, and not consumed yet. */
 interface VerifiedLogin {
   /** As it was when the proofs were verified. */
-  readonly owner: PasskeyOwner;
+  readonly owner: AccountState;
   readonly challenge: PresentedChallenge;
   readonly useFactor: UseProof;
   readonly amr: Amr;
@@ -236,7 +235,7 @@ export class LoginService {
 
   /** @returns undefined when the account was disabled, or has another password or other factors, since it was read */
   private async startSession(
-    owner: SessionOwner,
+    owner: AccountState,
     amr: Amr,
     actor: Actor,
     useProofs?: UseProof,
@@ -251,7 +250,7 @@ export class LoginService {
     return grant && sign(grant);
   }
 
-  private mustVerifyEmail({ emailVerifiedAt }: PasskeyOwner): boolean {
+  private mustVerifyEmail({ emailVerifiedAt }: AccountState): boolean {
     return this.environment.requireVerifiedEmail && emailVerifiedAt === null;
   }
 }

@@ -18,10 +18,6 @@ export const SITE_BUDGET_FACTOR = 16;
 /** The highest cost of our own hashes: one takes 3 s of a core. */
 export const MAX_BCRYPT_COST = 16;
 
-const HASH_QUEUE_LIMIT = 100;
-/** The requests in flight get this long to end, after the delay of a stop. */
-const DRAIN_TIMEOUT_MS = 13_000;
-
 /**
  * At most this many attempts in a window, which starts with the first attempt. Each limit by network counts an IPv4
  * address or an IPv6 /64, and an IPv6 /48 with up to {@link SITE_BUDGET_FACTOR} times the points.
@@ -41,12 +37,12 @@ export function computeFixedSettings(given: { readonly WORKERS: number; readonly
     healthTimeoutMs: 1_000,
     /** How long a start may go without progress. A migration on which PostgreSQL works is progress. */
     startTimeoutSeconds: DEFAULT_START_TIMEOUT_SECONDS,
-    /** From SIGTERM to a forced exit. */
-    shutdownDeadlineMs: given.SHUTDOWN_DELAY_MS + DRAIN_TIMEOUT_MS,
+    /** From SIGTERM to a forced exit: the requests in flight get 13 s after the delay. */
+    shutdownDeadlineMs: given.SHUTDOWN_DELAY_MS + 13_000,
     /** Threads of one process that hash passwords: the workers share the cores. */
     hashThreads: Math.ceil(availableParallelism() / given.WORKERS),
-    /** The share of one process: workers divide the queue as they divide the threads. */
-    hashQueueLimit: Math.ceil(HASH_QUEUE_LIMIT / given.WORKERS),
+    /** Passwords that may wait in one process: workers divide the queue of 100 as they divide the threads. */
+    hashQueueLimit: Math.ceil(100 / given.WORKERS),
     /** A login beyond it ends the user's oldest session. */
     sessionLimitPerUser: 100,
     auditSealIntervalSeconds: 5,

@@ -31,13 +31,18 @@ const REHASH = {
   text: 'UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2',
 };
 
-export interface VerifiedUser {
+/** An account as it was when its password, or a passkey, was verified. */
+export interface AccountState {
   readonly id: string;
   readonly email: string;
   /** Identifies the password that was verified: it changes with the password, not with a rehash. */
   readonly passwordChangedAt: Date | null;
   readonly emailVerifiedAt: Date | null;
+  /** Identifies the set of second factors. */
   readonly factorsChangedAt: Date | null;
+}
+
+export interface VerifiedUser extends AccountState {
   readonly hasSecondFactor: boolean;
 }
 

@@ -1,11 +1,11 @@
 import { Body, Controller, Module, Post, Req, type DynamicModule } from '@nestjs/common';
-import { ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { Public, RequireUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { CharactersBetween, EmailField, NEW_PASSWORD, NewEmailField, PasswordField } from '../common/fields.js';
+import { EmailField, NEW_PASSWORD, NewEmailField, PasswordField, TextField } from '../common/fields.js';
 import type { Environment } from '../config/environment.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailModule } from '../mail/mail.module.js';
@@ -30,13 +30,10 @@ export class LinkRequest {
 }
 
 export class ConfirmPasswordResetRequest {
-  @ApiProperty({
-    minLength: 1,
-    maxLength: MAX_TOKEN_LENGTH,
+  @TextField(MAX_TOKEN_LENGTH, {
     description: 'the token of the link, or the one that an operator handed over',
     example: EXAMPLES.resetToken,
   })
-  @CharactersBetween(1, MAX_TOKEN_LENGTH)
   token!: string;
 
   @PasswordField(NEW_PASSWORD)
@@ -44,13 +41,7 @@ export class ConfirmPasswordResetRequest {
 }
 
 export class ConfirmEmailRequest {
-  @ApiProperty({
-    minLength: 1,
-    maxLength: MAX_TOKEN_LENGTH,
-    description: 'the token of the link',
-    example: EXAMPLES.emailToken,
-  })
-  @CharactersBetween(1, MAX_TOKEN_LENGTH)
+  @TextField(MAX_TOKEN_LENGTH, { description: 'the token of the link', example: EXAMPLES.emailToken })
   token!: string;
 }
 

@@ -75,16 +75,6 @@ interface FactorChange<Result> {
   readonly keepsFactors?: boolean;
 }
 
-interface RemovedFactors {
-  readonly totp: number;
-  readonly passkeys: number;
-}
-
-interface Moments {
-  readonly before: Date;
-  readonly after: Date;
-}
-
 interface UserState {
   readonly isLive: boolean;
   readonly hasFactor: boolean;
@@ -157,14 +147,16 @@ export class FactorChanges {
    * @param transaction holds the lock of the user's row
    * @param madeBefore undefined: all factors
    */
-  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date): Promise<RemovedFactors> {
-    const [removed] = await transaction.query<[RemovedFactors]>(REMOVE_FACTORS, [userId, madeBefore ?? null]);
+  async removeFactors(transaction: EntityManager, userId: string, madeBefore?: Date) {
+    const values = [userId, madeBefore ?? null];
+    const [removed] = await transaction.query<[{ totp: number; passkeys: number }]>(REMOVE_FACTORS, values);
     return removed;
   }
 
   /** @returns two moments, now unless a factor has another time: not after any factor, and after every factor */
-  async findMomentsAroundFactors(transaction: EntityManager, userId: string): Promise<Moments> {
-    const [moments] = await transaction.query<[Moments]>(FIND_MOMENTS, [userId, this.clock.now()]);
+  async findMomentsAroundFactors(transaction: EntityManager, userId: string): Promise<{ before: Date; after: Date }> {
+    const values = [userId, this.clock.now()];
+    const [moments] = await transaction.query<[{ before: Date; after: Date }]>(FIND_MOMENTS, values);
     return moments;
   }
 

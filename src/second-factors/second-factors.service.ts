@@ -15,6 +15,7 @@ import { toNetwork } from '../common/network.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 import type { Problem } from '../problems/problems.js';
 import { LoginThrottle, SecondFactorThrottle } from '../throttling/guess-throttles.js';
 
@@ -38,13 +39,7 @@ interface KnownPasskey {
 }
 
 /** What a login with a second factor, or a change of the factors, needs to know about a user. */
-export interface UserWithFactors {
-  readonly id: string;
-  readonly email: string;
-  readonly passwordChangedAt: Date | null;
-  readonly emailVerifiedAt: Date | null;
-  /** Identifies the set of factors. */
-  readonly factorsChangedAt: Date | null;
+export interface UserWithFactors extends AccountState {
   readonly isActive: boolean;
   readonly encryptedSecret: Buffer | null;
   /** When the enrolment of the app began; null without one. */

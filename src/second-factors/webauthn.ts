@@ -25,9 +25,9 @@ import { EXAMPLES } from '../common/examples.js';
 import type { Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { refuseField } from '../problems/refused-fields.js';
-import type { SessionOwner } from '../tokens/new-sessions.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
 
@@ -191,11 +191,7 @@ const READ_PASSKEY: Statement = {
 const ADVANCE_COUNTER = `UPDATE passkeys SET counter = $2, last_used_at = $3
   WHERE id = $1 AND (counter < $2 OR (counter = 0 AND $2 = 0))`;
 
-export interface PasskeyOwner extends SessionOwner {
-  readonly emailVerifiedAt: Date | null;
-}
-
-interface PasskeyRow extends Omit<PasskeyOwner, 'id'> {
+interface PasskeyRow extends Omit<AccountState, 'id'> {
   readonly id: string;
   readonly userId: string;
   readonly credentialId: Buffer;
@@ -207,7 +203,7 @@ interface PasskeyRow extends Omit<PasskeyOwner, 'id'> {
 export type PasskeyVerdict =
   | {
       readonly valid: true;
-      readonly owner: PasskeyOwner;
+      readonly owner: AccountState;
       /** RFC 8176: a key of one device, or one that is synchronised. Without an attestation, the authenticator's own claim. */
       readonly amr: 'hwk' | 'swk';
       readonly useFactor: UseProof;

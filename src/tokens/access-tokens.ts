@@ -79,12 +79,12 @@ interface SigningOptions {
 
 @Injectable()
 export class AccessTokens {
+  private readonly jwt = new JwtService();
   private readonly ttlSeconds: number;
   private readonly secretKey: Key;
   private readonly previousSecretKey: Key | undefined;
 
   constructor(
-    private readonly jwt: JwtService,
     private readonly signingKeys: SigningKeysService,
     private readonly environment: Environment,
     private readonly clock: Clock,
@@ -134,9 +134,10 @@ export class AccessTokens {
     if (!found) return undefined;
     const { key, algorithm } = found;
     try {
-      const options = toJwtOptions({ secret: key, algorithms: [algorithm], ignoreExpiration: true });
-      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, options);
-      const { jwtAudience, accessTokenExpireMinutes } = this.environment;
+      const { jwtIssuer: issuer, jwtAudience, accessTokenExpireMinutes } = this.environment;
+      const audience = jwtAudience === undefined ? {} : { audience: jwtAudience };
+      const options = { secret: key, algorithms: [algorithm], issuer, ...audience, ignoreExpiration: true };
+      const claims = this.jwt.verify<Partial<AccessTokenClaims>>(token, toJwtOptions(options));
       if (!isComplete(claims, jwtAudience)) return undefined;
       return hasPossibleTimes(claims, this.clock.now(), accessTokenExpireMinutes) ? claims : undefined;
     } catch {

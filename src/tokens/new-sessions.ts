@@ -2,7 +2,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import { toUserEvent, withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
@@ -10,20 +10,12 @@ import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';
+import type { AccountState } from '../passwords/password-verifier.js';
 import { RefreshTokens } from './refresh-token.js';
 import { SessionsService } from './sessions.service.js';
 
 /** How a user authenticated at a login (RFC 8176). */
 export type Amr = readonly string[];
-
-export interface SessionOwner {
-  readonly id: string;
-  readonly email: string;
-  /** As it was when the password was verified. */
-  readonly passwordChangedAt: Date | null;
-  /** As it was when the factors were read. */
-  readonly factorsChangedAt: Date | null;
-}
 
 export interface Grant {
   readonly sessionId: string;
@@ -47,7 +39,7 @@ const START_SESSION = withAuditEvent({
 });
 
 interface Login {
-  readonly owner: SessionOwner;
+  readonly owner: AccountState;
   readonly actor: Actor;
   readonly amr: Amr;
   /** Consumes challenge, code or passkey in the transaction that starts the session. Throws to roll it back. */
@@ -91,7 +83,12 @@ export class NewSessions {
       logFields: { session_id: token.sessionId },
     });
     const started = useProofs
-      ? await this.insertWithProofs(useProofs, values, event)
+      ? await this.dataSource.transaction(async (transaction) => {
+          // The session comes first and locks the user's row: a change of factors locks in the same order.
+          const rows = await this.audit.executeIn(transaction, START_SESSION, values, event);
+          if (rows.length > 0) await useProofs(transaction);
+          return rows;
+        })
       : await this.audit.execute(START_SESSION, values, event);
     if (started.length === 0) return undefined;
     // The session is committed already: if this fails, the next login ends the surplus.
@@ -99,18 +96,5 @@ export class NewSessions {
       this.log.warn('session_limit_not_enforced', { user_id: userId, error: toErrorFields(error) });
     });
     return { sessionId: token.sessionId, userId, email, amr, refreshToken: token.text };
-  }
-
-  /** Inserts the session first, which locks the user's row: a change of factors locks in the same order. */
-  private async insertWithProofs(
-    useProofs: (transaction: EntityManager) => Promise<void>,
-    values: unknown[],
-    event: AuditEvent,
-  ): Promise<object[]> {
-    return this.dataSource.transaction(async (transaction) => {
-      const started = await this.audit.executeIn(transaction, START_SESSION, values, event);
-      if (started.length > 0) await useProofs(transaction);
-      return started;
-    });
   }
 }

@@ -118,7 +118,8 @@ export class OneTimeTokens {
 
   async findToken(token: string, purposes: readonly TokenPurpose[]): Promise<FoundToken> {
     const digest = computeDigest(token);
-    const found = await this.database.row<FoundToken & TokenState>(FIND, [digest, purposes]);
+    type FoundRow = FoundToken & { readonly isExpired: boolean; readonly isVoid: boolean };
+    const found = await this.database.row<FoundRow>(FIND, [digest, purposes]);
     if (!found) throw createLinkRefusal('unknown');
     if (found.isExpired) throw createLinkRefusal('expired', found.userId);
     if (found.isVoid) throw createLinkRefusal('void', found.userId);
@@ -146,11 +147,6 @@ export class OneTimeTokens {
   async purge(expiredBefore: Date): Promise<number> {
     return this.database.purge(PURGE, expiredBefore);
   }
-}
-
-interface TokenState {
-  readonly isExpired: boolean;
-  readonly isVoid: boolean;
 }
 
 function createLinkRefusal(reason: RefusalReason<'user.link.refused'>, userId?: string): ProblemException {

@@ -96,8 +96,8 @@ export class UsersService {
    * accepts their tokens.
    */
   async setUserActive(change: ActiveChange): Promise<User> {
-    const act = () => this.commitActive(change);
-    return change.isActive ? act() : this.propagation.propagateAfter(act);
+    const commit = () => this.commitActive(change);
+    return change.isActive ? commit() : this.propagation.propagateAfter(commit);
   }
 
   private async commitActive({ id, isActive, actor, endSessions }: ActiveChange): Promise<User> {
