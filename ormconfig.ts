@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
 import { parseDatabaseUrl, readVariables } from './src/config/environment.js';
-import { createMigrationOptions } from './src/database/database-options.js';
+import { createMigrationOptions } from './src/database/migrate.js';
 
 /** The DataSource of the TypeORM command line. */
 export default new DataSource(createMigrationOptions(databaseUrl()));

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { accountSections, DEVELOPMENT_MAIL } from './account-variables.js';
 import {
   EVERY_ADDRESS,

@@ -19,15 +19,14 @@ import {
 } from '@simplewebauthn/server/helpers';
 import { IsObject } from 'class-validator';
 import { parse } from 'uuid';
-import { z } from 'zod';
+import * as z from 'zod';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import type { Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
 import type { AccountState } from '../passwords/password-verifier.js';
-import { ProblemException, problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';
 

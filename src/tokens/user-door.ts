@@ -15,7 +15,7 @@ import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { Environment } from '../config/environment.js';
 import { Answers } from '../http/answers.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   AccessTokens,
   hasPossibleTimes,
