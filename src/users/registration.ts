@@ -73,14 +73,12 @@ export class Registration {
     await transaction.insert(User, user);
     if (this.environment.requireVerifiedEmail) {
       // In this transaction: an account without a link could never log in.
-      const { requestId } = actor;
-      await this.outbox.addWith(transaction, { kind: 'email_verification', recipient, userId: null, requestId });
+      const request = { kind: 'email_verification', recipient, userId: null, requester: actor } as const;
+      await this.outbox.addWith(transaction, request);
     }
     // Without a door, the audit log names the new user as the actor.
     const named = actor.door === 'open' ? toUserActor(actor, id) : actor;
-    await this.audit.record(
-      transaction,
-      toUserEvent(event, named, id, { time, details: { after: { is_active: true } } }),
-    );
+    const details = { after: { is_active: true } };
+    await this.audit.record(transaction, toUserEvent(event, named, id, { time, details }));
   }
 }
