@@ -102,9 +102,7 @@ export class SecondFactorLogins {
     );
   }
 
-  /**
-   * The options of a login with a passkey alone. Nothing is known of the user, so they are the same for every client.
-   */
+  /** For a login with a passkey alone. Nothing is known of the user, so every client gets the same options. */
   async createPasskeyOptions(): Promise<PasskeyRequestOptionsResponse> {
     return this.relyingParty.createAuthenticationOptions(await this.challenges.issueChallenge('passkey'));
   }

@@ -86,7 +86,6 @@ function parseArgon2id(text: string): ForeignHash | undefined {
   return { algorithm: 'argon2id', memoryKib, iterations, parallelism, ...parseBytes(salt, digest) };
 }
 
-/** Django's salt is text. */
 function parseDjango(text: string): ForeignHash | undefined {
   const [, iterations, salt, digest] = DJANGO.exec(text) ?? [];
   if (salt === undefined || digest === undefined) return undefined;

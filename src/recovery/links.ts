@@ -43,9 +43,7 @@ export class LinkRequests {
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
 
-  /**
-   * Asks the new address for a confirmation, and tells the old one. Only the worker looks whether the new one is taken.
-   */
+  /** The new address gets a link, the old one a notice. Only the worker looks whether the new one is taken. */
   async requestEmailChange({ principal, password, newEmail }: EmailChange, actor: Actor): Promise<void> {
     const verified = await this.passwords.reauthenticateUser(principal, password, actor);
     const { id: userId, email } = verified;
@@ -53,13 +51,9 @@ export class LinkRequests {
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
       await requireUnchanged(transaction, userId, await lockAccount(transaction, verified));
-      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requester: actor });
-      await this.outbox.addWith(transaction, {
-        kind: 'email_change_notice',
-        recipient: email,
-        userId,
-        requester: actor,
-      });
+      const requested = { userId, requester: actor };
+      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, ...requested });
+      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, ...requested });
       await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
     });
   }

@@ -86,7 +86,6 @@ export class Challenges {
     return { body, contextMac: bytes.subarray(-MAC_BYTES), userId, issuedAt, digest: computeDigest(bytes) };
   }
 
-  /** Whether it has not expired, by the clock of PostgreSQL. */
   async isCurrent({ issuedAt }: PresentedChallenge): Promise<boolean> {
     const now = await this.clock.now();
     return now <= addSeconds(issuedAt, CHALLENGE_TTL_SECONDS) && now >= addSeconds(issuedAt, -TOLERANCE_SECONDS);

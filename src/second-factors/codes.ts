@@ -104,7 +104,6 @@ export class CodeVerifier {
     return this.verifyThrottled('totp', presented, () => this.findStep(user, code), enrolment);
   }
 
-  /** @returns what consumes the code */
   private async verifyCode(method: CodeGuess['method'], { user, code, actor }: PresentedCode): Promise<UseProof> {
     const { id } = user;
     if (method === 'totp') {

@@ -45,7 +45,6 @@ export function findTimeStep(secret: Buffer, code: string, now: Date): number | 
   return steps.find((step) => isSameSecret(computeTotpCode(secret, step), code));
 }
 
-/** RFC 4226 §5.3. */
 export function computeTotpCode(secret: Buffer, step: number): string {
   return HOTP.generate({ secret: toSecret(secret), algorithm: ALGORITHM, digits: DIGITS, counter: step });
 }

@@ -206,14 +206,11 @@ export class SessionsService {
     return true;
   }
 
-  /** Idempotent. */
   async endSessionByLogout(sessionId: string, userId: string, actor: Actor): Promise<void> {
     await this.endSession(sessionId, userId, 'logout', toUserActor(actor, userId));
   }
 
-  /**
-   * Ends a session that its user chose from the list. Idempotent: a session that has ended is a success until it is purged.
-   */
+  /** A user chose the session from the list. Idempotent: a session that has ended is a success until it is purged. */
   async endOwnSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
     // The user of a session never changes, so this check cannot be outdated when the session is ended.
     const isOwn = isId(sessionId) && (await this.sessions.existsBy({ id: sessionId, userId }));

@@ -14,7 +14,6 @@ import { Throttle } from '../throttling/throttle.js';
 import { User } from './users.service.js';
 
 interface NewUser {
-  /** Canonical. */
   readonly email: string;
   readonly password: string;
 }
