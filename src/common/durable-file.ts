@@ -87,6 +87,7 @@ export function createFile(path: string, bytes: Buffer): boolean {
   try {
     publish(path, () => bytes, linkSync);
   } catch (error) {
+    if (error instanceof NotRegularFileError) throw error;
     const { code = '' } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' || existsSync(path)) return false;
     if (!NO_HARD_LINKS.has(code)) throw error;
