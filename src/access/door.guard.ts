@@ -1,8 +1,7 @@
 import { mixin, type CanActivate, type ExecutionContext, type Type, Injectable } from '@nestjs/common';
 import type { Request, Response } from 'express';
-import { ProblemException, problems, NOT_VALID } from '../problems/problems.js';
+import { ProblemException, problems, NOT_VALID, refuseField, refuseUnknownFields } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
-import { refuseField, refuseUnknownFields } from '../problems/refused-fields.js';
 import { Environment } from '../config/environment.js';
 import { isServiceName, SERVICE_NAME_DETAIL, type Scope } from '../common/names.js';
 import { Doors } from './doors.js';

@@ -12,7 +12,7 @@ import { RequirePresentedApp } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import type { ProblemException } from '../problems/problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { APP_KEYS, type AppIdentity, type AppKeys } from './app-credentials.service.js';

@@ -7,7 +7,7 @@ import type { Actor } from '../access/actor.js';
 import { createId } from '../common/ids.js';
 import type { SecurityEvent } from '../common/security-events.js';
 import type { Statement } from '../database/database.js';
-import type { LogFields } from '../logging/log-line.js';
+import type { LogFields } from '../logging/log.js';
 
 /** The security events that the audit log contains. All others are written only to the service log. */
 export const AUDIT_EVENT_NAMES = [

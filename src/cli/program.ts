@@ -1,21 +1,24 @@
 import { Command } from 'commander';
-import { createAppsCommand } from './remote/apps.command.js';
-import { createAuditCommand } from './remote/audit.command.js';
-import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
-import { createCompletionCommand } from './completion.command.js';
-import { createDoctorCommand, createInitCommand, createMigrateCommand } from './platform/platform-commands.js';
-import { createExplainCommand } from './remote/explain.command.js';
-import { createKeysCommand } from './platform/keys.command.js';
-import { createNodesCommand } from './remote/nodes.command.js';
-import { createOperatorsCommand } from './remote/operators.command.js';
-import { createMapCommand } from './remote/map.command.js';
-import { createStatusCommand } from './remote/status.command.js';
-import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
-import { createUsersCommand } from './remote/users.command.js';
 import { EXIT_CODES } from './command-options.js';
-import type { Output } from './output.js';
+import { addCompletionCommand } from './completion.command.js';
+import { reportFailure } from './failures.js';
+import type { Output } from './terminal.js';
+import { addCheckpointCommand, addVerifyCommand } from './platform/audit-seals.command.js';
+import { addKeysCommands } from './platform/keys.command.js';
+import { addDoctorCommand, addInitCommand, addMigrateCommand } from './platform/platform-commands.js';
+import { addExportCommand, addImportCommand } from './platform/user-transfer.command.js';
+import { addAuditCommand } from './remote/audit.command.js';
+import { addAppsCommands, addOperatorsCommands } from './remote/credentials.command.js';
+import { addExplainCommands } from './remote/explain.command.js';
+import { addMapCommand } from './remote/map.command.js';
+import { addNodesCommands } from './remote/nodes.command.js';
+import { addStatusCommand } from './remote/status.command.js';
+import { addUsersCommands } from './remote/users.command.js';
 
-/** @returns all commands */
+/**
+ * @returns all commands. What only one of them needs (TypeORM, the parser of YAML) is loaded when that one runs: a node on
+ * a slow device should not pay for it.
+ */
 export function createProgram(version: string, output: Output): Command {
   const root = new Command('platform-auth')
     .description('Operate the authentication service.')
@@ -26,27 +29,44 @@ export function createProgram(version: string, output: Output): Command {
     .showHelpAfterError('(see --help)')
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
-  // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
-  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
-  const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
-  const users = createUsersCommand().addCommand(createImportCommand()).addCommand(createExportCommand());
-  const overHttp = [
-    createNodesCommand(),
-    createAppsCommand(),
-    users,
-    createOperatorsCommand(),
-    createExplainCommand(),
-    createStatusCommand(),
-    createMapCommand(),
-    audit,
-  ];
-  for (const command of [...onDatabase, ...overHttp, createCompletionCommand()]) addWithSettings(root, command);
+  addInitCommand(root);
+  addDoctorCommand(root);
+  addMigrateCommand(root);
+  addKeysCommands(root);
+  addNodesCommands(root);
+  addAppsCommands(root);
+  const users = addUsersCommands(root);
+  addImportCommand(users);
+  addExportCommand(users);
+  addOperatorsCommands(root);
+  addExplainCommands(root);
+  addStatusCommand(root);
+  addMapCommand(root);
+  const audit = addAuditCommand(root);
+  addVerifyCommand(audit);
+  addCheckpointCommand(audit);
+  addCompletionCommand(root);
   return root;
 }
 
-/** Commander copies settings to a subcommand only when the parent creates it; these are created on their own. */
-function addWithSettings(parent: Command, child: Command): void {
-  if (child.parent === null) parent.addCommand(child);
-  child.copyInheritedSettings(parent);
-  for (const grandchild of child.commands) addWithSettings(child, grandchild);
+/**
+ * Runs one command line, and reports on standard error why it failed.
+ * @param onError may end the process, which a connection that the command still waits for would keep alive
+ * @returns the exit code
+ */
+export async function runCommand(
+  version: string,
+  parameters: readonly string[],
+  onError: (error: unknown, exitCode: number) => void = () => undefined,
+): Promise<number> {
+  // --json counts wherever it stands, also in a command line that cannot be parsed.
+  const output = { json: parameters.includes('--json') };
+  try {
+    await createProgram(version, output).parseAsync(parameters, { from: 'user' });
+    return 0;
+  } catch (error) {
+    const exitCode = reportFailure(error, output);
+    onError(error, exitCode);
+    return exitCode;
+  }
 }

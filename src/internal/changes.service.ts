@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { Injectable } from '@nestjs/common';
-import { z } from 'zod';
+import * as z from 'zod';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';

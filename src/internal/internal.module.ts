@@ -6,7 +6,7 @@
  */
 import { Module } from '@nestjs/common';
 import { AccessModule } from '../access/doors.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
+import { RevocationModule } from '../revocation/revocation-feed.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { NodesModule } from '../nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';

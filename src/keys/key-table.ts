@@ -4,7 +4,7 @@
  */
 import { Column, PrimaryColumn } from 'typeorm';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
-import type { LogFields } from '../logging/log-line.js';
+import type { LogFields } from '../logging/log.js';
 
 /** The columns that nodes and app credentials share: digests, never keys. */
 export abstract class KeyColumns {

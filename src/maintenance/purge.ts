@@ -1,15 +1,13 @@
-/**
- * Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
- * while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
- */
+// Deletion after retention, in batches and in one replica at a time. It uses the clock of PostgreSQL, and deletes nothing
+// while that clock and the replica's disagree: test/maintenance/wrong-clock.spec.ts fails without it.
+
 import { Injectable } from '@nestjs/common';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { addDays, Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { DatabaseClock, LockNotAcquiredError } from '../database/database.js';
 import { RevocationFeed } from '../revocation/revocation-feed.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import { Outbox } from '../mail/outbox.js';
 import { createSlowGauge, MetricsRegistry } from '../metrics/metrics-registry.js';
 import { NodesService } from '../nodes/nodes.service.js';

@@ -10,7 +10,7 @@ import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import { NODE_KEYS, type NodeKeys } from './nodes.service.js';
 
 @Injectable()

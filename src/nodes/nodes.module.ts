@@ -2,7 +2,7 @@ import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { AccessModule } from '../access/doors.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
+import { RevocationModule } from '../revocation/revocation-feed.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { NodeStrategy, ValidateNodeController } from './node-door.js';
 import { NODE_KEY_TABLE, NODE_KEYS, NodeDevice, NodesService } from './nodes.service.js';

@@ -5,8 +5,7 @@ import { addDays } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { computeMac, deriveKey, isSameDigest } from '../crypto/secret.js';
 import { DatabaseClock, Database } from '../database/database.js';
-import { ProblemException, problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { ProblemException, problems, refuseField } from '../problems/problems.js';
 
 const VALID_DAYS = 1;
 

@@ -5,8 +5,7 @@ import type { Scope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import { isWarning } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import {
   ProblemException,
   problems,
@@ -30,10 +29,7 @@ export interface ResponseLocals {
   refusal?: RefusalEvent | undefined;
   /** One refusal of a flood: it is not logged. */
   isUnlogged?: boolean;
-  /**
-   * The service that an app key was presented to: this one when unset; null when the forwarding service did not name
-   * itself.
-   */
+  /** Of an app key; this service when unset, null when the forwarding service did not name itself. */
   presentedTo?: string | null;
   /** Whether revoking calls knew the promises of this replica when a question for a fresh verdict arrived. */
   couldPromiseOnArrival?: boolean;

@@ -1,9 +1,8 @@
-/**
- * The feed of changes: what changed since a cursor, asked of PostgreSQL (`CHANGES_SINCE`) or of the log that each replica keeps
- * of its own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
- * of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
- * reset. The proof is in docs/revocation-lease.md; the model in clients/typescript/test/ finds each planted mistake.
- */
+// The feed of changes: what changed since a cursor, asked of PostgreSQL (`CHANGES_SINCE`) or of the log that each replica keeps
+// of its own answers. A cursor is an epoch and a whole snapshot of PostgreSQL, as text; the changes since a cursor are those
+// of transactions that its snapshot does not show. Invariant: consecutive answers bring each commit at least once, or a
+// reset. The proof is in docs/revocation-lease.md; the model in clients/typescript/test/ finds each planted mistake.
+
 import { Injectable } from '@nestjs/common';
 import type { Statement } from '../database/database.js';
 
@@ -24,7 +23,6 @@ interface Cursor {
   readonly xip: ReadonlySet<bigint>;
 }
 
-/** @returns undefined when it is absent, or was not created by this service */
 function parseCursor(cursor: string | undefined): Cursor | undefined {
   if (cursor === undefined || cursor.length > MAX_CURSOR_LENGTH) return undefined;
   const { epoch, snapshot, xmax, xip } = CURSOR.exec(cursor)?.groups ?? {};
@@ -46,10 +44,7 @@ function isXid(xid: bigint): boolean {
   return xid < 2n ** 63n && (xid & 0xffff_ffffn) !== 0n;
 }
 
-/**
- * Cuts a snapshot with many open transactions at the first one that does not fit. The result is older, so that changes
- * are reported twice and none is missed.
- */
+/** Cuts a snapshot at the first open transaction that does not fit. It becomes older, so that no change is missed. */
 function shortenSnapshot(snapshot: string): string {
   const maxLength = MAX_CURSOR_LENGTH - EPOCH_LENGTH - 1;
   if (snapshot.length <= maxLength) return snapshot;
@@ -92,7 +87,6 @@ export interface Change {
   readonly id: string;
 }
 
-/** What changed since the snapshot in a cursor. */
 export interface Answer {
   /** Sent with the next poll. */
   readonly cursor: string;
@@ -101,7 +95,6 @@ export interface Answer {
   readonly changes: readonly Change[];
 }
 
-/** With the transaction that committed it. */
 interface LoggedChange extends Change {
   readonly xid: bigint;
 }
@@ -113,7 +106,6 @@ export interface LoggedAnswer extends Answer {
   readonly purged: bigint;
 }
 
-/** The row that {@link CHANGES_SINCE} returns. */
 export interface FeedRow {
   readonly epoch: string;
   /** A pg_snapshot as text: xmin:xmax:xip,xip,… */
@@ -124,19 +116,17 @@ export interface FeedRow {
 }
 
 /**
- * Transaction ids can be compared only within one epoch: a promoted standby, a restart and a crash may assign them anew,
- * and a restored database has its own. The crash of one backend keeps the postmaster's start time and resets the
- * statistics. Needs no privilege (PostgreSQL 14 to 18).
+ * Transaction ids can be compared only within one epoch: a promotion, a restart and a crash may assign them anew, and a
+ * restored database has its own. The crash of one backend keeps the postmaster's start time, and resets the statistics.
  */
 const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
   extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
   (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
 
 /**
- * One statement, so that epoch, snapshot, purge mark and changes are consistent. Changes since snapshot S belong to
- * transactions that started after S or were open in it. Two branches, because the planner uses a sequential scan for an
- * OR; ordered, so that each branch is an index scan that stops at its limit. A dump that is restored into another cluster
- * brings transaction ids that this one has not assigned: they are ignored.
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two branches, because the planner uses a
+ * sequential scan for an OR; ordered, so that each is an index scan that stops at its limit. A dump that is restored into
+ * another cluster brings transaction ids that this one has not assigned: they are ignored.
  */
 export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',
@@ -159,10 +149,7 @@ export function parseSnapshot(cursor: string | undefined): string | null {
   return parseCursor(cursor)?.snapshot ?? null;
 }
 
-/**
- * The answer depends only on the cursor and the database, so that every replica gives the same one for the same cursor.
- * @param cursor of the answer before; undefined for the first poll
- */
+/** Depends only on the cursor and the database, so that every replica gives the same answer. */
 export function toAnswer(cursor: string | undefined, row: FeedRow): LoggedAnswer {
   const next = `${row.epoch}/${shortenSnapshot(row.snapshot)}`;
   const since = parseCursor(cursor);
@@ -184,10 +171,7 @@ interface Batch {
   readonly changes: readonly LoggedChange[];
 }
 
-/**
- * The latest answers of this replica's feed, from which it answers the polls of verifiers (docs/decisions/0044). It
- * answers only cursors that are not older than its start, so that it never misses a change.
- */
+/** The latest answers of this replica's feed, from which it answers the polls of verifiers (docs/decisions/0044). */
 @Injectable()
 export class ChangeLog {
   private batches: Batch[] = [];
@@ -197,7 +181,7 @@ export class ChangeLog {
   private head: Cursor | undefined;
   private purged = 0n;
 
-  /** To be called with each answer of this replica's own feed, in their order. */
+  /** To be called with each answer of the feed, in their order. */
   append({ cursor, reset, changes, purged }: LoggedAnswer): void {
     const previous = this.head;
     this.head = parseCursor(cursor);
@@ -217,10 +201,7 @@ export class ChangeLog {
     }
   }
 
-  /**
-   * @param given cursor of a verifier
-   * @returns undefined when the log does not reach back to it: PostgreSQL has to be asked
-   */
+  /** @returns undefined when the log does not reach back to the cursor: PostgreSQL has to be asked */
   answer(given: string | undefined): Answer | undefined {
     const { head, start, purged } = this;
     if (!head || !start) return undefined;

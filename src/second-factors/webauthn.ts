@@ -20,14 +20,13 @@ import {
 import { IsObject } from 'class-validator';
 import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
-import { z } from 'zod';
+import * as z from 'zod';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import type { Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
 import { Database, type Statement } from '../database/database.js';
-import { ProblemException, problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import type { SessionOwner } from '../tokens/new-sessions.js';
 import { CHALLENGE_TTL_SECONDS } from './challenges.js';
 import { RefusedProofError, type FactorReason, type UseProof, type UserWithFactors } from './second-factors.service.js';

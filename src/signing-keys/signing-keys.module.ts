@@ -4,7 +4,7 @@
 
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { RevocationModule } from '../revocation/revocation.module.js';
+import { RevocationModule } from '../revocation/revocation-feed.js';
 import { JwksController } from './jwks.controller.js';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { SigningKey } from './signing-key.js';

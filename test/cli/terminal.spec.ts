@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream';
 import { detectScreen, formatTable, wrapText } from '../../src/cli/tables.js';
 import { Cli } from '../support/cli.js';
 import { fromRoot } from '../support/from-root.js';
-import { readNewPassword, type Terminal } from '../../src/cli/prompts.js';
+import { readNewPassword, type Terminal } from '../../src/cli/terminal.js';
 
 describe('a table', () => {
   it('prints the lines of a cell below each other, and escapes line breaks in values', () => {
@@ -15,6 +15,16 @@ describe('a table', () => {
       'second\ufffdforged',
       'red \ufffd[31m',
     ]);
+  });
+});
+
+describe('a table of 200,000 rows', () => {
+  it('has a line for each row, and a column as wide as the longest of its values', () => {
+    const rows = Array.from({ length: 200_000 }, (_, index) => ({ id: `user-${index}`, name: 'x' }));
+    const lines = formatTable(['id', 'name'], rows).split('\n');
+    expect(lines).toHaveLength(200_003);
+    expect(lines[1]).toBe('│ id          │ name │');
+    expect(lines.at(-2)).toBe('│ user-199999 │ x    │');
   });
 });
 

@@ -12,7 +12,7 @@ import {
   type FoundFile,
 } from '../../common/durable-file.js';
 import { describeFileReason } from '../failures.js';
-import { CommandFailedError } from '../output.js';
+import { CommandFailedError } from '../terminal.js';
 import { detectLineEnd, setVariable } from '../../config/env-file.js';
 
 /** As long as a real pair, so that a rehearsal needs as much disk space. */
@@ -77,7 +77,7 @@ function describeReason(error: unknown): string {
   return describeFileReason(error) ?? `the operating system refused it (${code ?? 'no error code'})`;
 }
 
-export const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const;
+const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const;
 export type ConfigFormat = (typeof CONFIG_FORMATS)[number];
 
 /** The credential of a node. */
@@ -104,13 +104,8 @@ const NAMES = {
 export function detectFormat(path: string): ConfigFormat | undefined {
   const name = basename(path);
   if (/^\.env(\.|$)/.test(name)) return 'env';
-  const formats: Readonly<Record<string, ConfigFormat>> = {
-    '.json': 'json',
-    '.env': 'env',
-    '.yaml': 'yaml',
-    '.yml': 'yaml',
-  };
-  return formats[extname(name).toLowerCase()];
+  const extension = extname(name).toLowerCase().slice(1);
+  return extension === 'yml' ? 'yaml' : CONFIG_FORMATS.find((format) => format === extension);
 }
 
 /** @throws {UnreadableConfigError} */
