@@ -12,7 +12,7 @@ import { LoggingModule } from './logging/log.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
-import { OperatorsModule } from './operators/operators.module.js';
+import { OperatorsModule } from './operators/operators.service.js';
 import { RecoveryModule } from './recovery/recovery.module.js';
 import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';

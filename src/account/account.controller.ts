@@ -1,5 +1,5 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req } from '@nestjs/common';
-import { ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiParam, ApiProperty, ApiTags } from '@nestjs/swagger';
+import { ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
@@ -147,7 +147,6 @@ export class AccountController {
   @HttpCode(204)
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOperation({
     summary: 'End one of your sessions',
     description: 'This one too, as a logout does. A session of another user is not found.',

@@ -1,5 +1,5 @@
 import { Controller, Get, Query } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
 import { describeAdmin } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
@@ -161,12 +161,11 @@ export class AuditEventsAdminController {
   ) {}
 
   @Get()
-  @RequireAdmin('read')
-  @ApiOperation({
+  @RequireAdmin('read', {
     summary: 'List audit events',
     description: 'Newest first. Failed logins are one item for each account and window of 15 minutes, with a count.',
+    returns: AuditEventPageResponse,
   })
-  @ApiOkResponse({ type: AuditEventPageResponse })
   async listAuditEvents(@Query() query: AuditEventsQuery): Promise<AuditEventPageResponse> {
     const operator = readOperatorName(query.actor);
     const filter = {

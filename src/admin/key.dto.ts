@@ -1,8 +1,10 @@
+import type { Type } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import { IsInt, Max, Min } from 'class-validator';
 import { IfSent, MOMENT, NULLABLE_MOMENT } from '../common/fields.js';
 import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../config/limits.js';
 import type { KeyColumns } from '../keys/key-table.js';
+import { problems, type Problem } from '../problems/problems.js';
 
 /** The fields of a key that may be shown: no key and no digest. */
 export abstract class KeyResponse {
@@ -57,3 +59,12 @@ export class RotateRequest {
   @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   overlap_hours?: number;
 }
+
+/** @param owner of the key, with its article */
+export const describeRotation = (owner: string, returns: Type, ...further: Problem[]) => ({
+  summary: `Rotate the key of ${owner}`,
+  description: 'The old key stays valid until the first use of the new one or the end of the overlap.',
+  refusals: [problems.notFound, ...further, problems.credentialRevoked, problems.credentialExpired],
+  optionalBody: RotateRequest,
+  returns,
+});

@@ -4,6 +4,7 @@
  * neither reports what was rolled back. Refused logins, second factors, admin keys and scopes are counted instead
  * (counted-refusals.ts). Rows are append-only, and sealed (seals/).
  */
+import { isDeepStrictEqual } from 'node:util';
 import { Injectable } from '@nestjs/common';
 import { Counter } from 'prom-client';
 import {
@@ -77,6 +78,17 @@ export class AuditLog implements EntitySubscriberInterface {
   async record(transaction: EntityManager, event: AuditEvent): Promise<void> {
     await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event), event.count ?? 1]);
     this.reportAfterCommit(transaction, event);
+  }
+
+  /**
+   * Records a change with the fields before and after it. A change that changes nothing is only logged.
+   * @returns whether there is something to change
+   */
+  async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
+    const isChange = !isDeepStrictEqual(before, after);
+    if (isChange) await this.record(transaction, { ...event, details: { before, after } });
+    else this.logOnly(event.event, event.actor, event.logFields ?? {});
+    return isChange;
   }
 
   /** Called by TypeORM. */

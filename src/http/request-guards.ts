@@ -6,8 +6,7 @@
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { createRefusal, DOORS } from '../access/doors.js';
-import { TARGET_HEADER } from '../access/door.guard.js';
+import { createRefusal, DOORS, TARGET_HEADER } from '../access/doors.js';
 import { ProblemException, formExpected, problems } from '../problems/problems.js';
 import { refuseField } from '../problems/refused-fields.js';
 import { getRequestId } from '../common/ids.js';

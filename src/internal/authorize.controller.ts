@@ -15,8 +15,7 @@ import {
 } from '@nestjs/common';
 import { ApiHeader, ApiOkResponse, ApiOperation, ApiTags, type ApiResponseOptions } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
-import { createRefusal, Doors } from '../access/doors.js';
-import { TARGET_HEADER } from '../access/door.guard.js';
+import { createRefusal, Doors, TARGET_HEADER } from '../access/doors.js';
 import type { Principal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';

@@ -54,14 +54,7 @@ export function isRefusal(judgement: Judgement): judgement is KeyRefusalReason {
 }
 
 /** The rules by which operators end keys early, as statements. */
-export interface KeyEndStatements {
-  readonly rotate: Statement;
-  readonly revoke: Statement;
-  /** Not prepared: it runs a few times per hour. */
-  readonly purge: string;
-}
-
-export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
+export function buildKeyEndStatements(name: KeyTableName) {
   return {
     rotate: withAuditEvent(
       { name: `${name}_rotate`, text: buildRotation(name) },
@@ -73,6 +66,7 @@ export function buildKeyEndStatements(name: KeyTableName): KeyEndStatements {
       text: `UPDATE ${name} SET revoked_at = $2, updated_at = $2, revoked_by_request = $3
          WHERE id = $1 AND revoked_at IS NULL RETURNING id`,
     }),
+    // Not prepared: it runs a few times per hour.
     purge: `DELETE FROM ${name} WHERE id IN
       (SELECT id FROM ${name} WHERE LEAST(expires_at, revoked_at) < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`,
   };

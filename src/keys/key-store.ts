@@ -1,79 +1,48 @@
 /**
- * The generated keys of one table, nodes or app credentials: issued, verified, rotated, revoked, purged. Valid keys are
- * cached under a lease (key-cache.ts), and only the database refuses one. Where a key ends is told in key-ends.ts.
- * When a call that ends a key has answered, no replica accepts that key (docs/decisions/0033).
+ * What operators do with the generated keys of one table, nodes or app credentials: find, explain, rotate, revoke, purge. Where a
+ * key ends is told in key-ends.ts. When a call that ends a key has answered, no replica accepts that key, not even one that is
+ * cut off from the database (docs/decisions/0033).
  */
 import type { FactoryProvider, OnApplicationShutdown, OnModuleInit, Type } from '@nestjs/common';
 import { getRepositoryToken } from '@nestjs/typeorm';
-import type { Repository } from 'typeorm';
+import type { FindOptionsWhere, Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import type { Rememberable } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import type { KeyRefusalReason } from '../common/security-events.js';
-import { computeDigest, type SecretDigest } from '../crypto/secret.js';
-import { Database, type Statement, ANY_GIVEN_ID, RowsById } from '../database/database.js';
+import { Database } from '../database/database.js';
 import { Log } from '../logging/log.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { RevocationLease } from '../revocation/lease.js';
 import { Propagation } from '../revocation/propagation.js';
-import { KeyCache } from './key-cache.js';
-import {
-  buildKeyEndStatements,
-  isRefusal,
-  judgeKey,
-  Overlaps,
-  type KeyEndStatements,
-  type KeyRow,
-} from './key-ends.js';
-import { issueKey, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
-import { buildRecordUses, LastUses } from './last-uses.js';
-
-/** For nodes and for apps each. */
-const MAX_CACHED_KEYS = 100_000;
-
-export type Verdict<Identity> =
-  | {
-      readonly valid: true;
-      readonly identity: Identity;
-      /** Not during the overlap of a rotation, when each use has to reach this service, nor from the cache. */
-      readonly rememberable?: Rememberable | undefined;
-    }
-  | { readonly valid: false; readonly reason: KeyRefusalReason; readonly identity?: Identity };
+import { buildKeyEndStatements, explainKey, explainUnknownKey, nameActors, type Explanation } from './key-ends.js';
+import { issueKey, type IssuedCredential, type IssuedKey, type KeyColumns, type KeyTable } from './key-table.js';
+import { KeyVerifier } from './key-verifier.js';
 
 export class KeyStore<Entity extends KeyColumns, Identity extends object>
   implements OnModuleInit, OnApplicationShutdown
 {
-  private readonly ends: KeyEndStatements;
-  private readonly keyRows: RowsById<KeyRow & Identity>;
-  private readonly lastUses: LastUses;
-  private readonly overlaps: Overlaps;
+  private readonly ends;
 
   constructor(
     private readonly table: KeyTable<Entity>,
     private readonly repository: Repository<Entity>,
     private readonly database: Database,
-    private readonly cache: KeyCache<Identity>,
+    readonly verifier: KeyVerifier<Identity>,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
     private readonly clock: Clock,
-    log: Log,
   ) {
-    const readRows = buildReadRows(table);
-    this.keyRows = new RowsById((ids) => database.rows(readRows, [ids]));
     this.ends = buildKeyEndStatements(table.name);
-    this.lastUses = new LastUses(database, buildRecordUsesOf(table), log);
-    this.overlaps = new Overlaps(database, table.name, log);
   }
 
   onModuleInit(): void {
-    this.lastUses.start();
+    this.verifier.lastUses.start();
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await this.lastUses.stop();
+    await this.verifier.lastUses.stop();
   }
 
   /** Nothing is stored: the caller inserts the columns. */
@@ -81,73 +50,53 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return issueKey(this.table.keyPrefix);
   }
 
+  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
+  async findCredential(id: string): Promise<Entity> {
+    const credential = await this.readCredential(id);
+    if (!credential) throw new ProblemException(problems.notFound);
+    return credential;
+  }
+
   /**
-   * A cached key is valid while the lease is held. Every other key, and every refusal, costs one primary-key read. The
-   * only write is the first use of a rotated key: it ends the overlap before the response is sent.
-   * @param isFresh asks PostgreSQL, not the cache
+   * Explains why a key of the credential would be refused now; also for an unknown id, instead of a 404.
+   * @param target the service to which the key is presented
    */
-  async verifyKey(id: string, key: string, isFresh = false): Promise<Verdict<Identity>> {
-    const presented = computeDigest(key);
-    const cached = isFresh ? undefined : this.cache.recall(id, presented, this.clock.now());
-    return cached ? { valid: true, identity: cached } : this.verifyInDatabase(id, presented);
-  }
-
-  private async verifyInDatabase(id: string, presented: SecretDigest): Promise<Verdict<Identity>> {
-    const ticket = this.cache.takeTicket();
-    const row = await this.keyRows.find(id);
-    const now = this.clock.now();
-    const judgement = judgeKey(presented, row, now);
-    if (!row) return { valid: false, reason: 'unknown' };
-    if (isRefusal(judgement)) return { valid: false, reason: judgement, identity: row };
-    if (judgement === 'current_in_overlap' && !(await this.overlaps.endOverlap(id, presented, now)))
-      return this.verifyInDatabase(id, presented);
-    // Not cached during an overlap: the first use of the new key, on any replica, has to end the overlap.
-    const rememberable = judgement === 'current' ? { expiresAt: row.expires_at } : undefined;
-    if (rememberable) this.cache.remember(id, { digest: presented, identity: row, ...rememberable }, ticket);
-    return { valid: true, identity: row, rememberable };
+  async explainCredential(id: string, target?: string): Promise<Explanation> {
+    await this.flushLastUsed();
+    const credential = await this.readCredential(id);
+    if (!credential) return explainUnknownKey();
+    const onlyTarget = this.table.getTarget?.(credential);
+    const isForAnother = target !== undefined && target !== onlyTarget;
+    const explanation = explainKey(credential, this.clock.now(), isForAnother ? onlyTarget : undefined);
+    return nameActors(explanation, credential.id, this.audit);
   }
 
   /**
-   * Records that a key was accepted now. Written in a batch, within half a minute.
-   * @param service the forwarding service or the named target, when known
-   */
-  recordUse(id: string, service: string | null): void {
-    this.lastUses.add(id, { at: this.clock.now(), service });
-  }
-
-  /** Records that a verifier accepted a key from its memory. */
-  recordEarlierUse(id: string, service: string, at: Date): void {
-    this.lastUses.addEarlier(id, { at, service });
-  }
-
-  /**
-   * Makes a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
+   * Issues a new key that is valid at once. The last key that was used stays valid until the first use of the new one or
    * the end of the overlap, so a client may retry a rotation whose response was lost.
    * @param overlapHours 0 ends the old key at once
-   * @returns the new key in plain text
    * @throws {ProblemException} not_found; credential_revoked; credential_expired
    */
-  async rotateKey(id: string, overlapHours: number, actor: Actor): Promise<string> {
-    return this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
+  async rotateKey(id: string, overlapHours: number, actor: Actor): Promise<IssuedCredential<Entity>> {
+    const key = await this.propagation.propagateAfter(() => this.commitRotation(id, overlapHours, actor));
+    return { credential: await this.findCredential(id), key };
   }
 
   /**
-   * When it returns, no replica accepts the key, even one that is cut off from the database. Idempotent: the first
-   * revocation is the recorded one.
+   * Idempotent: the first revocation is the recorded one.
    * @throws {ProblemException} not_found
    */
   async revokeKey(id: string, actor: Actor): Promise<Entity> {
     return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
   }
 
-  /** Deletes rows that were revoked or expired before a moment. See {@link Database.purge}. */
+  /** Deletes credentials that were revoked or expired before a moment. See {@link Database.purge}. */
   async purge(deadBefore: Date): Promise<number> {
     return this.database.purge(this.ends.purge, deadBefore);
   }
 
-  /** Writes the batch of {@link recordUse} now. */
   async flushLastUsed(): Promise<void> {
-    await this.lastUses.flush();
+    await this.verifier.lastUses.flush();
   }
 
   private async commitRotation(givenId: string, overlapHours: number, actor: Actor): Promise<string> {
@@ -159,8 +108,9 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     const event = this.toAuditEvent('rotated', credential, { actor, time: now, details });
     const values = [credential.id, columns.keyDigest, overlapEnds, now, actor.requestId];
     const rotated = await this.audit.execute(this.ends.rotate, values, event);
-    if (rotated.length === 0) throw await this.toRotationProblem(credential.id);
-    return key;
+    if (rotated.length > 0) return key;
+    const { revokedAt } = await this.findCredential(credential.id);
+    throw new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
   }
 
   private async commitRevocation(givenId: string, actor: Actor): Promise<Entity> {
@@ -182,37 +132,9 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return { event: `${auditPrefix}.${act}`, subject: row.id, logFields: this.table.toLogFields(row), ...event };
   }
 
-  /** @throws {ProblemException} not_found, also for an id that is not a valid UUID */
-  private async findCredential(id: string): Promise<Entity> {
-    const credential = isId(id)
-      ? await this.repository.createQueryBuilder('credential').where('credential.id = :id', { id }).getOne()
-      : null;
-    if (!credential) throw new ProblemException(problems.notFound);
-    return credential;
+  private async readCredential(id: string): Promise<Entity | null> {
+    return isId(id) ? this.repository.findOneBy({ id } as FindOptionsWhere<Entity>) : null;
   }
-
-  private async toRotationProblem(id: string): Promise<ProblemException> {
-    const { revokedAt } = await this.findCredential(id);
-    return new ProblemException(revokedAt ? problems.credentialRevoked : problems.credentialExpired);
-  }
-}
-
-function buildReadRows({ name, identityColumns }: KeyTable): Statement {
-  return {
-    name: `${name}_read`,
-    text: `SELECT id, ${identityColumns.join(', ')}, key_digest, previous_key_digest, previous_key_expires_at, expires_at, revoked_at
-       FROM ${name} WHERE id = ${ANY_GIVEN_ID}`,
-  };
-}
-
-function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
-  return buildRecordUses({
-    name,
-    door,
-    event: `${door}.first_used`,
-    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for))`,
-    ...(targetColumn && { targetColumn }),
-  });
 }
 
 /** The key store of one table, under an injection token. */
@@ -233,8 +155,8 @@ export function provideKeyStore<Entity extends KeyColumns>(
       clock: Clock,
       log: Log,
     ) => {
-      const cache = new KeyCache<object>(table.door, lease, MAX_CACHED_KEYS);
-      return new KeyStore(table, repository, database, cache, propagation, audit, clock, log);
+      const verifier = new KeyVerifier(table, database, lease, clock, log);
+      return new KeyStore(table, repository, database, verifier, propagation, audit, clock);
     },
   };
 }

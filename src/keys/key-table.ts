@@ -64,12 +64,19 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly targetColumn?: string;
   /** Lets secret scanners recognise a leaked key. */
   readonly keyPrefix: string;
+  /** The only service at which a key is valid; absent: any. */
+  getTarget?(row: Entity): string;
   /** The log fields of what operators do to a key. */
   toLogFields(row: Entity): LogFields;
 }
 
+/** A row, and its new key in plain text, which exists nowhere else. */
+export interface IssuedCredential<Row extends KeyColumns> {
+  readonly credential: Row;
+  readonly key: string;
+}
+
 export interface IssuedKey {
-  /** The only occurrence of the key in plain text. */
   readonly key: string;
   readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
 }

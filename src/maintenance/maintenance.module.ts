@@ -1,7 +1,7 @@
 import { Module } from '@nestjs/common';
 import { MetricsModule } from '../metrics/metrics.module.js';
 import { AuditModule } from '../audit/audit.module.js';
-import { SealsModule } from '../audit/seals/seals.module.js';
+import { SealsModule } from '../audit/seals/audit-months.js';
 import { RevocationModule } from '../revocation/revocation.module.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { MailModule } from '../mail/mail.module.js';

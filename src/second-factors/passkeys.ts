@@ -10,7 +10,6 @@ import {
   ApiNoContentResponse,
   ApiOkResponse,
   ApiOperation,
-  ApiParam,
   ApiProperty,
   ApiTags,
 } from '@nestjs/swagger';
@@ -257,8 +256,6 @@ export class PasskeysResponse {
   items!: PasskeyResponse[];
 }
 
-const ID = { name: 'id', format: 'uuid' };
-
 @ApiTags('users')
 @Controller('api/v0/users/me/passkeys')
 export class PasskeysController {
@@ -315,7 +312,6 @@ export class PasskeysController {
   @Throttled('second-factor-address')
   @RequireUser()
   @ApiProblems(problems.notFound)
-  @ApiParam(ID)
   @ApiOperation({ summary: 'Rename a passkey' })
   @ApiOkResponse({ type: PasskeyResponse })
   async renamePasskey(
@@ -330,7 +326,6 @@ export class PasskeysController {
   @HttpCode(204)
   @RequireUser()
   @ApiProblems(...REAUTHENTICATION_PROBLEMS, problems.notFound)
-  @ApiParam(ID)
   @ApiOperation({ summary: 'Remove a passkey' })
   @ApiNoContentResponse({ description: 'The passkey is refused from now on' })
   async removePasskey(

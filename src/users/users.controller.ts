@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiParam, ApiTags } from '@nestjs/swagger';
+import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { ApiProblems } from '../problems/api-problems.js';
 import { getPrincipal } from '../access/principals.js';
@@ -30,7 +30,6 @@ export class UsersController {
     summary: 'Get a user by id',
     description: "A user can read only their own account: another user's id is 404.",
   })
-  @ApiParam({ name: 'id', format: 'uuid' })
   @ApiOkResponse({ type: UserResponse })
   async getUser(@Param('id') id: string, @Req() request: Request): Promise<UserResponse> {
     const principal = getPrincipal(request, 'admin', 'app', 'user');

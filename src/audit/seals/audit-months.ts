@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Module } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Environment } from '../../config/environment.js';
 import { LOCKS, tryLock } from '../../database/locks.js';
@@ -70,3 +70,6 @@ export class AuditMonths {
     });
   }
 }
+
+@Module({ providers: [SealWriter, AuditMonths], exports: [SealWriter, AuditMonths] })
+export class SealsModule {}

@@ -279,9 +279,9 @@ export function createIssuer(credentials: AppCredentialsService, overlapHours: n
     },
     rotate: async (id) => {
       lockLost.throwIfAborted();
-      return (await credentials.rotateAppKey(id, overlapHours, COMMAND_LINE)).key;
+      return (await credentials.keys.rotateKey(id, overlapHours, COMMAND_LINE)).key;
     },
-    revoke: (id) => credentials.revokeAppCredential(id, COMMAND_LINE),
+    revoke: (id) => credentials.keys.revokeKey(id, COMMAND_LINE),
   };
 }
 
