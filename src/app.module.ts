@@ -1,8 +1,10 @@
 import { type DynamicModule, Module } from '@nestjs/common';
-import { AccountModule } from './account/account.module.js';
+import { AccessModule } from './access/doors.js';
+import { AccountModule } from './account/account.js';
 import { AdminModule } from './admin/admin.module.js';
 import { AppCredentialsModule } from './app-credentials/app-credentials.module.js';
-import { AuthModule } from './auth/auth.module.js';
+import { AuditModule } from './audit/audit.module.js';
+import { AuthModule } from './auth/auth.js';
 import { StartWatch } from './common/start-watch.js';
 import { ConfigModule } from './config/config.module.js';
 import type { Environment } from './config/environment.js';
@@ -13,14 +15,16 @@ import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { NodesModule } from './nodes/nodes.module.js';
 import { OperatorsModule } from './operators/operators.service.js';
-import { RecoveryModule } from './recovery/recovery.module.js';
+import { RecoveryModule } from './recovery/recovery.js';
+import { RevocationModule } from './revocation/revocation.module.js';
 import { SecondFactorsModule } from './second-factors/second-factors.module.js';
 import { SigningKeysModule } from './signing-keys/signing-keys.module.js';
+import { ThrottlingModule } from './throttling/throttling.module.js';
 import { TokensModule } from './tokens/tokens.module.js';
 import { UsersModule } from './users/users.module.js';
 import { InternalModule } from './internal/internal.module.js';
 
-/** The table of contents. Rooms on the lower floors are imported by the modules that use them. */
+/** The table of contents. Mail, passwords and the other lower rooms are imported by the modules that use them. */
 @Module({})
 export class AppModule {
   static forRoot(environment: Environment, watch = new StartWatch()): DynamicModule {
@@ -32,6 +36,10 @@ export class AppModule {
         LoggingModule,
         DatabaseModule,
         MetricsModule,
+        AccessModule,
+        ThrottlingModule,
+        RevocationModule,
+        AuditModule,
         // Express compares the path of a request with the routes in this order: the most called come first.
         NodesModule,
         AppCredentialsModule,

@@ -2,7 +2,7 @@
 // decorator of require.ts. Terms: door, principal, credential, verdict (docs/glossary.md). Invariants: every route
 // declares its doors exactly once; all refusals at a door look the same to the caller, and only the log has the reason.
 
-import { Injectable, Module } from '@nestjs/common';
+import { Global, Injectable, Module } from '@nestjs/common';
 import type { Request } from 'express';
 import type { Strategy } from 'passport';
 import { HeaderAPIKeyStrategy } from 'passport-headerapikey';
@@ -113,5 +113,6 @@ export class HeaderKeyStrategy extends HeaderAPIKeyStrategy {
   }
 }
 
+@Global()
 @Module({ providers: [Doors], exports: [Doors] })
 export class AccessModule {}

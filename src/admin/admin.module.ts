@@ -7,10 +7,9 @@ import { Injectable, Module } from '@nestjs/common';
 import { PassportStrategy } from '@nestjs/passport';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
-import { Doors, type DoorReason, HeaderKeyStrategy, AccessModule } from '../access/doors.js';
+import { Doors, type DoorReason, HeaderKeyStrategy } from '../access/doors.js';
 import type { AdminPrincipal, OperatorIdentity } from '../access/principals.js';
 import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
-import { AuditModule } from '../audit/audit.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
 import { listAcceptedScopes } from '../common/names.js';
 import { getClientAddress, toNetwork } from '../common/network.js';
@@ -21,10 +20,8 @@ import { OperatorKeys } from '../operators/operator-keys.js';
 import { describeMissingScope, OperatorsModule } from '../operators/operators.service.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import { problems, type ProblemException } from '../problems/problems.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
 import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { Throttle } from '../throttling/throttle.js';
-import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
 import { UsersModule } from '../users/users.module.js';
 import { AppCredentialsAdminController } from './app-credentials.admin.controller.js';
@@ -93,18 +90,7 @@ export class AdminStrategy extends PassportStrategy(HeaderKeyStrategy, 'admin') 
 }
 
 @Module({
-  imports: [
-    AccessModule,
-    AuditModule,
-    RevocationModule,
-    UsersModule,
-    TokensModule,
-    AppCredentialsModule,
-    NodesModule,
-    OperatorsModule,
-    SecondFactorsModule,
-    ThrottlingModule,
-  ],
+  imports: [UsersModule, TokensModule, AppCredentialsModule, NodesModule, OperatorsModule, SecondFactorsModule],
   controllers: [
     UsersAdminController,
     AppCredentialsAdminController,

@@ -1,12 +1,11 @@
-import { Body, Controller, Delete, Get, Param, Post, Query, Req, Res } from '@nestjs/common';
+import { Body, Controller, Delete, Get, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiTags } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { AppCredentialsService, type AppCredential } from '../app-credentials/app-credentials.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, parseMoment, ServiceNameField } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { problems } from '../problems/problems.js';
@@ -78,7 +77,6 @@ export class AppCredentialsAdminController {
   })
   async mintAppCredential(
     @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
     @Body() body: MintAppCredentialRequest,
   ): Promise<IssuedAppCredentialResponse> {
     const { caller, target, expires_at = null } = body;
@@ -86,7 +84,7 @@ export class AppCredentialsAdminController {
       { caller, target, expiresAt: parseMoment(expires_at) },
       toActor(request),
     );
-    response.location(`/api/v0/admin/app-credentials/${issued.credential.id}`);
+    request.res?.location(`/api/v0/admin/app-credentials/${issued.credential.id}`);
     return IssuedAppCredentialResponse.fromIssued(issued);
   }
 
@@ -126,11 +124,10 @@ export class AppCredentialsAdminController {
   async rotateAppCredential(
     @Req() request: Request,
     @Param('app_id') id: string,
-    @Body() body: RotateRequest,
+    @Body() { overlap_hours }: RotateRequest,
   ): Promise<IssuedAppCredentialResponse> {
-    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
     return IssuedAppCredentialResponse.fromIssued(
-      await this.credentials.keys.rotateKey(id, overlapHours, toActor(request)),
+      await this.credentials.keys.rotateKey(id, overlap_hours, toActor(request)),
     );
   }
 }

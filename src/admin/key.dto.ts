@@ -57,7 +57,7 @@ export class RotateRequest {
   @IsInt({ message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   @Min(0, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
   @Max(MAX_OVERLAP_HOURS, { message: `must be a whole number from 0 to ${MAX_OVERLAP_HOURS}` })
-  overlap_hours?: number;
+  overlap_hours = DEFAULT_OVERLAP_HOURS;
 }
 
 /** @param owner of the key, with its article */

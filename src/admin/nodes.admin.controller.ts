@@ -1,6 +1,6 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiHeader, ApiProperty, ApiTags } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import {
@@ -14,7 +14,6 @@ import {
 } from '../nodes/nodes.service.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, LabelField, parseMoment, UuidField } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { problems } from '../problems/problems.js';
@@ -118,14 +117,10 @@ export class NodesAdminController {
     refusals: [problems.idempotencyKeyReused, problems.credentialRevoked, problems.credentialExpired],
     creates: IssuedNodeResponse,
   })
-  async registerNode(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() body: RegisterNodeRequest,
-  ): Promise<IssuedNodeResponse> {
+  async registerNode(@Req() request: Request, @Body() body: RegisterNodeRequest): Promise<IssuedNodeResponse> {
     const registration = toRegistration(body);
     const issued = await this.nodes.registerNode(registration, toActor(request), readIdempotencyKey(request));
-    response.location(`/api/v0/admin/nodes/${issued.credential.id}`);
+    request.res?.location(`/api/v0/admin/nodes/${issued.credential.id}`);
     return IssuedNodeResponse.fromIssued(issued);
   }
 
@@ -175,9 +170,8 @@ export class NodesAdminController {
   async rotateNode(
     @Req() request: Request,
     @Param('node_id') id: string,
-    @Body() body: RotateRequest,
+    @Body() { overlap_hours }: RotateRequest,
   ): Promise<IssuedNodeResponse> {
-    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
-    return IssuedNodeResponse.fromIssued(await this.nodes.keys.rotateKey(id, overlapHours, toActor(request)));
+    return IssuedNodeResponse.fromIssued(await this.nodes.keys.rotateKey(id, overlap_hours, toActor(request)));
   }
 }

@@ -1,13 +1,12 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiTags } from '@nestjs/swagger';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
 import { type Scope, SCOPES, sortScopes } from '../common/names.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ExpiresAtField, OperatorNameField, parseMoment, ScopesField } from '../common/fields.js';
-import { DEFAULT_OVERLAP_HOURS } from '../config/limits.js';
 import type { IssuedCredential } from '../keys/key-table.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import {
@@ -97,12 +96,11 @@ export class OperatorsAdminController {
   })
   async addOperator(
     @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
     @Body() { name, scopes, expires_at = null }: AddOperatorRequest,
   ): Promise<IssuedOperatorResponse> {
     const rights = { scopes: sortScopes(scopes), expiresAt: parseMoment(expires_at) };
     const issued = await this.operators.registerOperator({ name, ...rights }, toCaller(request));
-    response.location(`/api/v0/admin/operators/${issued.credential.id}`);
+    request.res?.location(`/api/v0/admin/operators/${issued.credential.id}`);
     return IssuedOperatorResponse.fromIssued(issued);
   }
 
@@ -152,11 +150,10 @@ export class OperatorsAdminController {
   async rotateOperator(
     @Req() request: Request,
     @Param('operator_id') id: string,
-    @Body() body: RotateRequest,
+    @Body() { overlap_hours }: RotateRequest,
   ): Promise<IssuedOperatorResponse> {
-    const overlapHours = body.overlap_hours ?? DEFAULT_OVERLAP_HOURS;
     return IssuedOperatorResponse.fromIssued(
-      await this.operators.rotateOperatorKey(id, overlapHours, toCaller(request)),
+      await this.operators.rotateOperatorKey(id, overlap_hours, toCaller(request)),
     );
   }
 }

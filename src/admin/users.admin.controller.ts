@@ -1,7 +1,7 @@
-import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req, Res } from '@nestjs/common';
+import { Body, Controller, Delete, Get, Param, Patch, Post, Query, Req } from '@nestjs/common';
 import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { IsBoolean } from 'class-validator';
-import type { Request, Response } from 'express';
+import type { Request } from 'express';
 import type { EntityManager } from 'typeorm';
 import { RequireAdmin } from '../access/require.js';
 import { toActor } from '../access/actor.js';
@@ -11,9 +11,8 @@ import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
 import { Propagation } from '../revocation/propagation.js';
 import { problems } from '../problems/problems.js';
 import { FactorChanges } from '../second-factors/factor-changes.js';
-import { type Session, SESSION_END_REASONS } from '../tokens/session.entity.js';
-import { SessionsService } from '../tokens/sessions.service.js';
-import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/user.dto.js';
+import { SESSION_END_REASONS, SessionsService, type Session } from '../tokens/sessions.service.js';
+import { UserPageResponse, UserResponse, RegistrationRequest } from '../users/users.controller.js';
 import { OneTimeTokens, type IssuedToken } from '../users/one-time-tokens.js';
 import { Registration } from '../users/registration.js';
 import { UsersService } from '../users/users.service.js';
@@ -111,18 +110,10 @@ export class UsersAdminController {
     refusals: [problems.emailTaken, problems.hashingBusy],
     creates: UserResponse,
   })
-  async createUser(
-    @Req() request: Request,
-    @Res({ passthrough: true }) response: Response,
-    @Body() { email, password }: RegistrationRequest,
-  ): Promise<UserResponse> {
-    const user = await this.registration.registerUser({
-      email,
-      password,
-      actor: toActor(request),
-      event: 'admin.user.created',
-    });
-    response.location(`/api/v0/admin/users/${user.id}`);
+  async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest): Promise<UserResponse> {
+    const registration = { email, password, actor: toActor(request), event: 'admin.user.created' } as const;
+    const user = await this.registration.registerUser(registration);
+    request.res?.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }
 
@@ -153,9 +144,8 @@ export class UsersAdminController {
     // In the transaction that disables the user, so that no session starts after it.
     const endSessions = (transaction: EntityManager, userId: string): Promise<number> =>
       this.sessions.endAllSessions(transaction, userId, 'disabled');
-    return UserResponse.from(
-      await this.users.setUserActive({ id, isActive: is_active, actor: toActor(request), endSessions }),
-    );
+    const change = { id, isActive: is_active, actor: toActor(request), endSessions };
+    return UserResponse.from(await this.users.setUserActive(change));
   }
 
   @Delete(':id')

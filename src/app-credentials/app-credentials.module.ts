@@ -7,10 +7,9 @@ import { PassportStrategy } from '@nestjs/passport';
 import { ApiBody, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
-import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason, AccessModule } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy, type DoorReason } from '../access/doors.js';
 import { getPrincipal, type AppPrincipal } from '../access/principals.js';
 import { RequirePresentedApp } from '../access/require.js';
-import { AuditModule } from '../audit/audit.module.js';
 import { EXAMPLES } from '../common/examples.js';
 import { ServiceNameField } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
@@ -18,7 +17,6 @@ import { provideKeyStore } from '../keys/key-store.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { ProblemException } from '../problems/problems.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
 import {
   APP_KEYS,
   type AppIdentity,
@@ -105,7 +103,7 @@ export class ValidateAppController {
 }
 
 @Module({
-  imports: [AccessModule, AuditModule, RevocationModule, TypeOrmModule.forFeature([AppCredential])],
+  imports: [TypeOrmModule.forFeature([AppCredential])],
   controllers: [ValidateAppController],
   providers: [provideKeyStore(APP_KEYS, AppCredential, APP_KEY_TABLE), AppCredentialsService, AppStrategy],
   exports: [AppCredentialsService],

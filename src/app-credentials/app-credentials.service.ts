@@ -25,7 +25,6 @@ import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-ta
 import type { KeyStore } from '../keys/key-store.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 
-/** The credential that one service, the caller, presents to another, the target. */
 @Entity('app_credentials')
 @Index('app_credentials_live_pair_key', ['caller', 'target'], { unique: true, where: 'revoked_at IS NULL' })
 @Index('app_credentials_dead_at_idx', { synchronize: false })
@@ -45,7 +44,6 @@ export interface AppIdentity {
   readonly target: string;
 }
 
-/** Injection token of the key store of app credentials. */
 export const APP_KEYS = Symbol('APP_KEYS');
 export type AppKeys = KeyStore<AppCredential, AppIdentity>;
 export const APP_KEY_TABLE: KeyTable<AppCredential> = {

@@ -64,11 +64,11 @@ export const AUDIT_EVENT_NAMES = [
 ] as const satisfies readonly SecurityEvent[];
 export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
 
-/** One act. */
 export interface AuditEvent {
   readonly event: AuditEventName;
   readonly actor: Actor;
-  readonly time: Date;
+  /** Default: now. */
+  readonly time?: Date;
   /** The id of the user, node, app credential, operator or signing key, or of the run of an import or export. */
   readonly subject: string;
   /** What an auditor reads, such as the values before and after. Never a secret, a digest or an e-mail address. */
@@ -78,7 +78,16 @@ export interface AuditEvent {
   readonly logFields?: LogFields;
 }
 
-/** A row of audit_events; columns are named as in the database. */
+/** An act on the account of a user: the log line names the user too. */
+export function toUserEvent(
+  event: AuditEventName,
+  actor: Actor,
+  userId: string,
+  { logFields, ...rest }: Pick<AuditEvent, 'time' | 'details' | 'count' | 'logFields'> = {},
+): AuditEvent {
+  return { event, actor, subject: userId, ...rest, logFields: { user_id: userId, ...logFields } };
+}
+
 export interface StoredAuditEvent {
   readonly id: string;
   readonly time: Date;
@@ -155,7 +164,7 @@ export function withAuditEvent(act: Statement, details?: string): Statement {
 }
 
 /** @returns the parameters of the statements above, without `count` */
-export function toAuditValues({ event, actor, time, subject, details = {} }: AuditEvent): unknown[] {
+export function toAuditValues({ event, actor, time, subject, details = {} }: AuditEvent, now: Date): unknown[] {
   const { door, id, operator, requestId, callerRequestId, address } = actor;
   const allDetails = {
     ...details,
@@ -164,7 +173,7 @@ export function toAuditValues({ event, actor, time, subject, details = {} }: Aud
   };
   const values: Record<Exclude<Column, 'count'>, unknown> = {
     id: createId(),
-    time,
+    time: time ?? now,
     event,
     actor_door: door,
     actor_id: id,

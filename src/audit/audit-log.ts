@@ -15,6 +15,7 @@ import {
   type TransactionCommitEvent,
 } from 'typeorm';
 import { describeAdmin, type Actor } from '../access/actor.js';
+import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import { isWarning, type SecurityEvent } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
@@ -53,7 +54,6 @@ const FIND_ACTOR = `SELECT actor_door, details ->> 'operator' AS operator FROM a
 
 @Injectable()
 export class AuditLog implements EntitySubscriberInterface {
-  /** Events of transactions that are not committed yet. */
   private readonly pending = new WeakMap<QueryRunner, AuditEvent[]>();
   private readonly acts;
 
@@ -61,6 +61,7 @@ export class AuditLog implements EntitySubscriberInterface {
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly serviceLog: Log,
+    private readonly clock: Clock,
     { registry }: MetricsRegistry,
   ) {
     dataSource.subscribers.push(this);
@@ -74,24 +75,26 @@ export class AuditLog implements EntitySubscriberInterface {
     for (const event of AUDIT_EVENT_NAMES) if (isCountedAct(event)) this.acts.inc({ event }, 0);
   }
 
-  /** Records an act in its transaction, and writes its log line after the commit. */
-  async record(transaction: EntityManager, event: AuditEvent): Promise<void> {
-    await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event), event.count ?? 1]);
+  /**
+   * Records an act in its transaction, and writes its log line after the commit.
+   * @param hasEffect an act that changed nothing has a log line only
+   */
+  async record(transaction: EntityManager, event: AuditEvent, hasEffect = true): Promise<void> {
+    if (!hasEffect) {
+      this.logOnly(event.event, event.actor, event.logFields ?? {});
+      return;
+    }
+    await transaction.query(INSERT_AUDIT_EVENT, [...toAuditValues(event, this.clock.now()), event.count ?? 1]);
     this.reportAfterCommit(transaction, event);
   }
 
-  /**
-   * Records a change with the fields before and after it. A change that changes nothing is only logged.
-   * @returns whether there is something to change
-   */
+  /** Records a change with the fields before and after it. @returns whether it changes anything */
   async recordChange(transaction: EntityManager, event: AuditEvent, before: object, after: object): Promise<boolean> {
-    const isChange = !isDeepStrictEqual(before, after);
-    if (isChange) await this.record(transaction, { ...event, details: { before, after } });
-    else this.logOnly(event.event, event.actor, event.logFields ?? {});
-    return isChange;
+    const hasEffect = !isDeepStrictEqual(before, after);
+    await this.record(transaction, { ...event, details: { before, after } }, hasEffect);
+    return hasEffect;
   }
 
-  /** Called by TypeORM. */
   afterTransactionCommit({ queryRunner }: TransactionCommitEvent): void {
     for (const event of this.pending.get(queryRunner) ?? []) this.report(event);
     this.pending.delete(queryRunner);
@@ -103,7 +106,7 @@ export class AuditLog implements EntitySubscriberInterface {
    * @returns the rows of the act; without any, nothing is recorded
    */
   async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
-    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event)]);
+    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event, this.clock.now())]);
     if (rows.length > 0) this.report(event);
     return rows;
   }
@@ -115,12 +118,12 @@ export class AuditLog implements EntitySubscriberInterface {
     values: unknown[],
     event: AuditEvent,
   ): Promise<Row[]> {
-    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event)]);
+    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event, this.clock.now())]);
     if (rows.length > 0) this.reportAfterCommit(transaction, event);
     return rows;
   }
 
-  /** Writes only the log line: for events that are not in the audit log, and for acts that changed nothing. */
+  /** For events that are not in the audit log, and for acts that changed nothing. */
   logOnly(event: SecurityEvent, { operator, requestId, callerRequestId, address }: Actor, fields: LogFields): void {
     const line = {
       event,
@@ -136,7 +139,6 @@ export class AuditLog implements EntitySubscriberInterface {
 
   /**
    * Newest first, including the windows of counted refusals that are still open.
-   * @param cursor of the page before
    * @throws {ProblemException} validation_failed for an invalid cursor
    */
   async listEvents(filter: AuditFilter, limit: number, cursor?: string): Promise<Page<StoredAuditEvent>> {

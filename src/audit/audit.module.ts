@@ -1,8 +1,9 @@
-import { Module } from '@nestjs/common';
+import { Global, Module } from '@nestjs/common';
 import { MetricsRegistryModule } from '../metrics/metrics-registry.js';
 import { AuditLog } from './audit-log.js';
 import { CountedRefusals } from './counted-refusals.js';
 
+@Global()
 @Module({
   imports: [MetricsRegistryModule],
   providers: [AuditLog, CountedRefusals],

@@ -12,6 +12,8 @@ const WINDOW_MS = 15 * 60_000;
 /** A replica whose clock is behind, or a statement that waited, may still count in a window that has ended. */
 const CLOCK_TOLERANCE_MS = 60_000;
 const BATCH_SIZE = 1_000;
+/** Refusals without an account share this many rows a window, so that random addresses do not fill the disk. */
+const MAX_UNKNOWN_ROWS = 1_024;
 
 /** The table of open windows of each counted event. */
 const TABLES = {
@@ -93,7 +95,7 @@ export interface CountedRefusal extends Count {
 
 /**
  * Counts failed logins, failed second factors, refused admin keys and refused scopes: one row for each account, network
- * or operator, and window of 15 minutes, across all replicas. The row has the request ids and network address of the
+ * or operator, and window of 15 minutes, across all replicas; addresses without an account share rows. The row has the request ids and network address of the
  * first refusal.
  */
 @Injectable()
@@ -126,12 +128,17 @@ export class CountedRefusals {
     actor: Actor,
   ): Promise<void> {
     const { requestId, callerRequestId, address } = actor;
-    const account = computeMac(this.key, counted);
+    const account = this.toRowKey(counted, subject);
     const now = this.clock.now();
     const windowStart = new Date(now.getTime() - (now.getTime() % WINDOW_MS));
     const about = subject ?? `unknown:${account.toString('hex', 0, 16)}`;
     const values = [account, windowStart, createId(), now, about, requestId, address, reason, callerRequestId ?? null];
     await this.database.rows(buildCountStatement(TABLES[event]), values);
+  }
+
+  private toRowKey(counted: string, subject: string | undefined): Buffer {
+    const mac = computeMac(this.key, counted);
+    return subject === undefined ? computeMac(this.key, `unknown ${mac.readUInt32BE() % MAX_UNKNOWN_ROWS}`) : mac;
   }
 
   /**

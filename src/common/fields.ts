@@ -74,7 +74,7 @@ function Field(schema: ApiPropertyOptions, { optional = false }: Presence = {}):
   return optional ? applyDecorators(ApiPropertyOptional(schema), IfSent()) : ApiProperty(schema);
 }
 
-/** A password as the client sends it. PasswordPolicy decides whether a new one is acceptable. */
+/** A password as the client sends it. NewPasswords decides whether a new one is acceptable. */
 export function PasswordField(described: { description?: string; example?: string } = {}): PropertyDecorator {
   const schema = { format: 'password', minLength: 1, maxLength: MAX_PASSWORD_LENGTH, example: EXAMPLES.password };
   return applyDecorators(Field({ ...schema, ...described }), CharactersBetween(1, MAX_PASSWORD_LENGTH));

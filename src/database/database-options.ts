@@ -23,6 +23,7 @@ import { CreateLinksByEmail1763771700000 } from './migrations/1763771700000-crea
 import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-second-factors.js';
 import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-keep-links-at-rehashes.js';
 import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
+import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -56,6 +57,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       AddSecondFactors1763771800000,
       KeepLinksAtRehashes1763771900000,
       IgnoreRestoredPurges1763772000000,
+      ProtectAuditLogInReplicaMode1763858400000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

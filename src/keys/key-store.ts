@@ -45,7 +45,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     await this.verifier.lastUses.stop();
   }
 
-  /** Nothing is stored: the caller inserts the columns. */
   issueKey(): IssuedKey {
     return issueKey(this.table.keyPrefix);
   }
@@ -57,10 +56,7 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return credential;
   }
 
-  /**
-   * Explains why a key of the credential would be refused now; also for an unknown id, instead of a 404.
-   * @param target the service to which the key is presented
-   */
+  /** @param target the service to which the key is presented */
   async explainCredential(id: string, target?: string): Promise<Explanation> {
     await this.flushLastUsed();
     const credential = await this.readCredential(id);
@@ -90,7 +86,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
     return this.propagation.propagateAfter(() => this.commitRevocation(id, actor));
   }
 
-  /** Deletes credentials that were revoked or expired before a moment. See {@link Database.purge}. */
   async purge(deadBefore: Date): Promise<number> {
     return this.database.purge(this.ends.purge, deadBefore);
   }
@@ -137,7 +132,6 @@ export class KeyStore<Entity extends KeyColumns, Identity extends object>
   }
 }
 
-/** The key store of one table, under an injection token. */
 export function provideKeyStore<Entity extends KeyColumns>(
   token: symbol,
   entity: Type<Entity>,

@@ -1,12 +1,11 @@
 /**
- * What nodes and app credentials share: the columns of their keys, and a new key. A key is shown once, when it is issued or
- * rotated; the database has only its digest.
+ * The columns that nodes, app credentials and operators share, and new keys. A key is shown once, when it is issued or rotated;
+ * the database has only its digest.
  */
 import { Column, PrimaryColumn } from 'typeorm';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
 import type { LogFields } from '../logging/log-line.js';
 
-/** The columns that nodes and app credentials share: digests, never keys. */
 export abstract class KeyColumns {
   @PrimaryColumn({ type: 'uuid' })
   id!: string;
@@ -51,12 +50,10 @@ export abstract class KeyColumns {
   updatedAt!: Date;
 }
 
-/** A table with the columns of KeyColumns. Its fields are constants in the code, never input: they become SQL. */
+/** Constants, never input, because they become SQL. */
 export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly name: 'nodes' | 'app_credentials';
-  /** The door at which its keys are presented. */
   readonly door: 'node' | 'app';
-  /** The prefix of the audit events of operators' acts. */
   readonly auditPrefix: 'admin.node' | 'admin.app_credential';
   /** The columns that the principal is made of. */
   readonly identityColumns: readonly string[];
@@ -66,7 +63,6 @@ export interface KeyTable<Entity extends KeyColumns = KeyColumns> {
   readonly keyPrefix: string;
   /** The only service at which a key is valid; absent: any. */
   getTarget?(row: Entity): string;
-  /** The log fields of what operators do to a key. */
   toLogFields(row: Entity): LogFields;
 }
 
@@ -81,7 +77,6 @@ export interface IssuedKey {
   readonly columns: Omit<KeyColumns, 'id' | 'expiresAt' | 'createdAt' | 'updatedAt'>;
 }
 
-/** @param prefix lets secret scanners recognise a leaked key */
 export function issueKey(prefix: string): IssuedKey {
   const key = generateSecret(prefix);
   return {

@@ -1,4 +1,4 @@
-import { Injectable, Module } from '@nestjs/common';
+import { Global, Injectable, Module } from '@nestjs/common';
 import { collectDefaultMetrics, Gauge, Registry, type Metric } from 'prom-client';
 import { Environment } from '../config/environment.js';
 
@@ -46,6 +46,7 @@ export class MetricsRegistry {
 }
 
 /** The registry alone, for rooms that the command line uses too: it serves no metrics. */
+@Global()
 @Module({ providers: [MetricsRegistry], exports: [MetricsRegistry] })
 export class MetricsRegistryModule {}
 

@@ -7,14 +7,12 @@ import { PassportStrategy } from '@nestjs/passport';
 import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Request } from 'express';
-import { createRefusal, Doors, HeaderKeyStrategy, AccessModule } from '../access/doors.js';
+import { createRefusal, Doors, HeaderKeyStrategy } from '../access/doors.js';
 import { getPrincipal, type NodePrincipal, type Principal } from '../access/principals.js';
 import { RequireNode } from '../access/require.js';
-import { AuditModule } from '../audit/audit.module.js';
 import { EXAMPLES } from '../common/examples.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
 import {
   NODE_KEYS,
   type NodeKeys,
@@ -91,7 +89,7 @@ export class ValidateNodeController {
 }
 
 @Module({
-  imports: [AccessModule, AuditModule, RevocationModule, TypeOrmModule.forFeature([NodeDevice])],
+  imports: [TypeOrmModule.forFeature([NodeDevice])],
   controllers: [ValidateNodeController],
   providers: [provideKeyStore(NODE_KEYS, NodeDevice, NODE_KEY_TABLE), NodesService, RegistrationRetries, NodeStrategy],
   exports: [NodesService, RegistrationRetries],

@@ -21,7 +21,6 @@ import { ProblemException, problems } from '../problems/problems.js';
 import { refuseField } from '../problems/refused-fields.js';
 import { Propagation } from '../revocation/propagation.js';
 
-/** An edge device in a household. */
 @Entity('nodes')
 @Index('nodes_household_id_idx', ['householdId', 'id'])
 @Index('nodes_dead_at_idx', { synchronize: false })
@@ -43,7 +42,6 @@ export interface NodeIdentity {
   readonly household_id: string;
 }
 
-/** Injection token of the key store of nodes. */
 export const NODE_KEYS = Symbol('NODE_KEYS');
 export type NodeKeys = KeyStore<NodeDevice, NodeIdentity>;
 export const NODE_KEY_TABLE: KeyTable<NodeDevice> = {
@@ -78,7 +76,7 @@ interface HeldKey {
   readonly node_id: string;
 }
 
-/** Recognises the repeat of a registration whose response was lost, by its Idempotency-Key. */
+/** Recognises the repeat of a registration whose response was lost. */
 @Injectable()
 export class RegistrationRetries {
   /** SECRET_KEY_PREVIOUS comes first: a replica that was not restarted yet claims under that secret alone. */
@@ -95,7 +93,6 @@ export class RegistrationRetries {
 
   /**
    * Claims the key for a node that is about to be inserted in the same transaction.
-   * @param registration in one form for equal bodies
    * @returns the id of the node that was registered with this key before; undefined when there is none
    * @throws {ProblemException} idempotency_key_reused, when that was another body
    */
@@ -119,7 +116,6 @@ export class RegistrationRetries {
     return undefined;
   }
 
-  /** Deletes keys that are no longer valid. See {@link Database.purge}. */
   async purge(now: Date): Promise<number> {
     return this.database.purge(PURGE, addDays(now, -VALID_DAYS));
   }
@@ -130,11 +126,7 @@ export const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
 export const IDEMPOTENCY_KEY_PATTERN = '^[!-~]{1,255}$';
 const IDEMPOTENCY_KEY = new RegExp(IDEMPOTENCY_KEY_PATTERN);
 
-/**
- * Reads `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header), with or without its quotes.
- * @returns undefined when it was not sent
- * @throws {ProblemException} validation_failed
- */
+/** Reads the header of draft-ietf-httpapi-idempotency-key-header, with or without its quotes. */
 export function readIdempotencyKey({ headers }: Request): string | undefined {
   const sent = headers['idempotency-key'];
   if (sent === undefined) return undefined;

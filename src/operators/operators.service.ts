@@ -12,7 +12,6 @@ import { createRefusal } from '../access/doors.js';
 import type { OperatorIdentity } from '../access/principals.js';
 import type { AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { AuditModule } from '../audit/audit.module.js';
 import { CountedRefusals, type CountedRefusal } from '../audit/counted-refusals.js';
 import { addSeconds, Clock } from '../common/clock.js';
 import { createId, isId } from '../common/ids.js';
@@ -25,7 +24,6 @@ import { issueKey, KeyColumns, type IssuedCredential } from '../keys/key-table.j
 import { ProblemException, problems } from '../problems/problems.js';
 import { OperatorKeys } from './operator-keys.js';
 
-/** A person or a program with a key of its own for the admin door. */
 @Entity('operators')
 @Index('operators_live_name_key', ['name'], { unique: true, where: 'revoked_at IS NULL' })
 @Index('operators_key_digest_key', ['keyDigest'], { unique: true })
@@ -168,7 +166,6 @@ export class OperatorsService {
     });
   }
 
-  /** @throws {ProblemException} not_found; and as {@link runLocked}, also when the operator has more rights than the caller */
   private async changeOperator<Result>(
     by: AdminCaller,
     id: string,
@@ -301,7 +298,7 @@ function describeRefusal(
 }
 
 @Module({
-  imports: [AuditModule, TypeOrmModule.forFeature([Operator])],
+  imports: [TypeOrmModule.forFeature([Operator])],
   providers: [OperatorsService, OperatorKeys],
   exports: [OperatorsService, OperatorKeys],
 })

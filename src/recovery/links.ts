@@ -7,17 +7,17 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
+import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { Environment } from '../config/environment.js';
 import { isMailEnabled } from '../mail/mail-transport.js';
 import { MailWorker, type ComposedMail } from '../mail/mail-worker.js';
 import { Outbox, type MailRequest } from '../mail/outbox.js';
 import type { MailKind } from '../mail/templates.js';
+import { PasswordVerifier } from '../passwords/password-verifier.js';
 import { Throttle } from '../throttling/throttle.js';
 import { OneTimeTokens, TOKEN_TTL_MINUTES } from '../users/one-time-tokens.js';
-import { OwnAccount } from '../users/own-account.js';
-import { PasswordVerifier } from '../passwords/password-verifier.js';
+import { lockAccount, requireUnchanged } from '../users/unchanged-account.js';
 import { User } from '../users/users.service.js';
 
 interface EmailChange {
@@ -33,9 +33,7 @@ export class LinkRequests {
     private readonly outbox: Outbox,
     private readonly throttle: Throttle,
     private readonly passwords: PasswordVerifier,
-    private readonly account: OwnAccount,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
   ) {}
 
   /**
@@ -61,16 +59,10 @@ export class LinkRequests {
     const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
-      await this.account.requireUnchanged(transaction, verified);
+      await requireUnchanged(transaction, userId, await lockAccount(transaction, verified));
       await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
       await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
-      await this.audit.record(transaction, {
-        event: 'user.email.change_requested',
-        actor,
-        time: this.clock.now(),
-        subject: userId,
-        logFields: { user_id: userId },
-      });
+      await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
     });
   }
 }

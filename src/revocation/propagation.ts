@@ -104,6 +104,9 @@ export function computeWaitMs(promiseMs: number): number {
 
 @Injectable()
 export class Propagation {
+  private present: Promise<unknown> = Promise.resolve();
+  private next: Promise<number> | undefined;
+
   constructor(
     private readonly database: Database,
     private readonly log: Log,
@@ -114,7 +117,7 @@ export class Propagation {
    * key after the commit.
    */
   async awaitPropagation(): Promise<void> {
-    const waitMs = computeWaitMs(await this.readLongestPromiseMs());
+    const waitMs = computeWaitMs(await this.shareNextRead());
     if (waitMs > 0) await sleep(waitMs);
   }
 
@@ -142,6 +145,17 @@ export class Propagation {
       if (error instanceof ProblemException && isVerdict(error)) return error;
       throw error;
     });
+  }
+
+  /** Calls that come during a read share the next one: theirs must begin after their commits. */
+  private shareNextRead(): Promise<number> {
+    this.next ??= this.present.then(() => {
+      this.next = undefined;
+      const read = this.readLongestPromiseMs();
+      this.present = read;
+      return read;
+    });
+    return this.next;
   }
 
   /**

@@ -1,4 +1,4 @@
-import { Module } from '@nestjs/common';
+import { Global, Module } from '@nestjs/common';
 import { Environment } from '../config/environment.js';
 import { ChangeLog } from './change-feed.js';
 import { Freshness } from './freshness.js';
@@ -8,6 +8,7 @@ import { RevocationFeed } from './revocation-feed.js';
 
 const MS_PER_SECOND = 1_000;
 
+@Global()
 @Module({
   providers: [
     ChangeLog,

@@ -6,10 +6,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
-import { withAuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { Clock } from '../common/clock.js';
 import { computeDigest, generateSecretBytes, type SecretDigest } from '../crypto/secret.js';
 import { DatabaseClock } from '../database/database.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
@@ -81,7 +80,6 @@ export class CodeVerifier {
     private readonly throttle: SecondFactorThrottle,
     private readonly refusals: CountedRefusals,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
   ) {}
 
   /** @throws {ProblemException} that of the code; those of the act; too_many_requests; hashing_busy; unavailable; totp_secret_unreadable */
@@ -125,26 +123,26 @@ export class CodeVerifier {
     const { user, code } = own;
     const presented = { ...own, problem: problems.wrongSecondFactor };
     if (!user.encryptedSecret || isVoidEnrolment(user)) return this.refuseCode(presented, 'no_factor');
-    return this.verifyThrottled('totp', presented, () => this.findStep(user, code));
+    // A caller needs no password here, so wrong codes use up guesses of this enrolment alone, and none of a login.
+    const enrolment = `${user.id} enrolled ${user.enrolledAt?.toISOString()}`;
+    return this.verifyThrottled('totp', presented, () => this.findStep(user, code), enrolment);
   }
 
   private async verifyThrottled<Result>(
     method: CodeGuess['method'],
     presented: PresentedCode,
     verify: () => Promise<Result>,
+    counted = presented.user.id,
   ): Promise<Result> {
-    const { user, actor } = presented;
-    const verdict = await this.throttle.countCodeGuess(
-      { userId: user.id, method, address: actor.address },
-      async () => {
-        try {
-          return { valid: true, result: await verify() } as const;
-        } catch (error) {
-          if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
-          throw error;
-        }
-      },
-    );
+    const { actor } = presented;
+    const verdict = await this.throttle.countCodeGuess({ counted, method, address: actor.address }, async () => {
+      try {
+        return { valid: true, result: await verify() } as const;
+      } catch (error) {
+        if (error instanceof WrongCodeError) return { valid: false, reason: error.reason } as const;
+        throw error;
+      }
+    });
     return verdict.valid ? verdict.result : this.refuseCode(presented, verdict.reason);
   }
 
@@ -170,13 +168,8 @@ export class CodeVerifier {
     digest: SecretDigest,
     actor: Actor,
   ): Promise<void> {
-    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], {
-      event: 'user.recovery_code.used',
-      actor: toUserActor(actor, userId),
-      time: this.clock.now(),
-      subject: userId,
-      logFields: { user_id: userId },
-    });
+    const event = toUserEvent('user.recovery_code.used', toUserActor(actor, userId), userId);
+    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], event);
     if (used.length === 0) throw new WrongCodeError('wrong_code');
   }
 

@@ -9,7 +9,7 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { toActor, type Actor } from '../access/actor.js';
 import { createRefusal } from '../access/doors.js';
 import { getPrincipal, type UserPrincipal } from '../access/principals.js';
-import type { AuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, type AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { PasswordField } from '../common/fields.js';
@@ -17,14 +17,8 @@ import { isId } from '../common/ids.js';
 import { ProblemException, problems, type Problem } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 import { SessionsService } from '../tokens/sessions.service.js';
-import { OwnAccount } from '../users/own-account.js';
-import {
-  createWrongPassword,
-  PasswordVerifier,
-  buildHasSecondFactor,
-  type VerifiedUser,
-} from '../passwords/password-verifier.js';
-import type { UserWithFactors } from './second-factors.service.js';
+import { lockAccount } from '../users/unchanged-account.js';
+import { createWrongPassword, PasswordVerifier, buildHasSecondFactor } from '../passwords/password-verifier.js';
 
 const TOUCH_USER = `UPDATE users SET factors_changed_at =
     GREATEST($2::timestamptz, factors_changed_at + interval '1 millisecond') WHERE id = $1 RETURNING id`;
@@ -58,39 +52,23 @@ export function toOwnCall(request: Request): OwnCall {
   return { principal: getPrincipal(request, 'user'), actor: toActor(request) };
 }
 
-/** A user who has entered the password again, and may change the factors. Void once the password has changed. */
-export class ReauthenticatedUser {
-  private constructor(
-    readonly userId: string,
-    readonly sessionId: string,
-    /** Identifies the password that the user entered. */
-    readonly passwordChangedAt: Date | null,
-    /** The refusal when the password was changed since. */
-    readonly createVoidError: () => ProblemException,
-  ) {}
-
-  static byPassword({ userId, sessionId }: UserPrincipal, { passwordChangedAt }: VerifiedUser): ReauthenticatedUser {
-    const createVoidError = (): ProblemException => createWrongPassword(userId, 'changed_meanwhile');
-    return new ReauthenticatedUser(userId, sessionId, passwordChangedAt, createVoidError);
-  }
-
-  /**
-   * A user who completes a step that began with the password: the enrolment of an app, or the registration of a passkey.
-   * @param user as it was read when the completion was verified
-   */
-  static byEarlierStep(
-    { userId, sessionId }: UserPrincipal,
-    { passwordChangedAt }: UserWithFactors,
-    createVoidError: () => ProblemException,
-  ): ReauthenticatedUser {
-    return new ReauthenticatedUser(userId, sessionId, passwordChangedAt, createVoidError);
-  }
+/**
+ * A user who may change the factors: the password was entered again, for this call or for the step that it completes (the
+ * enrolment of an app, the registration of a passkey). Void once the password has changed.
+ */
+export interface ReauthenticatedUser {
+  readonly principal: UserPrincipal;
+  /** Identifies the password that the user entered. */
+  readonly passwordChangedAt: Date | null;
+  /** The refusal when the password was changed since. */
+  readonly createVoidError: () => ProblemException;
 }
 
 /** What was done in the transaction. */
 interface FactorChange<Result> {
   readonly result: Result;
-  readonly event: AuditEvent;
+  readonly event: AuditEventName;
+  readonly details?: Readonly<Record<string, unknown>>;
   /** Set when the change leaves the set of factors as it was. */
   readonly keepsFactors?: boolean;
 }
@@ -110,7 +88,6 @@ export class FactorChanges {
   constructor(
     private readonly dataSource: DataSource,
     private readonly passwords: PasswordVerifier,
-    private readonly account: OwnAccount,
     private readonly sessions: SessionsService,
     private readonly propagation: Propagation,
     private readonly audit: AuditLog,
@@ -119,10 +96,12 @@ export class FactorChanges {
 
   /** @throws {ProblemException} wrong_password; too_many_requests; hashing_busy; invalid_access_token */
   async reauthenticate({ principal, actor }: OwnCall, password: string): Promise<ReauthenticatedUser> {
-    return ReauthenticatedUser.byPassword(
+    const { passwordChangedAt } = await this.passwords.reauthenticateUser(principal, password, actor);
+    return {
       principal,
-      await this.passwords.reauthenticateUser(principal, password, actor),
-    );
+      passwordChangedAt,
+      createVoidError: () => createWrongPassword(principal.userId, 'changed_meanwhile'),
+    };
   }
 
   /**
@@ -133,17 +112,22 @@ export class FactorChanges {
    */
   async commitChange<Result>(
     user: ReauthenticatedUser,
+    actor: Actor,
     change: (transaction: EntityManager) => Promise<FactorChange<Result>>,
   ): Promise<Result> {
+    const { userId, sessionId } = user.principal;
     return this.propagation.propagateAfterRefusal(async () => {
       const { result, isFirst } = await this.dataSource.transaction(async (transaction) => {
         const { hasFactor } = await this.lockUser(transaction, user);
-        const changed = await change(transaction);
-        if (!changed.keepsFactors) await transaction.query(TOUCH_USER, [user.userId, this.clock.now()]);
-        const isFirstFactor = !hasFactor && (await this.readState(transaction, user)).hasFactor;
-        const event = isFirstFactor ? await this.endOtherSessions(transaction, user, changed.event) : changed.event;
-        await this.audit.record(transaction, event);
-        return { result: changed.result, isFirst: isFirstFactor };
+        const { result, event, details, keepsFactors } = await change(transaction);
+        if (!keepsFactors) await transaction.query(TOUCH_USER, [userId, this.clock.now()]);
+        const isFirst = !hasFactor && (await this.readState(transaction, user.principal)).hasFactor;
+        const count = isFirst
+          ? await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId)
+          : undefined;
+        const described = { details: { ...details, ended_sessions: count }, logFields: { count } };
+        await this.audit.record(transaction, toUserEvent(event, actor, userId, described));
+        return { result, isFirst };
       });
       if (isFirst) await this.propagation.awaitPropagation();
       return result;
@@ -195,44 +179,28 @@ export class FactorChanges {
     return times ?? { oldest: null, newest: null };
   }
 
-  private async removeAsOperator(transaction: EntityManager, userId: string, actor: Actor): Promise<void> {
-    const time = this.clock.now();
-    const [[user]] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [userId, time]);
+  private async removeAsOperator(transaction: EntityManager, id: string, actor: Actor): Promise<void> {
+    const [[user]] = await transaction.query<[{ id: string }[], number]>(TOUCH_USER, [id, this.clock.now()]);
     if (!user) throw new ProblemException(problems.notFound);
-    const { totp, passkeys } = await this.removeFactors(transaction, user.id);
-    const count = await this.sessions.endAllSessions(transaction, user.id, 'admin');
-    const event = 'admin.user.factors_removed';
-    const logFields = { user_id: user.id, count };
-    if (totp + passkeys + count === 0) {
-      this.audit.logOnly(event, actor, logFields);
-      return;
-    }
+    const userId = user.id;
+    const { totp, passkeys } = await this.removeFactors(transaction, userId);
+    const count = await this.sessions.endAllSessions(transaction, userId, 'admin');
     const details = { before: { totp: totp > 0, passkeys }, ended_sessions: count };
-    await this.audit.record(transaction, { event, actor, time, subject: user.id, details, logFields });
-  }
-
-  /** @returns the event with the number of the sessions that ended */
-  private async endOtherSessions(
-    transaction: EntityManager,
-    { userId, sessionId }: ReauthenticatedUser,
-    event: AuditEvent,
-  ): Promise<AuditEvent> {
-    const count = await this.sessions.endAllSessions(transaction, userId, 'second_factor_added', sessionId);
-    const { details, logFields } = event;
-    return { ...event, details: { ...details, ended_sessions: count }, logFields: { ...logFields, count } };
+    const event = toUserEvent('admin.user.factors_removed', actor, userId, { details, logFields: { count } });
+    await this.audit.record(transaction, event, totp + passkeys + count > 0);
   }
 
   private async lockUser(transaction: EntityManager, user: ReauthenticatedUser): Promise<UserState> {
-    const { userId, passwordChangedAt } = user;
-    const isUnchanged = await this.account.lockAccount(transaction, { id: userId, passwordChangedAt });
+    const { principal, passwordChangedAt } = user;
+    const isUnchanged = await lockAccount(transaction, { id: principal.userId, passwordChangedAt });
     // A statement after the lock sees what the transaction that held it before has committed.
-    const state = await this.readState(transaction, user);
-    if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: userId });
+    const state = await this.readState(transaction, principal);
+    if (!state.isLive) throw createRefusal('user', 'session_ended', { user_id: principal.userId });
     if (!isUnchanged) throw user.createVoidError();
     return state;
   }
 
-  private async readState(transaction: EntityManager, { userId, sessionId }: ReauthenticatedUser): Promise<UserState> {
+  private async readState(transaction: EntityManager, { userId, sessionId }: UserPrincipal): Promise<UserState> {
     const [state] = await transaction.query<UserState[]>(READ_STATE, [userId, sessionId]);
     return state ?? { isLive: false, hasFactor: false };
   }

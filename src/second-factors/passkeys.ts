@@ -15,10 +15,9 @@ import {
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
@@ -32,7 +31,7 @@ import { createFieldProblem } from '../problems/refused-fields.js';
 import { Throttled } from '../throttling/throttle.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { Challenges, toPasswordContext } from './challenges.js';
-import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
+import { FactorChanges, ProofRequest, toOwnCall, type OwnCall } from './factor-changes.js';
 import { SecondFactorsService, type UserWithFactors } from './second-factors.service.js';
 import {
   parseRegistration,
@@ -98,7 +97,8 @@ export class PasskeysService {
    * invalid_access_token
    */
   async createPasskeyOptions(call: OwnCall, password: string): Promise<PasskeyCreationOptionsResponse> {
-    const { userId, passwordChangedAt } = await this.changes.reauthenticate(call, password);
+    const { passwordChangedAt } = await this.changes.reauthenticate(call, password);
+    const { userId } = call.principal;
     const user = await this.factors.readUser(userId);
     if (!user) throw new ProblemException(problems.notFound);
     if (user.passkeys.length >= MAX_PASSKEYS) throw new ProblemException(problems.tooManyPasskeys);
@@ -134,11 +134,12 @@ export class PasskeysService {
       createdAt: this.clock.now(),
       lastUsedAt: null,
     };
-    const reauthenticated = ReauthenticatedUser.byEarlierStep(principal, user, createInvalidPasskey);
-    return this.changes.commitChange(reauthenticated, async (transaction) => {
+    const { passwordChangedAt } = user;
+    const reauthenticated = { principal, passwordChangedAt, createVoidError: createInvalidPasskey };
+    return this.changes.commitChange(reauthenticated, actor, async (transaction) => {
       if (!(await this.challenges.consumeChallenge(transaction, challenge))) throw createInvalidPasskey();
       const result = await insertPasskey(transaction, passkey, credential.counter);
-      return { result, event: this.toEvent('user.passkey.added', passkey, actor) };
+      return { result, event: 'user.passkey.added', details: { passkey_id: passkey.id } };
     });
   }
 
@@ -150,7 +151,7 @@ export class PasskeysService {
   /** @throws {ProblemException} not_found, also for a passkey of another user */
   async renamePasskey({ principal, actor }: OwnCall, { id, name }: { id: string; name: string }): Promise<Passkey> {
     const { userId } = principal;
-    const event = this.toEvent('user.passkey.renamed', { id, userId }, actor);
+    const event = toUserEvent('user.passkey.renamed', actor, userId, { details: { passkey_id: id } });
     const [renamed] = isId(id) ? await this.audit.execute<Passkey>(RENAME, [id, userId, name], event) : [];
     if (!renamed) throw new ProblemException(problems.notFound);
     return renamed;
@@ -163,14 +164,10 @@ export class PasskeysService {
   async removePasskey(call: OwnCall, { id, password }: { id: string; password: string }): Promise<void> {
     const reauthenticated = await this.changes.reauthenticate(call, password);
     if (!isId(id)) throw new ProblemException(problems.notFound);
-    const {
-      actor,
-      principal: { userId },
-    } = call;
-    await this.changes.commitChange(reauthenticated, async (transaction) => {
-      const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, userId]);
+    await this.changes.commitChange(reauthenticated, call.actor, async (transaction) => {
+      const [, count] = await transaction.query<[unknown, number]>(REMOVE, [id, call.principal.userId]);
       if (count === 0) throw new ProblemException(problems.notFound);
-      return { result: undefined, event: this.toEvent('user.passkey.removed', { id, userId }, actor) };
+      return { result: undefined, event: 'user.passkey.removed', details: { passkey_id: id } };
     });
   }
 
@@ -183,15 +180,6 @@ export class PasskeysService {
     const verified = await this.relyingParty.verifyRegistration(response, text);
     // The library bounds the id of the answer, not the one that the authenticator states.
     return verified?.credential.id === response.id ? { ...verified, challenge } : undefined;
-  }
-
-  private toEvent(
-    event: AuditEvent['event'],
-    { id, userId }: Pick<Passkey, 'id' | 'userId'>,
-    actor: Actor,
-  ): AuditEvent {
-    const details = { passkey_id: id };
-    return { event, actor, time: this.clock.now(), subject: userId, details, logFields: { user_id: userId } };
   }
 }
 

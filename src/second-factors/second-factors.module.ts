@@ -1,11 +1,6 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/doors.js';
-import { AuditModule } from '../audit/audit.module.js';
 import { PasswordsModule } from '../passwords/passwords.module.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
-import { ThrottlingModule } from '../throttling/throttling.module.js';
 import { TokensModule } from '../tokens/tokens.module.js';
-import { UsersModule } from '../users/users.module.js';
 import { Challenges } from './challenges.js';
 import { CodeVerifier } from './codes.js';
 import { FactorChanges } from './factor-changes.js';
@@ -27,7 +22,7 @@ const SHARED = [
 ];
 
 @Module({
-  imports: [PasswordsModule, AccessModule, AuditModule, RevocationModule, ThrottlingModule, TokensModule, UsersModule],
+  imports: [PasswordsModule, TokensModule],
   controllers: [TotpController, PasskeysController],
   providers: [...SHARED, TotpService, PasskeysService],
   exports: SHARED,

@@ -15,10 +15,9 @@ import {
 } from '@nestjs/swagger';
 import type { Request, Response } from 'express';
 import type { EntityManager } from 'typeorm';
-import type { Actor } from '../access/actor.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
-import type { AuditEvent } from '../audit/audit-events.js';
+import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
 import { CharactersBetween, type Presence } from '../common/fields.js';
 import { Environment } from '../config/environment.js';
@@ -26,7 +25,7 @@ import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
 import { CodeVerifier, replaceRecoveryCodes } from './codes.js';
-import { FactorChanges, ProofRequest, ReauthenticatedUser, toOwnCall, type OwnCall } from './factor-changes.js';
+import { FactorChanges, ProofRequest, toOwnCall, type OwnCall } from './factor-changes.js';
 import { SecondFactorsService, toFactorRefusal, type UserWithFactors } from './second-factors.service.js';
 import { drawQrCode, generateTotpSecret, toBase32, toOtpauthUrl, TotpVault } from './totp.js';
 
@@ -136,10 +135,10 @@ export class TotpService {
     const secret = generateTotpSecret();
     const { userId, email } = principal;
     const values = [userId, this.vault.encryptSecret(userId, secret), this.vault.keyMark, this.clock.now()];
-    await this.changes.commitChange(user, async (transaction) => {
+    await this.changes.commitChange(user, actor, async (transaction) => {
       const enrolled = await transaction.query<unknown[]>(ENROL_TOTP, values);
       if (enrolled.length === 0) throw new ProblemException(problems.totpEnrolled);
-      return { result: undefined, event: this.toEvent('user.totp.started', userId, actor), keepsFactors: true };
+      return { result: undefined, event: 'user.totp.started', keepsFactors: true };
     });
     const issuer = this.environment.webauthnRpId ?? this.environment.serviceName;
     const otpauthUrl = toOtpauthUrl(secret, issuer, email);
@@ -159,14 +158,14 @@ export class TotpService {
     const step = await this.codes.verifyEnrolmentCode({ user, code, actor });
     const createVoidError = (): ProblemException =>
       new ProblemException(problems.wrongSecondFactor, { refusal: toFactorRefusal('changed_meanwhile', userId) });
-    const reauthenticated = ReauthenticatedUser.byEarlierStep(principal, user, createVoidError);
-    return this.changes.commitChange(reauthenticated, async (transaction) => {
+    const { passwordChangedAt } = user;
+    return this.changes.commitChange({ principal, passwordChangedAt, createVoidError }, actor, async (transaction) => {
       const values = [userId, this.clock.now(), step, user.encryptedSecret];
       const [confirmed] = await transaction.query<[unknown[], number]>(CONFIRM_TOTP, values);
       // A parallel call has confirmed it.
       if (confirmed.length === 0) throw new ProblemException(problems.totpEnrolled);
       const result = await replaceRecoveryCodes(transaction, userId);
-      return { result, event: this.toEvent('user.totp.enrolled', userId, actor) };
+      return { result, event: 'user.totp.enrolled' };
     });
   }
 
@@ -194,16 +193,16 @@ export class TotpService {
   private async commitWithCode<Result>(
     call: OwnCall,
     { password, code }: PasswordAndCode,
-    event: AuditEvent['event'],
+    event: AuditEventName,
     change: (transaction: EntityManager) => Promise<Result>,
   ): Promise<Result> {
     const { actor } = call;
     const { userId } = call.principal;
     const reauthenticated = await this.changes.reauthenticate(call, password);
     return this.codes.acceptAnyCode({ user: await this.readUser(userId), code, actor }, (useCode) =>
-      this.changes.commitChange(reauthenticated, async (transaction) => {
+      this.changes.commitChange(reauthenticated, actor, async (transaction) => {
         await useCode(transaction);
-        return { result: await change(transaction), event: this.toEvent(event, userId, actor) };
+        return { result: await change(transaction), event };
       }),
     );
   }
@@ -212,10 +211,6 @@ export class TotpService {
     const user = await this.factors.readUser(userId);
     if (!user) throw new ProblemException(problems.notFound);
     return user;
-  }
-
-  private toEvent(event: AuditEvent['event'], userId: string, actor: Actor): AuditEvent {
-    return { event, actor, time: this.clock.now(), subject: userId, logFields: { user_id: userId } };
   }
 }
 

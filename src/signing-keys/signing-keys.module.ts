@@ -8,7 +8,6 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import type { Response } from 'express';
 import { Public } from '../access/require.js';
 import type { KeyPair } from '../crypto/key-pair.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
 import { SigningKeyRotation, SigningKeyVault } from './signing-key-rotation.js';
 import { JWKS_MAX_AGE_SECONDS, SigningKey } from './signing-key.js';
 import { SigningKeysService } from './signing-keys.service.js';
@@ -67,7 +66,7 @@ export class JwksController {
 }
 
 @Module({
-  imports: [RevocationModule, TypeOrmModule.forFeature([SigningKey])],
+  imports: [TypeOrmModule.forFeature([SigningKey])],
   controllers: [JwksController],
   providers: [SigningKeyVault, SigningKeyRotation, SigningKeysService],
   exports: [SigningKeyRotation, SigningKeysService],

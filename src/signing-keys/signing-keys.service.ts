@@ -34,11 +34,9 @@ const READ_KEYS: Statement = {
 
 type Algorithm = 'HS256' | 'ES256';
 
-/** A row of READ_KEYS. */
 interface SigningKeyRow {
   readonly algorithm: Algorithm;
   readonly last_signed_at: Date | null;
-  /** Null: the algorithm has no key of interest. */
   readonly kid: string | null;
   readonly state: SigningKeyState;
   readonly encrypted_private_key: Buffer | null;
@@ -110,7 +108,6 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 
   /**
    * @returns undefined for a key that does not exist, is revoked, or was retired so long ago that its tokens have expired
-   * @param isFresh asks PostgreSQL, not the cache under the lease
    * @throws {ProblemException} unavailable when the key cannot be decrypted
    */
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
@@ -122,14 +119,14 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
     return view.pairs.get(kid);
   }
 
-  /** Whether tokens of the algorithm are accepted: it is configured, or another replica signed with it recently. */
+  /** Another replica, which is configured with another algorithm, may have signed with it recently. */
   async isAlgorithmAccepted(algorithm: Algorithm): Promise<boolean> {
     if (algorithm === this.environment.accessTokenAlgorithm) return true;
     const isInUse = (view: SigningKeyView): boolean => view.isInUseSince(algorithm, this.oldestIssuedAt);
     return isInUse(await this.readUnless(isInUse));
   }
 
-  /** Called before a token is signed: replicas that are configured with another algorithm accept this one from now on. */
+  /** Called before a token is signed, so that replicas that are configured with another algorithm accept it. */
   async recordSigning(): Promise<void> {
     const now = this.clock.now();
     const ageMs = Math.abs(now.getTime() - this.recordedAtMs);
@@ -210,12 +207,11 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 
 /** The signing keys as the database had them at one moment. */
 class SigningKeyView {
-  /** Keys that this replica can decrypt, and that are not revoked. */
+  /** Without revoked keys, and those that this replica cannot decrypt. */
   readonly pairs: ReadonlyMap<string, KeyPair>;
   private readonly kids: ReadonlySet<string>;
   private readonly activeKid: string | undefined;
 
-  /** @param open returns undefined for a key that cannot be decrypted */
   constructor(
     private readonly rows: readonly SigningKeyRow[],
     open: (kid: string, encrypted: Buffer) => KeyPair | undefined,
@@ -230,7 +226,7 @@ class SigningKeyView {
     this.activeKid = rows.find(({ kid, state }) => kid !== null && state === 'active')?.kid ?? undefined;
   }
 
-  /** Whether a key is active, which may be one that this replica cannot decrypt. */
+  /** The active key may be one that this replica cannot decrypt. */
   get hasActive(): boolean {
     return this.activeKid !== undefined;
   }
@@ -239,23 +235,20 @@ class SigningKeyView {
     return this.activeKid === undefined ? undefined : this.pairs.get(this.activeKid);
   }
 
-  /** Also of a revoked key, and of one that this replica cannot decrypt. */
   has(kid: string): boolean {
     return this.kids.has(kid);
   }
 
-  /** Whether this replica cannot decrypt the key, so that it cannot verify its tokens. */
   isUnreadable(kid: string): boolean {
     return this.rows.some((row) => row.kid === kid && row.state !== 'revoked') && !this.pairs.has(kid);
   }
 
-  /** @param since keys that were retired before it are left out */
   listSince(since: Date): KeyPair[] {
     const shown = this.rows.filter(({ retired_at: retiredAt }) => retiredAt === null || retiredAt > since);
     return shown.flatMap(({ kid }) => this.pairs.get(kid ?? '') ?? []);
   }
 
-  /** Whether a token that was signed with the algorithm since that moment may exist, or soon will. */
+  /** A key that was made or activated since then counts too: it signs soon. */
   isInUseSince(algorithm: Algorithm, since: Date): boolean {
     const times = this.rows
       .filter((row) => row.algorithm === algorithm)

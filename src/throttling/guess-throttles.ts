@@ -30,7 +30,8 @@ export interface PasswordGuess extends Guess {
 
 /** A code, by what it is counted and in whose place in the queue it waits. */
 export interface CodeGuess {
-  readonly userId: string;
+  /** The id of the user, or a text that names one enrolment of theirs. */
+  readonly counted: string;
   readonly method: 'totp' | 'recovery_code';
   /** Null: the address of the client is not known. */
   readonly address: string | null;
@@ -142,11 +143,11 @@ export class SecondFactorThrottle {
    * @throws {ProblemException} too_many_requests; unavailable without the counters; hashing_busy after a long wait
    */
   async countCodeGuess<Verdict extends { readonly valid: boolean }>(
-    { userId, method, address }: CodeGuess,
+    { counted, method, address }: CodeGuess,
     verify: () => Promise<Verdict>,
   ): Promise<Verdict> {
     const { exhausted, windows } = this;
-    const budgets = this.createBudgets(userId, method);
+    const budgets = this.createBudgets(counted, method);
     const turn = { networks: toNetworks(address), isKnown: false };
     const { points } = await windows.awaitPoints({ request: { budgets }, turn, maxWaitMs: MAX_CODE_WAIT_MS }, () =>
       exhausted.refuseAny(budgets),

@@ -2,7 +2,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
@@ -101,14 +101,11 @@ export class NewSessions {
       amr,
       owner.factorsChangedAt,
     ];
-    const event: AuditEvent = {
-      event: 'user.login.succeeded',
-      actor,
+    const event = toUserEvent('user.login.succeeded', actor, userId, {
       time: now,
-      subject: userId,
       details: { session_id: token.sessionId, amr },
-      logFields: { user_id: userId, session_id: token.sessionId },
-    };
+      logFields: { session_id: token.sessionId },
+    });
     const started = useProofs
       ? await this.insertWithProofs(useProofs, values, event)
       : await this.audit.execute(START_SESSION, values, event);

@@ -6,9 +6,9 @@
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { IsNull, MoreThan, type EntityManager, type Repository } from 'typeorm';
+import { Column, Entity, Index, IsNull, MoreThan, PrimaryColumn, type EntityManager, type Repository } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
-import { withAuditEvent, type AuditEvent } from '../audit/audit-events.js';
+import { toUserEvent, withAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
@@ -19,7 +19,76 @@ import { MetricsRegistry, createSlowGauge } from '../metrics/metrics-registry.js
 import { ProblemException, problems } from '../problems/problems.js';
 import type { Amr } from './new-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
-import { Session, type SessionEndReason } from './session.entity.js';
+
+/** One login, across all rotations of its refresh token. */
+@Entity('sessions')
+@Index('sessions_user_id_idx', ['userId', 'id'])
+@Index('sessions_not_ended_idx', ['userId', 'id'], { where: 'ended_at IS NULL' })
+@Index('sessions_dead_at_idx', { synchronize: false })
+export class Session {
+  @PrimaryColumn({ type: 'uuid', primaryKeyConstraintName: 'sessions_pkey' })
+  id!: string;
+
+  @Column({ name: 'user_id', type: 'uuid' })
+  userId!: string;
+
+  @Column({ name: 'token_digest', type: 'bytea' })
+  tokenDigest!: SecretDigest;
+
+  @Column({ type: 'integer' })
+  generation!: number;
+
+  @Column({ name: 'rotated_at', type: 'timestamptz' })
+  rotatedAt!: Date;
+
+  /** The network of the client that requested the last rotation. Null before the first one. */
+  @Column({ name: 'rotated_from', type: 'text', nullable: true })
+  rotatedFrom!: string | null;
+
+  /** The last generation whose repeat from another network is in the audit log. */
+  @Column({ name: 'elsewhere_generation', type: 'integer', nullable: true })
+  elsewhereGeneration!: number | null;
+
+  @Column({ name: 'expires_at', type: 'timestamptz' })
+  expiresAt!: Date;
+
+  @Column({ name: 'absolute_expires_at', type: 'timestamptz' })
+  absoluteExpiresAt!: Date;
+
+  @Column({ name: 'ended_at', type: 'timestamptz', nullable: true })
+  endedAt!: Date | null;
+
+  @Column({ name: 'end_reason', type: 'text', nullable: true })
+  endReason!: SessionEndReason | null;
+
+  /** How the user authenticated at the login (RFC 8176). */
+  @Column({ type: 'text', array: true, default: ['pwd'] })
+  amr!: string[];
+
+  @Column({ name: 'created_at', type: 'timestamptz' })
+  createdAt!: Date;
+
+  /** The network of the login. */
+  @Column({ name: 'created_from', type: 'text', nullable: true })
+  createdFrom!: string | null;
+
+  /** The browser or program of the login. */
+  @Column({ name: 'user_agent', type: 'text', nullable: true })
+  userAgent!: string | null;
+}
+
+export const SESSION_END_REASONS = [
+  'logout',
+  'owner',
+  'password_changed',
+  'password_reset',
+  'second_factor_added',
+  'reuse',
+  'admin',
+  'disabled',
+  'session_limit',
+] as const;
+export type SessionEndReason = (typeof SESSION_END_REASONS)[number];
 
 const READ_FOR_LOGOUT = {
   name: 'sessions_read_for_logout',
@@ -144,7 +213,7 @@ export class SessionsService {
   async endReusedSession(sessionId: string, userId: string, actor: Actor): Promise<void> {
     const time = this.clock.now();
     const details = { session_id: sessionId, reason: 'reuse' };
-    const event: AuditEvent = { event: 'session.refresh.reused', actor, time, subject: userId, details };
+    const event = { event: 'session.refresh.reused', actor, time, subject: userId, details } as const;
     await this.audit.execute(END_SESSION, [sessionId, time, 'reuse'], event);
   }
 
@@ -160,14 +229,8 @@ export class SessionsService {
   async endSessionsByOperator(userId: string, actor: Actor): Promise<void> {
     await this.sessions.manager.transaction(async (transaction) => {
       const count = await this.endAllSessions(transaction, userId, 'admin');
-      const event = 'admin.user.sessions_revoked';
-      const logFields = { user_id: userId, count };
-      if (count === 0) {
-        this.audit.logOnly(event, actor, logFields);
-        return;
-      }
-      const time = this.clock.now();
-      await this.audit.record(transaction, { event, actor, time, subject: userId, count, logFields });
+      const event = toUserEvent('admin.user.sessions_revoked', actor, userId, { count, logFields: { count } });
+      await this.audit.record(transaction, event, count > 0);
     });
   }
 
@@ -200,14 +263,9 @@ export class SessionsService {
   }): Promise<void> {
     const { sessionId, userId, reason, actor } = end;
     const time = this.clock.now();
-    await this.audit.execute(END_SESSION, [sessionId, time, reason], {
-      event: 'session.ended',
-      actor,
-      time,
-      subject: userId,
-      details: { session_id: sessionId, reason },
-      logFields: { user_id: userId, session_id: sessionId, reason },
-    });
+    const described = { session_id: sessionId, reason };
+    const event = toUserEvent('session.ended', actor, userId, { time, details: described, logFields: described });
+    await this.audit.execute(END_SESSION, [sessionId, time, reason], event);
   }
 
   private async countLiveSessions(): Promise<number> {

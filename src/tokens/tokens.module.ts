@@ -1,8 +1,4 @@
 import { Module } from '@nestjs/common';
-import { AccessModule } from '../access/doors.js';
-import { AuditModule } from '../audit/audit.module.js';
-import { RevocationModule } from '../revocation/revocation.module.js';
-import { MetricsRegistryModule } from '../metrics/metrics-registry.js';
 import { JwtModule } from '@nestjs/jwt';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Environment } from '../config/environment.js';
@@ -10,17 +6,12 @@ import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
 import { AccessTokens } from './access-tokens.js';
 import { NewSessions } from './new-sessions.js';
 import { RefreshTokens } from './refresh-token.js';
-import { Session } from './session.entity.js';
-import { SessionsService } from './sessions.service.js';
+import { Session, SessionsService } from './sessions.service.js';
 import { TokenRotation } from './token-rotation.js';
 import { UserStrategy, ValidateUserController } from './user-door.js';
 
 @Module({
   imports: [
-    AccessModule,
-    AuditModule,
-    RevocationModule,
-    MetricsRegistryModule,
     TypeOrmModule.forFeature([Session]),
     SigningKeysModule,
     JwtModule.registerAsync({

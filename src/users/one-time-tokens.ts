@@ -7,8 +7,8 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
+import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
-import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
 import type { RefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
@@ -65,6 +65,8 @@ export interface FoundToken {
   readonly digest: SecretDigest;
 }
 
+type LinkAct = (transaction: EntityManager, user: User) => Promise<void>;
+
 export interface IssuedToken {
   /** The only occurrence of the token in plain text. */
   readonly token: string;
@@ -77,7 +79,6 @@ export class OneTimeTokens {
     private readonly dataSource: DataSource,
     private readonly database: Database,
     private readonly audit: AuditLog,
-    private readonly clock: Clock,
   ) {}
 
   /**
@@ -109,14 +110,9 @@ export class OneTimeTokens {
       // The lock keeps another transaction from disabling the user before the token is committed.
       if (!user.isActive) throw new ProblemException(problems.userDisabled);
       const issued = await this.issueToken(transaction, user.id, 'operator_password_reset', null);
-      await this.audit.record(transaction, {
-        event: 'admin.user.password_reset_issued',
-        actor,
-        time: this.clock.now(),
-        subject: user.id,
-        details: { expires_at: issued.expiresAt.toISOString() },
-        logFields: { user_id: user.id },
-      });
+      const details = { expires_at: issued.expiresAt.toISOString() };
+      const event = toUserEvent('admin.user.password_reset_issued', actor, user.id, { details });
+      await this.audit.record(transaction, event);
       return issued;
     });
   }
@@ -144,15 +140,17 @@ export class OneTimeTokens {
 
   /**
    * Uses the token, in the transaction of the act: of concurrent calls with one token, one succeeds.
-   * @returns the user, whose row is locked
+   * @param act gets the user, whose row is locked
    * @throws {ProblemException} invalid_link
    */
-  async useToken(transaction: EntityManager, { userId, digest }: FoundToken): Promise<User> {
-    const lock = { mode: 'pessimistic_write' } as const;
-    const user = await transaction.findOne(User, { where: { id: userId }, lock });
-    const [, used] = await transaction.query<[unknown, number]>(USE, [userId, digest]);
-    if (!user || used === 0) throw createLinkRefusal('unknown', userId);
-    return user;
+  async useToken({ userId, digest }: FoundToken, act: LinkAct): Promise<void> {
+    await this.dataSource.transaction(async (transaction) => {
+      const lock = { mode: 'pessimistic_write' } as const;
+      const user = await transaction.findOne(User, { where: { id: userId }, lock });
+      const [, used] = await transaction.query<[unknown, number]>(USE, [userId, digest]);
+      if (!user || used === 0) throw createLinkRefusal('unknown', userId);
+      await act(transaction, user);
+    });
   }
 
   /** Voids every token of a user whose row is locked. */

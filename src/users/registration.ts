@@ -1,15 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { toUserActor, type Actor } from '../access/actor.js';
+import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
-import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { getViolatedConstraint } from '../database/database-failure.js';
 import { Outbox } from '../mail/outbox.js';
-import { PasswordHasher } from '../passwords/password-hasher.js';
-import { PasswordPolicy } from '../passwords/password-policy.js';
+import { NewPasswords } from '../passwords/new-passwords.js';
 import { ProblemException, problems } from '../problems/problems.js';
 import { User } from './users.service.js';
 
@@ -27,8 +26,7 @@ interface NewUser {
 export class Registration {
   constructor(
     private readonly dataSource: DataSource,
-    private readonly policy: PasswordPolicy,
-    private readonly hasher: PasswordHasher,
+    private readonly passwords: NewPasswords,
     private readonly outbox: Outbox,
     private readonly audit: AuditLog,
     private readonly environment: Environment,
@@ -37,9 +35,8 @@ export class Registration {
 
   /** @throws {ProblemException} validation_failed; email_taken; hashing_busy */
   async registerUser({ email, password, actor, event }: NewUser): Promise<User> {
-    this.policy.checkNewPassword(password);
-    const turn = { networks: toNetworks(actor.address), isKnown: actor.door === 'admin' };
-    const passwordHash = await this.hasher.hashPassword(password, turn);
+    this.passwords.checkNewPassword(password);
+    const passwordHash = await this.passwords.hashNewPassword(password, actor, actor.door === 'admin');
     const now = this.clock.now();
     const user: User = {
       id: createId(),
@@ -52,37 +49,24 @@ export class Registration {
       createdAt: now,
       updatedAt: now,
     };
-    try {
-      await this.insertUser(user, actor, event);
-    } catch (error) {
-      if (getViolatedConstraint(error) === 'users_email_key') throw new ProblemException(problems.emailTaken);
-      throw error;
-    }
+    await this.insertUser(user, actor, event).catch((error: unknown) => {
+      throw getViolatedConstraint(error) === 'users_email_key' ? new ProblemException(problems.emailTaken) : error;
+    });
     return user;
   }
 
   private async insertUser(user: User, actor: Actor, event: NewUser['event']): Promise<void> {
-    const { id, email, createdAt: time } = user;
+    const { id, email: recipient, createdAt: time } = user;
     await this.dataSource.transaction(async (transaction) => {
       await transaction.insert(User, user);
       if (this.environment.requireVerifiedEmail) {
         // In this transaction: an account without a link could never log in.
         const { requestId } = actor;
-        await this.outbox.addWith(transaction, {
-          kind: 'email_verification',
-          recipient: email,
-          userId: null,
-          requestId,
-        });
+        await this.outbox.addWith(transaction, { kind: 'email_verification', recipient, userId: null, requestId });
       }
-      await this.audit.record(transaction, {
-        event,
-        actor: actor.door === 'open' ? toUserActor(actor, id) : actor,
-        time,
-        subject: id,
-        details: { after: { is_active: true } },
-        logFields: { user_id: id },
-      });
+      const named = actor.door === 'open' ? toUserActor(actor, id) : actor;
+      const details = { after: { is_active: true } };
+      await this.audit.record(transaction, toUserEvent(event, named, id, { time, details }));
     });
   }
 }

@@ -1,12 +1,59 @@
 import { Controller, Get, Param, Req } from '@nestjs/common';
-import { ApiOkResponse, ApiOperation, ApiTags } from '@nestjs/swagger';
+import { ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { ApiProblems } from '../problems/api-problems.js';
 import { getPrincipal } from '../access/principals.js';
 import { RequireAdminOr, RequireUser } from '../access/require.js';
+import { EXAMPLES } from '../common/examples.js';
+import { EmailField, NewEmailField, MOMENT, NEW_PASSWORD, PasswordField } from '../common/fields.js';
+import { createPageResponse } from '../http/page.js';
+import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';
-import { UserResponse } from './user.dto.js';
-import { UsersService } from './users.service.js';
+import { UsersService, type Account, type User } from './users.service.js';
+
+export class RegistrationRequest {
+  @NewEmailField()
+  email!: string;
+
+  @PasswordField(NEW_PASSWORD)
+  password!: string;
+}
+
+export class CredentialsRequest {
+  @EmailField()
+  email!: string;
+
+  @PasswordField(NEW_PASSWORD)
+  password!: string;
+}
+
+export class UserResponse {
+  @ApiProperty({ type: String, format: 'uuid', example: EXAMPLES.id })
+  id!: string;
+
+  @ApiProperty({ type: String, format: 'email', example: EXAMPLES.email })
+  email!: string;
+
+  @ApiProperty({ example: true })
+  is_active!: boolean;
+
+  @ApiProperty(MOMENT)
+  created_at!: string;
+
+  @ApiProperty(MOMENT)
+  updated_at!: string;
+
+  static from(user: Account): UserResponse {
+    return {
+      id: user.id,
+      email: user.email,
+      is_active: user.isActive,
+      created_at: user.createdAt.toISOString(),
+      updated_at: user.updatedAt.toISOString(),
+    };
+  }
+}
+
+export class UserPageResponse extends createPageResponse<User, UserResponse>(UserResponse) {}
 
 @ApiTags('users')
 @Controller('api/v0/users')

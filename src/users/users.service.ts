@@ -1,12 +1,13 @@
 /**
  * Users: e-mail address, password hash, active or disabled. How they register is in registration.ts, what they change about
- * their own account in own-account.ts, their sessions in tokens/. Invariants: e-mail addresses are canonical
- * before they arrive here, and each change commits together with its audit event.
+ * their own account in account/, their sessions in tokens/. Invariants: e-mail addresses are canonical before they arrive
+ * here, and each change commits together with its audit event.
  */
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
 import { Check, Column, Entity, PrimaryColumn, Unique, type EntityManager, type Repository } from 'typeorm';
 import type { Actor } from '../access/actor.js';
+import { toUserEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
@@ -106,27 +107,16 @@ export class UsersService {
       const before = await lockUser(transaction, id);
       const updatedAt = this.clock.now();
       const userId = before.id;
-      const endedSessions = isActive ? 0 : await endSessions(transaction, userId);
-      const reason = isActive ? 'enabled' : 'disabled';
-      const logFields = { user_id: userId, reason, count: endedSessions };
-      if (before.isActive === isActive && endedSessions === 0) {
-        this.audit.logOnly('admin.user.updated', actor, logFields);
-        return before;
-      }
-      await transaction.update(User, { id: userId }, { isActive, updatedAt });
-      await this.audit.record(transaction, {
-        event: 'admin.user.updated',
-        actor,
+      const count = isActive ? 0 : await endSessions(transaction, userId);
+      const event = toUserEvent('admin.user.updated', actor, userId, {
         time: updatedAt,
-        subject: userId,
-        details: {
-          before: { is_active: before.isActive },
-          after: { is_active: isActive },
-          ended_sessions: endedSessions,
-        },
-        logFields,
+        details: { before: { is_active: before.isActive }, after: { is_active: isActive }, ended_sessions: count },
+        logFields: { reason: isActive ? 'enabled' : 'disabled', count },
       });
-      return { ...before, isActive, updatedAt };
+      const hasEffect = before.isActive !== isActive || count > 0;
+      if (hasEffect) await transaction.update(User, { id: userId }, { isActive, updatedAt });
+      await this.audit.record(transaction, event, hasEffect);
+      return hasEffect ? { ...before, isActive, updatedAt } : before;
     });
   }
 
@@ -135,22 +125,14 @@ export class UsersService {
    * @throws {ProblemException} not_found
    */
   async deleteUser(id: string, actor: Actor): Promise<void> {
-    await this.propagation.propagateAfter(() => this.commitDeletion(id, actor));
-  }
-
-  private async commitDeletion(id: string, actor: Actor): Promise<void> {
-    await this.users.manager.transaction(async (transaction) => {
-      const { id: userId, isActive } = await lockUser(transaction, id);
-      await transaction.delete(User, { id: userId });
-      await this.audit.record(transaction, {
-        event: 'admin.user.deleted',
-        actor,
-        time: this.clock.now(),
-        subject: userId,
-        details: { before: { is_active: isActive } },
-        logFields: { user_id: userId },
-      });
-    });
+    await this.propagation.propagateAfter(() =>
+      this.users.manager.transaction(async (transaction) => {
+        const { id: userId, isActive } = await lockUser(transaction, id);
+        await transaction.delete(User, { id: userId });
+        const details = { before: { is_active: isActive } };
+        await this.audit.record(transaction, toUserEvent('admin.user.deleted', actor, userId, { details }));
+      }),
+    );
   }
 }
 

@@ -210,7 +210,7 @@ describe('platform-auth audit verify', () => {
   };
 
   it(
-    'names the rows that a superuser in replica mode changed, deleted, inserted and moved',
+    'names the rows that a superuser without triggers changed, deleted, inserted and moved',
     async () => {
       const [changed, deleted, moved, , , details] = await sealedRows(8);
       expect(await auditor.verify()).toMatchObject({ rows: 8, waiting: 0, findings: [] });

@@ -6,7 +6,7 @@ import { createMigrationOptions } from '../../src/database/database-options.js';
 import { migrate } from '../../src/database/migrate.js';
 import { NodeDevice } from '../../src/nodes/nodes.service.js';
 import { Operator } from '../../src/operators/operators.service.js';
-import { Session } from '../../src/tokens/session.entity.js';
+import { Session } from '../../src/tokens/sessions.service.js';
 import { User } from '../../src/users/users.service.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 

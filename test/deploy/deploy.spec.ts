@@ -1,14 +1,18 @@
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
-import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { hostname, tmpdir, userInfo } from 'node:os';
 import { basename, join } from 'node:path';
 import { parse } from 'yaml';
 import { fromRoot } from '../support/from-root.js';
 import { parseEnvironment } from '../../src/config/environment.js';
 import { VARIABLES } from '../support/settings.js';
+import { createTestDatabase } from '../support/test-database.js';
 
 interface Compose {
-  readonly services: Record<string, { env_file?: string; environment: Record<string, string | number> }>;
+  readonly services: Record<
+    string,
+    { command?: string[]; env_file?: string; environment: Record<string, string | number> }
+  >;
 }
 
 describe('compose.yaml', () => {
@@ -23,6 +27,38 @@ describe('compose.yaml', () => {
   it('gives the service no password of another role', () => {
     expect(services.auth!.environment).toMatchObject({ POSTGRES_PASSWORD: '', SERVICE_PASSWORD: '' });
     expect(Object.values(services.auth!.environment).join()).not.toContain('POSTGRES_PASSWORD');
+  });
+
+  const hasPsql = spawnSync('psql', ['--version']).status === 0;
+  (hasPsql ? it : it.skip)('sets the password of the role in no argument of a process and no statement', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'role-'));
+    const database = await createTestDatabase({ isEmpty: true });
+    const shim = `#!/bin/sh\necho "arguments: $*" >&2\nPATH=\${PATH#*:} exec psql "$@"\n`;
+    writeFileSync(join(folder, 'psql'), shim, { mode: 0o755 });
+    const [shell = '', option = '', script = ''] = services.role!.command!;
+    const command = script.replace('/service-role.sql', fromRoot('deploy/postgres/service-role.sql'));
+    const { hostname: host, port, username, password, pathname } = new URL(database.url);
+    const server = {
+      PGHOST: host,
+      PGPORT: port,
+      PGUSER: username,
+      PGPASSWORD: password,
+      PGDATABASE: pathname.slice(1),
+    };
+    // The server sends psql what it writes to its log. Without a terminal, psql reads the password from standard input.
+    const PGOPTIONS = '-c log_statement=all -c client_min_messages=log';
+    const PATH = `${folder}:${process.env.PATH}`;
+    const { status, stderr } = spawnSync('setsid', ['--wait', shell, option, command], {
+      env: { ...server, PGOPTIONS, PATH, SERVICE_PASSWORD: 'canary-Password' },
+      encoding: 'utf8',
+    });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: expect.stringMatching(/arguments: .*ALTER (ROLE|USER)/s) });
+    expect(stderr).not.toContain('canary');
+    const [role] = await database.query(`SELECT rolpassword FROM pg_authid WHERE rolname = 'auth_service'`);
+    expect(role).toEqual({ rolpassword: expect.stringMatching(/^SCRAM-SHA-256\$/) });
+    await database.query('DROP ROLE auth_service');
+    await database.drop();
+    rmSync(folder, { recursive: true });
   });
 });
 

@@ -1,5 +1,7 @@
 import { Client } from 'pg';
-import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
+import type { Database } from '../../src/database/database.js';
+import type { Log } from '../../src/logging/log.js';
+import { LeaseAnnouncement, Propagation } from '../../src/revocation/propagation.js';
 import { problems } from '../../src/problems/problems.js';
 import { eventually } from '../../tools/eventually.js';
 import { expectProblem } from '../support/expect-problem.js';
@@ -108,6 +110,23 @@ describe('a call that revokes', () => {
     }
     expect(app.log.lines.map(({ message }) => message)).toContain('leases_not_read');
     expectProblem(await app.validateNode(node.header), problems.invalidNodeCredentials);
+  });
+});
+
+describe('calls that wait at the same time', () => {
+  it('share one read of the promises, which begins after the commit of each', async () => {
+    const reads: ((row: object) => void)[] = [];
+    const row = () => new Promise((resolve) => reads.push(resolve));
+    const propagation = new Propagation({ row } as unknown as Database, { warn: () => undefined } as unknown as Log);
+    const first = propagation.awaitPropagation();
+    await eventually('the first read has begun', () => reads.length === 1);
+    const later = Array.from({ length: 20 }, () => propagation.awaitPropagation());
+    reads[0]!({ longest: 0 });
+    await first;
+    await eventually('the next read has begun', () => reads.length === 2);
+    reads[1]!({ longest: 0 });
+    await Promise.all(later);
+    expect(reads).toHaveLength(2);
   });
 });
 

@@ -18,6 +18,7 @@ const VECTORS: [seconds: number, code: string][] = [
   [20_000_000_000, '353130'],
 ];
 const SECRET = Buffer.from('12345678901234567890');
+const WRONG_CODES_A_WEEK = 50;
 
 describe('codes of an authenticator app', () => {
   it.each(VECTORS)('are those of RFC 6238 at %d seconds', (seconds, code) => {
@@ -89,6 +90,19 @@ describe('POST /api/v0/users/me/totp', () => {
     owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
     expectProblem(await owner.post('/totp/confirm', { code: owner.wrongCode() }), problems.wrongSecondFactor);
     await app.login(owner.user.email).expect(200);
+  });
+
+  it('whose wrong codes are used up locks no later enrolment, and no login', async () => {
+    const owner = await FactorOwner.of(app);
+    owner.secret = ((await owner.post('/totp', { password: PASSWORD }).expect(201)).body as { secret: string }).secret;
+    const wrong = { code: owner.wrongCode() };
+    for (let i = 0; i < WRONG_CODES_A_WEEK; i += 1)
+      expectProblem(await owner.post('/totp/confirm', wrong), problems.wrongSecondFactor);
+    await owner.post('/totp/confirm', { code: owner.code() }).expect(429);
+    app.clock.advance({ seconds: 1 });
+    await owner.enrols();
+    app.clock.advance({ seconds: 60 });
+    await owner.logsInWithCode();
   });
 
   it('can be confirmed after any number of codes that were sent without an enrolment', async () => {

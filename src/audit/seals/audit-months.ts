@@ -21,7 +21,6 @@ export class AuditMonths {
     private readonly seals: SealWriter,
   ) {}
 
-  /** @returns how many partitions were created; 0 while another replica holds the lock */
   async createMonths(): Promise<number> {
     const created = await this.runExclusively(async (transaction) => {
       const [row] = await transaction.query<{ made: string[] }[]>('SELECT audit_events_make_months($1) AS made', [

@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError } from 'commander';
-import type { Verification } from '../../audit/seals/seal-verifier.js';
+import type { Query, Verification } from '../../audit/seals/seal-verifier.js';
 import {
   formatCheckpoint,
   isCheckpoint,
   LAST_SEAL,
+  MAX_FINDINGS,
   SealKey,
   type SealContent,
   type StoredSeal,
 } from '../../audit/seals/seal.js';
-import { MAX_FINDINGS, type Query } from '../../audit/seals/seal-chain.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
 import { formatTable, wrapText } from '../tables.js';
 import { CommandFailedError, announceIfSlow, print, type Output } from '../output.js';

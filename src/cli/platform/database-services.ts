@@ -4,6 +4,7 @@
 import { Module, type INestApplicationContext, type ModuleMetadata } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import { AccessModule } from '../../access/doors.js';
 import { AppCredentialsModule } from '../../app-credentials/app-credentials.module.js';
 import { AppCredentialsService } from '../../app-credentials/app-credentials.service.js';
 import { AuditModule } from '../../audit/audit.module.js';
@@ -85,7 +86,7 @@ export async function withAppKeys<Result>(
 ): Promise<Result> {
   return withServices(
     variables,
-    { imports: [AppCredentialsModule] },
+    { imports: [AccessModule, AuditModule, RevocationModule, AppCredentialsModule] },
     (context) =>
       work({
         credentials: context.get(AppCredentialsService, { strict: false }),

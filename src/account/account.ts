@@ -1,17 +1,80 @@
-import { Body, Controller, Delete, Get, HttpCode, Param, Post, Query, Req } from '@nestjs/common';
+/**
+ * What users do with their own account: change the password, see and end sessions, delete it. An access token alone shows
+ * and ends sessions; the password is asked for again where a thief of the token could keep the owner out. When a call that
+ * ends sessions has returned, no verifier accepts their tokens.
+ */
+import { Body, Controller, Delete, Get, HttpCode, Injectable, Module, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiNoContentResponse, ApiOkResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
-import { toActor } from '../access/actor.js';
-import { getPrincipal } from '../access/principals.js';
+import { DataSource } from 'typeorm';
+import { toActor, type Actor } from '../access/actor.js';
+import { getPrincipal, type UserPrincipal } from '../access/principals.js';
 import { RequireUser } from '../access/require.js';
+import { toUserEvent } from '../audit/audit-events.js';
+import { AuditLog } from '../audit/audit-log.js';
+import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { MOMENT, NETWORK, PasswordField } from '../common/fields.js';
 import { createPageResponse, PageQuery, toPageRequest } from '../http/page.js';
+import { NewPasswords } from '../passwords/new-passwords.js';
+import { PasswordVerifier, REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
-import type { Session } from '../tokens/session.entity.js';
-import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
-import { AccountService } from './account.service.js';
+import { Propagation } from '../revocation/propagation.js';
+import { SessionsService, type Session } from '../tokens/sessions.service.js';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { deleteAccount, requireUnchanged, setPassword } from '../users/unchanged-account.js';
+
+/** A call for which the access token is not enough. */
+interface ReauthenticatedCall {
+  readonly principal: UserPrincipal;
+  readonly password: string;
+  readonly actor: Actor;
+}
+
+@Injectable()
+export class AccountService {
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly verifier: PasswordVerifier,
+    private readonly passwords: NewPasswords,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
+    private readonly audit: AuditLog,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Ends all sessions of the user but this one. */
+  async changePassword({ principal, password, actor }: ReauthenticatedCall, newPassword: string): Promise<void> {
+    // Before the password is verified: a new password that the policy refuses must not cost a guess.
+    this.passwords.checkNewPassword(newPassword, '/new_password');
+    // A refusal waits too: it may mean that an earlier try of this call has changed the password.
+    await this.propagation.propagateAfter(async () => {
+      const verified = await this.verifier.reauthenticateUser(principal, password, actor);
+      const { id } = verified;
+      const passwordHash = await this.passwords.hashNewPassword(newPassword, actor);
+      await this.dataSource.transaction(async (transaction) => {
+        // Before the sessions end: a login with the old password that comes later waits for this lock, and is refused.
+        const isSet = await setPassword(transaction, verified, passwordHash, this.clock.now());
+        await requireUnchanged(transaction, id, isSet);
+        const count = await this.sessions.endAllSessions(transaction, id, 'password_changed', principal.sessionId);
+        const described = { details: { ended_sessions: count }, logFields: { count } };
+        await this.audit.record(transaction, toUserEvent('user.password.changed', actor, id, described));
+      });
+    });
+  }
+
+  async deleteAccount({ principal, password, actor }: ReauthenticatedCall): Promise<void> {
+    await this.propagation.propagateAfter(async () => {
+      const verified = await this.verifier.reauthenticateUser(principal, password, actor);
+      await this.dataSource.transaction(async (transaction) => {
+        await requireUnchanged(transaction, verified.id, await deleteAccount(transaction, verified));
+        await this.audit.record(transaction, toUserEvent('user.deleted', actor, verified.id));
+      });
+    });
+  }
+}
 
 const CURRENT_PASSWORD = { description: 'The password of the account. A wrong one counts like a failed login.' };
 
@@ -89,7 +152,11 @@ export class OwnSessionPageResponse extends createPageResponse<OwnSession, OwnSe
 @ApiTags('users')
 @Controller('api/v0/users/me')
 export class AccountController {
-  constructor(private readonly account: AccountService) {}
+  constructor(
+    private readonly account: AccountService,
+    private readonly sessions: SessionsService,
+    private readonly propagation: Propagation,
+  ) {}
 
   @Post('password')
   @HttpCode(204)
@@ -104,10 +171,8 @@ export class AccountController {
   @ApiNoContentResponse({ description: 'The password is changed, and every other session has ended' })
   async changePassword(@Req() request: Request, @Body() body: ChangePasswordRequest): Promise<void> {
     const { current_password: password, new_password: newPassword } = body;
-    await this.account.changePassword(
-      { principal: getPrincipal(request, 'user'), password, newPassword },
-      toActor(request),
-    );
+    const principal = getPrincipal(request, 'user');
+    await this.account.changePassword({ principal, password, actor: toActor(request) }, newPassword);
   }
 
   @Post('delete')
@@ -120,7 +185,8 @@ export class AccountController {
   })
   @ApiNoContentResponse({ description: 'The account is deleted, and every session of it has ended' })
   async deleteOwnAccount(@Req() request: Request, @Body() { password }: DeleteAccountRequest): Promise<void> {
-    await this.account.deleteAccount({ principal: getPrincipal(request, 'user'), password }, toActor(request));
+    const principal = getPrincipal(request, 'user');
+    await this.account.deleteAccount({ principal, password, actor: toActor(request) });
   }
 
   @Get('sessions')
@@ -129,7 +195,7 @@ export class AccountController {
   @ApiOkResponse({ type: OwnSessionPageResponse })
   async listOwnSessions(@Req() request: Request, @Query() query: PageQuery): Promise<OwnSessionPageResponse> {
     const principal = getPrincipal(request, 'user');
-    const { items, nextCursor } = await this.account.listSessions(principal.userId, toPageRequest(query));
+    const { items, nextCursor } = await this.sessions.listLiveSessions(principal.userId, toPageRequest(query));
     const own = items.map((session) => ({ session, isCurrent: session.id === principal.sessionId }));
     return OwnSessionPageResponse.from({ items: own, nextCursor });
   }
@@ -140,7 +206,9 @@ export class AccountController {
   @ApiOperation({ summary: 'End all your sessions but this one' })
   @ApiNoContentResponse({ description: 'Every other session has ended, by this request or before' })
   async endOtherSessions(@Req() request: Request): Promise<void> {
-    await this.account.endOtherSessions(getPrincipal(request, 'user'), toActor(request));
+    const { userId, sessionId } = getPrincipal(request, 'user');
+    const actor = toActor(request);
+    await this.propagation.propagateAfter(() => this.sessions.endOtherSessions(userId, sessionId, actor));
   }
 
   @Delete('sessions/:id')
@@ -154,6 +222,10 @@ export class AccountController {
   @ApiNoContentResponse({ description: 'The session has ended, by this request or before' })
   async endOwnSession(@Req() request: Request, @Param('id') id: string): Promise<void> {
     const { userId } = getPrincipal(request, 'user');
-    await this.account.endSession({ userId, sessionId: id }, toActor(request));
+    const actor = toActor(request);
+    await this.propagation.propagateAfter(() => this.sessions.endOwnSession(id, userId, actor));
   }
 }
+
+@Module({ imports: [PasswordsModule, TokensModule], controllers: [AccountController], providers: [AccountService] })
+export class AccountModule {}

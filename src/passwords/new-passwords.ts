@@ -1,12 +1,15 @@
 /**
- * Which new passwords are accepted: a minimum length, and none of those that attackers guess first (ASVS 6.2.4). No
- * composition rules (ASVS 6.2.5).
+ * Which new passwords are accepted, and their hashes: a minimum length, and none of those that attackers guess first
+ * (ASVS 6.2.4). No composition rules (ASVS 6.2.5).
  */
 import { readFileSync } from 'node:fs';
 import { Injectable } from '@nestjs/common';
 import { dictionary } from '@zxcvbn-ts/language-common';
+import type { Actor } from '../access/actor.js';
+import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
 import { refuseField } from '../problems/refused-fields.js';
+import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 const COMMON_COUNT = 10_000;
 
@@ -20,11 +23,14 @@ const ADDITIONAL_PASSWORDS = [
 ];
 
 @Injectable()
-export class PasswordPolicy {
+export class NewPasswords {
   private readonly minLength: number;
   private readonly common: ReadonlySet<string>;
 
-  constructor(environment: Environment) {
+  constructor(
+    environment: Environment,
+    private readonly hasher: PasswordHasher,
+  ) {
     this.minLength = environment.passwordMinLength;
     this.common = loadCommonPasswords(environment.passwordBlocklist);
   }
@@ -38,6 +44,14 @@ export class PasswordPolicy {
       refuseField(pointer, `must be at least ${this.minLength} characters long`);
     if (this.common.has(password.toLowerCase()))
       refuseField(pointer, 'is one of the most commonly used passwords; choose another one');
+  }
+
+  /**
+   * @param isKnown the caller has proved something already, and precedes anonymous clients in the queue
+   * @throws {ProblemException} hashing_busy
+   */
+  async hashNewPassword(password: string, { address }: Actor, isKnown = true): Promise<PasswordHash> {
+    return this.hasher.hashPassword(password, { networks: toNetworks(address), isKnown });
   }
 }
 

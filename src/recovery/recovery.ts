@@ -1,4 +1,4 @@
-import { Body, Controller, HttpCode, Post, Req } from '@nestjs/common';
+import { Body, Controller, HttpCode, Module, Post, Req, type DynamicModule } from '@nestjs/common';
 import { ApiAcceptedResponse, ApiNoContentResponse, ApiOperation, ApiProperty, ApiTags } from '@nestjs/swagger';
 import type { Request } from 'express';
 import { toActor } from '../access/actor.js';
@@ -6,12 +6,19 @@ import { getPrincipal } from '../access/principals.js';
 import { Public, RequireUser } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { CharactersBetween, EmailField, NEW_PASSWORD, NewEmailField, PasswordField } from '../common/fields.js';
+import type { Environment } from '../config/environment.js';
+import { isMailEnabled } from '../mail/mail-transport.js';
+import { MailModule } from '../mail/mail.module.js';
+import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { Throttled } from '../throttling/throttle.js';
-import { REAUTHENTICATION_PROBLEMS } from '../passwords/password-verifier.js';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { UsersModule } from '../users/users.module.js';
 import { EmailConfirmations, PasswordResets } from './link-confirmations.js';
-import { LinkRequests } from './links.js';
+import { LinkMails, LinkRequests } from './links.js';
 
 const MAX_TOKEN_LENGTH = 128;
 const ACCEPTED = { description: 'The request is recorded. Whether a mail follows is not told' } as const;
@@ -75,8 +82,7 @@ export class PasswordResetController {
   })
   @ApiNoContentResponse({ description: 'The password is set, and every session of the user has ended' })
   async confirmPasswordReset(@Req() request: Request, @Body() body: ConfirmPasswordResetRequest): Promise<void> {
-    const { token, new_password: newPassword } = body;
-    await this.resets.resetPassword({ token, newPassword }, toActor(request));
+    await this.resets.resetPassword(body.token, body.new_password, toActor(request));
   }
 }
 
@@ -156,5 +162,19 @@ export class OwnEmailController {
     const principal = getPrincipal(request, 'user');
     const change = { principal, password: body.password, newEmail: body.new_email };
     await this.requests.requestEmailChange(change, toActor(request));
+  }
+}
+
+@Module({})
+export class RecoveryModule {
+  static forRoot(environment: Environment): DynamicModule {
+    // A guard would leave these paths in the router and in the OpenAPI document.
+    const controllersWithMail = isMailEnabled(environment) ? [LinksController, OwnEmailController] : [];
+    return {
+      module: RecoveryModule,
+      imports: [PasswordsModule, MailModule, SecondFactorsModule, TokensModule, UsersModule],
+      controllers: [PasswordResetController, ...controllersWithMail],
+      providers: [LinkRequests, LinkMails, PasswordResets, EmailConfirmations],
+    };
   }
 }

@@ -1,4 +1,4 @@
-import { Body, Controller, HttpCode, Post, Req, Res } from '@nestjs/common';
+import { Body, Controller, HttpCode, Module, Post, Req, Res } from '@nestjs/common';
 import {
   ApiBody,
   ApiCreatedResponse,
@@ -19,11 +19,15 @@ import { CharactersBetween, IfSent } from '../common/fields.js';
 import { SECOND_FACTOR_METHODS, type SecondFactorMethod } from '../common/names.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { problems } from '../problems/problems.js';
+import { PasswordsModule } from '../passwords/passwords.module.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { CodeField } from '../second-factors/totp-enrolment.js';
 import { PasskeyField, PasskeyRequestOptionsResponse } from '../second-factors/webauthn.js';
 import { Throttled } from '../throttling/throttle.js';
 import type { TokenPair } from '../tokens/access-tokens.js';
-import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/user.dto.js';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { UserResponse, CredentialsRequest, RegistrationRequest } from '../users/users.controller.js';
+import { UsersModule } from '../users/users.module.js';
 import { AuthService, RegistrationService } from './auth.service.js';
 import { LoginService, SecondFactorLogins } from './login.js';
 
@@ -234,3 +238,10 @@ export class AuthController {
     return TokenPairResponse.from(await this.logins.logInWithPasskey(body.passkey, toActor(request)));
   }
 }
+
+@Module({
+  imports: [PasswordsModule, UsersModule, TokensModule, SecondFactorsModule],
+  controllers: [AuthController],
+  providers: [RegistrationService, LoginService, SecondFactorLogins, AuthService],
+})
+export class AuthModule {}
