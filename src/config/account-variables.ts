@@ -149,7 +149,7 @@ export const throttleSection = {
   title: 'Throttles',
   introduction:
     'Each limit is points/seconds: at most that many attempts in a window that starts with the first one. An address is an ' +
-    `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUDGET_FACTOR} times the points. Behind a proxy that TRUST_PROXY ` +
+    `IPv4 address or an IPv6 /64; an IPv6 /48 has ${SITE_BUDGET_FACTOR} times the points, but for one account no more than a quarter of LOGIN_LIMIT_PER_ACCOUNT. Behind a proxy that TRUST_PROXY ` +
     "does not name, all clients share the proxy's limits. [throttling.md](throttling.md) has the other limits, which are fixed.",
   variables: {
     LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: {

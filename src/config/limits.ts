@@ -25,7 +25,7 @@ const DRAIN_TIMEOUT_MS = 13_000;
 
 /**
  * At most this many attempts in a window, which starts with the first attempt. Each limit by network counts an IPv4
- * address or an IPv6 /64, and an IPv6 /48 with {@link SITE_BUDGET_FACTOR} times the points.
+ * address or an IPv6 /64, and an IPv6 /48 with up to {@link SITE_BUDGET_FACTOR} times the points.
  */
 export interface Limit {
   readonly points: number;

@@ -14,11 +14,17 @@ interface Policy {
   readonly event: ThrottleEvent;
   /** A variable of the operator's, or a limit that is the same everywhere. */
   readonly limit: LimitVariable | Limit;
+  /** The limit of the same account at all networks together: one site gets only a part of it. */
+  readonly within?: LimitVariable;
 }
 
 /** Every limit, by its name in the header, in the log and in the key of its rows. docs/throttling.md explains each. */
 const POLICIES = {
-  'login-account-address': { event: 'user.login.throttled', limit: 'loginLimitPerAccountAndAddress' },
+  'login-account-address': {
+    event: 'user.login.throttled',
+    limit: 'loginLimitPerAccountAndAddress',
+    within: 'loginLimitPerAccount',
+  },
   'login-account': { event: 'user.login.throttled', limit: 'loginLimitPerAccount' },
   'login-address': { event: 'user.login.throttled', limit: 'loginLimitPerAddress' },
   'hashing-busy': { event: 'user.login.throttled', limit: 'hashingBusyLimitPerAddress' },
@@ -53,6 +59,8 @@ interface Subject {
 }
 
 const ALL_NETWORKS: Networks = [''];
+/** No fewer sites than this use up the limit of an account. */
+const SITES_PER_ACCOUNT = 4;
 
 /** Creates the budgets of a policy, each with the key of its row. */
 @Injectable()
@@ -65,16 +73,17 @@ export class Budgets {
 
   /** @returns one budget for each network, the narrowest first */
   createBudgets(name: PolicyName, { account, networks = ALL_NETWORKS }: Subject): [Budget, ...Budget[]] {
-    const { event, limit }: Policy = POLICIES[name];
-    const { points, seconds } = typeof limit === 'string' ? this.environment[limit] : limit;
-    const createBudget = (network: string, factor: number): Budget => ({
+    const { event, limit: given, within }: Policy = POLICIES[name];
+    const limit = typeof given === 'string' ? this.environment[given] : given;
+    const siteLimit = computeSiteLimit(limit, within && this.environment[within]);
+    const [narrowest, ...sites] = networks;
+    const createBudget = (network: string, limit: Limit): Budget => ({
       name,
       event,
       key: this.createKey(name, network, account),
-      limit: { points: points * factor, seconds },
+      limit,
     });
-    const [narrowest, ...sites] = networks;
-    return [createBudget(narrowest, 1), ...sites.map((site) => createBudget(site, SITE_BUDGET_FACTOR))];
+    return [createBudget(narrowest, limit), ...sites.map((site) => createBudget(site, siteLimit))];
   }
 
   /** Keys contain an HMAC, so that a dump reveals neither accounts nor networks (ASVS 14.2). */
@@ -82,4 +91,15 @@ export class Budgets {
     const counted = account === undefined ? network : `${account}\n${network}`;
     return `${name}:${computeMac(this.digestKey, counted).toString('base64url')}`;
   }
+}
+
+/**
+ * @param total of all sites together, which one site must not use up: every network inside the site shares its limit, so the
+ * same holds for a customer with a /56
+ */
+function computeSiteLimit({ points, seconds }: Limit, total: Limit | undefined): Limit {
+  const most = points * SITE_BUDGET_FACTOR;
+  if (!total) return { points: most, seconds };
+  const share = Math.max(points, Math.floor(total.points / SITES_PER_ACCOUNT));
+  return { points: Math.min(most, share), seconds: Math.max(seconds, total.seconds) };
 }

@@ -3,6 +3,7 @@ import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { recorded } from '../audit/record.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
+import { repeatRace } from '../support/repeat-race.js';
 import { useApp, useReplica } from '../support/use-app.js';
 import { NEW_PASSWORD, Owner, type OwnSession } from '../support/owner.js';
 import { type Changes, pollChanges } from '../support/poll-changes.js';
@@ -213,8 +214,6 @@ describe('verifiers that poll after an owner ended sessions', () => {
   });
 });
 
-const ROUNDS = 25;
-
 describe('a change of the password that races', () => {
   const app = useApp();
   const other = useReplica(app);
@@ -231,7 +230,7 @@ describe('a change of the password that races', () => {
   };
 
   it('with logins and refreshes leaves no session of the old password behind its answer', async () => {
-    for (let round = 0; round < ROUNDS; round += 1) {
+    await repeatRace(async () => {
       const alice = await Owner.of(app);
       const elsewhere = await alice.elsewhere();
       const [changed, ...raced] = await Promise.all([
@@ -243,7 +242,7 @@ describe('a change of the password that races', () => {
       expect(changed.status).toBe(204);
       await expectDead(...raced);
       expect(await alice.sessions()).toHaveLength(1);
-    }
+    });
   });
 
   it('with a login that verified the old password refuses that login', async () => {
@@ -287,7 +286,7 @@ describe('a change of the password that races', () => {
   });
 
   it('from two sessions leaves the one alive whose call succeeded', async () => {
-    for (let round = 0; round < ROUNDS; round += 1) {
+    await repeatRace(async () => {
       const one = await Owner.of(app);
       const two = await one.elsewhere();
       const answers = await Promise.all([
@@ -297,17 +296,17 @@ describe('a change of the password that races', () => {
       const succeeded = answers.map(({ status }) => status === 204);
       expect(succeeded.filter(Boolean)).toHaveLength(1);
       expect([await one.isLive(), await two.isLive()]).toEqual(succeeded);
-    }
+    });
   });
 
   it('with an operator who disables the user leaves no session', async () => {
-    for (let round = 0; round < ROUNDS; round += 1) {
+    await repeatRace(async () => {
       const alice = await Owner.of(app);
       await Promise.all([
         alice.changePassword(PASSWORD, NEW_PASSWORD, other),
         app.admin.patch(`/users/${alice.user.id}`, { is_active: false }).expect(200),
       ]);
       expect(await alice.isLive()).toBe(false);
-    }
+    });
   });
 });

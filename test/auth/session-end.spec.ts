@@ -2,6 +2,7 @@ import type { Response } from 'supertest';
 import { problems } from '../../src/problems/problems.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Tokens, User } from '../support/test-app.js';
+import { repeatRace, ROUNDS } from '../support/repeat-race.js';
 import { useApp, useReplica } from '../support/use-app.js';
 
 describe('POST /api/v0/auth/logout', () => {
@@ -89,8 +90,6 @@ describe('POST /api/v0/auth/logout', () => {
   });
 });
 
-const ROUNDS = 25;
-
 describe('the end of a session that races with its use on another replica', () => {
   const app = useApp();
   const other = useReplica(app);
@@ -111,7 +110,7 @@ describe('the end of a session that races with its use on another replica', () =
 
   it('revokes every token before logout answers', async () => {
     const alice = await app.user();
-    for (let round = 0; round < ROUNDS; round++) {
+    await repeatRace(async () => {
       const tokens = await alice.logsIn();
       const [refreshed] = await Promise.all([
         other.refresh(tokens.refresh_token),
@@ -119,13 +118,13 @@ describe('the end of a session that races with its use on another replica', () =
       ]);
       expectVerdict(refreshed);
       await expectDead(tokens, refreshed);
-    }
+    });
     expect(await liveSessionsOf(alice.id)).toEqual([]);
   });
 
   it('revokes every token before a logout with the bearer token answers', async () => {
     const alice = await app.user();
-    for (let round = 0; round < ROUNDS; round++) {
+    await repeatRace(async () => {
       const tokens = await alice.logsIn();
       const [refreshed] = await Promise.all([
         other.refresh(tokens.refresh_token),
@@ -133,12 +132,12 @@ describe('the end of a session that races with its use on another replica', () =
       ]);
       expectVerdict(refreshed);
       await expectDead(tokens, refreshed);
-    }
+    });
     expect(await liveSessionsOf(alice.id)).toEqual([]);
   });
 
   it('revokes every token before the response to an operator who ends all sessions', async () => {
-    for (let round = 0; round < ROUNDS; round++) {
+    await repeatRace(async () => {
       const alice = await app.user();
       const tokens = await alice.logsIn();
       const [refreshed] = await Promise.all([
@@ -147,11 +146,11 @@ describe('the end of a session that races with its use on another replica', () =
       ]);
       expectVerdict(refreshed);
       await expectDead(tokens, refreshed);
-    }
+    });
   });
 
   it('revokes every token before the response to an operator who disables the user', async () => {
-    for (let round = 0; round < ROUNDS; round++) {
+    await repeatRace(async () => {
       const alice = await app.user();
       const tokens = await alice.logsIn();
       const [refreshed, loggedIn] = await Promise.all([
@@ -163,11 +162,11 @@ describe('the end of a session that races with its use on another replica', () =
       await app.admin.patch(`/users/${alice.id}`, { is_active: true }).expect(200);
       await expectDead(tokens, refreshed, loggedIn);
       expect(await liveSessionsOf(alice.id)).toEqual([]);
-    }
+    });
   });
 
   it('revokes every token before the response to an operator who deletes the user', async () => {
-    for (let round = 0; round < ROUNDS; round++) {
+    await repeatRace(async () => {
       const alice = await app.user();
       const tokens = await alice.logsIn();
       const [refreshed, loggedIn] = await Promise.all([
@@ -178,17 +177,17 @@ describe('the end of a session that races with its use on another replica', () =
       expectVerdict(refreshed, loggedIn);
       await expectDead(tokens, refreshed, loggedIn);
       expect(await app.database.query('SELECT id FROM sessions WHERE user_id = $1', [alice.id])).toEqual([]);
-    }
+    });
   });
 
   it('is recorded once for concurrent logouts', async () => {
     const alice = await app.user();
     const endings = () => [app, other].flatMap(({ log }) => log.events('session.ended'));
     const before = endings().length;
-    for (let round = 0; round < ROUNDS; round++) {
+    await repeatRace(async () => {
       const { refresh_token } = await alice.logsIn();
       await Promise.all(Array.from({ length: 6 }, (_, i) => (i % 2 ? app : other).logout(refresh_token).expect(204)));
-    }
+    });
     expect(endings().length - before).toBe(ROUNDS);
   });
 });

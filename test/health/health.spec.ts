@@ -69,8 +69,9 @@ describe('the database check of GET /health', () => {
   });
 
   afterEach(async () => {
-    await app.stop();
+    // First, because a stop waits for connections that hang.
     await proxy.close();
+    await app.stop();
     await database.drop();
   });
 

@@ -15,7 +15,8 @@ export const SETTINGS: Partial<FixedSettings> = {
   databaseConnectTimeoutMs: 20_000,
   databaseStatementTimeoutMs: 20_000,
   healthTimeoutMs: 20_000,
-  hashThreads: 2,
+  // A thread takes a third of a second of CPU to start.
+  hashThreads: 1,
   // Tests seal by hand.
   auditSealIntervalSeconds: 3_600,
   secondFactorLimitPerAccount: NO_LIMIT,

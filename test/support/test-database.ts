@@ -1,4 +1,4 @@
-import { Client } from 'pg';
+import { Pool } from 'pg';
 import { randomBytes } from 'node:crypto';
 
 const TEMPLATE_LOCK = 1_763_683_200;
@@ -13,25 +13,33 @@ export interface TestDatabase {
 
 /** @returns a new database with the present schema, or an empty one */
 export async function createTestDatabase({ isEmpty = false } = {}): Promise<TestDatabase> {
-  const serverUrl = process.env.TEST_DATABASE_URL!;
   const name = `test_${randomBytes(6).toString('hex')}`;
-  const template = isEmpty ? 'template1' : await migratedTemplate(serverUrl);
-  await once(serverUrl, `CREATE DATABASE ${name} TEMPLATE ${template}`);
-  const url = urlOf(serverUrl, name);
+  const template = isEmpty ? 'template1' : await (migratedTemplate ??= prepareTemplate());
+  await server().query(`CREATE DATABASE ${name} TEMPLATE ${template}`);
+  const url = urlOf(name);
+  const pool = openPool(url);
   return {
     url,
-    query: (sql, values) => once(url, sql, values),
+    query: async <Row extends object>(sql: string, values?: unknown[]): Promise<Row[]> =>
+      (await pool.query<Row>(sql, values)).rows,
     drop: async () => {
-      await once(serverUrl, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+      if (!pool.ending) await pool.end();
+      await server().query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     },
   };
 }
 
+let serverPool: Pool | undefined;
+let migratedTemplate: Promise<string> | undefined;
+
+function server(): Pool {
+  return (serverPool ??= openPool(process.env.TEST_DATABASE_URL!));
+}
+
 /** The migrations run once a test run, for the first test that asks; other databases are copies of this one. */
-async function migratedTemplate(serverUrl: string): Promise<string> {
+async function prepareTemplate(): Promise<string> {
   const template = process.env.TEST_TEMPLATE_DATABASE!;
-  const client = new Client({ connectionString: serverUrl });
-  await client.connect();
+  const client = await server().connect();
   try {
     // Test files run in parallel.
     await client.query('SELECT pg_advisory_lock($1)', [TEMPLATE_LOCK]);
@@ -40,25 +48,22 @@ async function migratedTemplate(serverUrl: string): Promise<string> {
     const unfinished = `${template}_unfinished`;
     await client.query(`CREATE DATABASE ${unfinished}`);
     const { migrate } = await import('../../src/database/migrate.js');
-    await migrate(urlOf(serverUrl, unfinished));
+    await migrate(urlOf(unfinished));
     await client.query(`ALTER DATABASE ${unfinished} RENAME TO ${template}`);
     return template;
   } finally {
-    await client.end();
+    // Ends the connection, and with it the lock.
+    client.release(true);
   }
 }
 
-function urlOf(serverUrl: string, database: string): string {
-  return Object.assign(new URL(serverUrl), { pathname: `/${database}` }).toString();
+/** Keeps connections: making one costs PostgreSQL and the test more CPU than most queries. */
+function openPool(connectionString: string): Pool {
+  const pool = new Pool({ connectionString, max: 5, idleTimeoutMillis: 30_000, allowExitOnIdle: true });
+  // The server was stopped, or the database dropped: the next query connects again.
+  return pool.on('error', () => undefined);
 }
 
-async function once<Row extends object>(url: string, sql: string, values: unknown[] = []): Promise<Row[]> {
-  const client = new Client({ connectionString: url });
-  client.on('error', () => undefined);
-  await client.connect();
-  try {
-    return (await client.query<Row>(sql, values)).rows;
-  } finally {
-    await client.end();
-  }
+function urlOf(database: string): string {
+  return Object.assign(new URL(process.env.TEST_DATABASE_URL!), { pathname: `/${database}` }).toString();
 }

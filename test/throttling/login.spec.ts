@@ -182,6 +182,26 @@ describe('the throttled address', () => {
   });
 });
 
+describe('one IPv6 customer', () => {
+  const LIMITS = { LOGIN_LIMIT_PER_ACCOUNT_AND_ADDRESS: '5/60', LOGIN_LIMIT_PER_ACCOUNT: '40/900', TRUST_PROXY: '1' };
+  const toAddress = (prefix: string, index: number): string =>
+    `2001:db8:${prefix}${index.toString(16).padStart(2, '0')}::1`;
+
+  it.each([
+    ['a /64', () => '2001:db8:7:7::1', 5],
+    ['a /56', (index: number) => toAddress('7:1', index), 10],
+    ['a /48', (index: number) => toAddress(`8:${index.toString(16)}`, index), 10],
+  ])('with %s uses up a part of the limit of an account', async (_what, at, points) => {
+    const app = await TestApp.start({ variables: LIMITS });
+    const alice = await app.user();
+    const guess = (index: number) => app.login(alice.email, 'wrong').set('X-Forwarded-For', at(index));
+    const answers = await Promise.all(Array.from({ length: 60 }, (_, index) => guess(index)));
+    expect(countByStatus(answers)).toEqual({ 401: points, 429: 60 - points });
+    await app.login(alice.email).set('X-Forwarded-For', '2001:db8:9::1').expect(200);
+    await app.stop();
+  });
+});
+
 const PER_PAIR = 5;
 
 const PER_ACCOUNT = 40;
