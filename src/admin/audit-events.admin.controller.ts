@@ -3,11 +3,12 @@ import { ApiProperty, ApiPropertyOptional, ApiTags } from '@nestjs/swagger';
 import { IsIn, Matches } from 'class-validator';
 import { describeAdmin } from '../access/actor.js';
 import { RequireAdmin } from '../access/require.js';
-import { AUDIT_EVENT_NAMES, type AuditEventName, type StoredAuditEvent } from '../audit/audit-events.js';
+import type { StoredAuditEvent } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { EXAMPLES } from '../common/examples.js';
 import { IfSent, MOMENT, MomentField, parseMoment } from '../common/fields.js';
 import { MAX_OPERATOR_NAME_LENGTH, OPERATOR_NAME_PATTERN, toCanonicalOperatorName } from '../common/names.js';
+import { AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
 import { createPageResponse, getPageLimit, PageQuery } from '../http/page.js';
 import { OperatorsService } from '../operators/operators.service.js';
 
@@ -137,7 +138,6 @@ export class AuditEventResponse {
   }
 }
 
-/** @returns the name of an operator in a filter by actor */
 export function readOperatorName(actor: string | undefined): string | undefined {
   const name = OPERATOR.exec(actor ?? '')?.[1];
   return name === undefined ? undefined : toCanonicalOperatorName(name);

@@ -58,7 +58,6 @@ export class ReasonResponse {
   }
 }
 
-/** Why a credential would be refused now. */
 export class ExplanationResponse {
   @ApiProperty({ description: 'whether the current key would be accepted', example: false })
   accepted_now!: boolean;
@@ -139,7 +138,6 @@ export class LoginReasonResponse {
   }
 }
 
-/** Why a login with the right password would be refused now. */
 export class UserExplanationResponse {
   @ApiProperty({
     description: 'whether the right password would be accepted, with a second factor when one is asked for',

@@ -17,7 +17,7 @@ import {
 import { describeAdmin, type Actor } from '../access/actor.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
-import { isWarning, type SecurityEvent } from '../common/security-events.js';
+import { isWarning, type SecurityEvent, AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
 import { createCursorProblem, type Page } from '../http/page.js';
 import type { LogFields } from '../logging/log-line.js';
@@ -25,11 +25,9 @@ import { Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
 import {
   AUDIT_COLUMNS,
-  AUDIT_EVENT_NAMES,
   INSERT_AUDIT_EVENT,
   toAuditValues,
   type AuditEvent,
-  type AuditEventName,
   type StoredAuditEvent,
 } from './audit-events.js';
 import { COUNTED_EVENTS, OPEN_WINDOWS } from './counted-refusals.js';
@@ -105,21 +103,17 @@ export class AuditLog implements EntitySubscriberInterface {
    * @param act made by {@link withAuditEvent}
    * @returns the rows of the act; without any, nothing is recorded
    */
-  async execute<Row extends object>(act: Statement, values: unknown[], event: AuditEvent): Promise<Row[]> {
-    const rows = await this.database.rows<Row>(act, [...values, ...toAuditValues(event, this.clock.now())]);
-    if (rows.length > 0) this.report(event);
-    return rows;
-  }
-
-  /** As {@link AuditLog.execute}, in a transaction. */
-  async executeIn<Row extends object>(
-    transaction: EntityManager,
+  async execute<Row extends object>(
     act: Statement,
-    values: unknown[],
+    actValues: unknown[],
     event: AuditEvent,
+    transaction?: EntityManager,
   ): Promise<Row[]> {
-    const rows = await transaction.query<Row[]>(act.text, [...values, ...toAuditValues(event, this.clock.now())]);
-    if (rows.length > 0) this.reportAfterCommit(transaction, event);
+    const values = [...actValues, ...toAuditValues(event, this.clock.now())];
+    const rows = await (transaction?.query<Row[]>(act.text, values) ?? this.database.rows<Row>(act, values));
+    if (rows.length === 0) return rows;
+    if (transaction) this.reportAfterCommit(transaction, event);
+    else this.report(event);
     return rows;
   }
 

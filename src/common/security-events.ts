@@ -1,73 +1,79 @@
 import { SCOPES } from './names.js';
 
+/** The security events that the audit log contains. All others are written only to the service log. */
+export const AUDIT_EVENT_NAMES = [
+  'user.registered',
+  'user.login.succeeded',
+  'user.login.failed',
+  'user.password.changed',
+  'user.deleted',
+  'user.password.reset',
+  'user.email.verified',
+  'user.email.change_requested',
+  'user.email.changed',
+  'user.mail.sent',
+  'user.mail.failed',
+  'user.second_factor.failed',
+  'user.totp.started',
+  'user.totp.enrolled',
+  'user.totp.removed',
+  'user.recovery_codes.replaced',
+  'user.recovery_code.used',
+  'user.passkey.added',
+  'user.passkey.renamed',
+  'user.passkey.removed',
+  'session.refresh.reused',
+  'session.refresh.repeated_elsewhere',
+  'session.ended',
+  'signing_key.retired',
+  'signing_key.revoked',
+  'app.first_used',
+  'node.first_used',
+  'operator.first_used',
+  'admin.key.refused',
+  'admin.scope.refused',
+  'admin.node.registered',
+  'admin.node.updated',
+  'admin.node.rotated',
+  'admin.node.revoked',
+  'admin.app_credential.minted',
+  'admin.app_credential.rotated',
+  'admin.app_credential.revoked',
+  'admin.operator.added',
+  'admin.operator.updated',
+  'admin.operator.rotated',
+  'admin.operator.revoked',
+  'admin.user.created',
+  'admin.user.updated',
+  'admin.user.deleted',
+  'admin.user.sessions_revoked',
+  'admin.user.password_reset_issued',
+  'admin.user.factors_removed',
+  'users.import_started',
+  'users.imported',
+  'users.exported',
+] as const;
+export type AuditEventName = (typeof AUDIT_EVENT_NAMES)[number];
+
 /** The names of all security events (ASVS 16.3). They are stable: alerts are written against them. */
 export type SecurityEvent =
-  | 'user.registered'
-  | 'user.login.succeeded'
-  | 'user.login.failed'
+  | AuditEventName
   | 'user.login.throttled'
   | 'user.login.challenged'
-  | 'user.second_factor.failed'
   | 'user.second_factor.throttled'
-  | 'user.totp.started'
-  | 'user.totp.enrolled'
-  | 'user.totp.removed'
-  | 'user.recovery_codes.replaced'
-  | 'user.recovery_code.used'
-  | 'user.passkey.added'
-  | 'user.passkey.renamed'
-  | 'user.passkey.removed'
   | 'user.registration.throttled'
   | 'session.refresh.throttled'
-  | 'user.password.changed'
   | 'user.password.refused'
-  | 'user.deleted'
-  | 'user.password.reset'
-  | 'user.email.verified'
-  | 'user.email.change_requested'
-  | 'user.email.changed'
   | 'user.link.refused'
   | 'user.link.throttled'
   | 'user.mail.requested'
-  | 'user.mail.sent'
-  | 'user.mail.failed'
   | 'user.mail.throttled'
   | 'user.token.refused'
   | 'session.refreshed'
   | 'session.refresh.refused'
-  | 'session.refresh.reused'
-  | 'session.refresh.repeated_elsewhere'
-  | 'session.ended'
-  | 'signing_key.retired'
-  | 'signing_key.revoked'
   | 'app.validation.failed'
-  | 'app.first_used'
   | 'node.validation.failed'
-  | 'node.first_used'
-  | 'admin.key.refused'
-  | 'admin.key.throttled'
-  | 'admin.scope.refused'
-  | 'operator.first_used'
-  | 'admin.operator.added'
-  | 'admin.operator.updated'
-  | 'admin.operator.rotated'
-  | 'admin.operator.revoked'
-  | 'admin.node.registered'
-  | 'admin.node.updated'
-  | 'admin.node.rotated'
-  | 'admin.node.revoked'
-  | 'admin.app_credential.minted'
-  | 'admin.app_credential.rotated'
-  | 'admin.app_credential.revoked'
-  | 'admin.user.created'
-  | 'admin.user.updated'
-  | 'admin.user.deleted'
-  | 'admin.user.sessions_revoked'
-  | 'admin.user.password_reset_issued'
-  | 'admin.user.factors_removed'
-  | 'users.import_started'
-  | 'users.imported'
-  | 'users.exported';
+  | 'admin.key.throttled';
 
 /** These are logged at level warn, and so at LOG_LEVEL=warn too. */
 const WARNINGS = /\.(failed|refused|reused|repeated_elsewhere|throttled)$/;

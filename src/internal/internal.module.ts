@@ -10,11 +10,11 @@ import { NodesModule } from '../nodes/nodes.module.js';
 import { AuthorizeController } from './authorize.controller.js';
 import { ChangesController } from './changes.controller.js';
 import { ChangesService } from './changes.service.js';
-import { IntrospectController, IntrospectionService } from './introspect.controller.js';
+import { IntrospectController } from './introspect.controller.js';
 
 @Module({
   imports: [NodesModule, AppCredentialsModule],
   controllers: [ChangesController, AuthorizeController, IntrospectController],
-  providers: [ChangesService, IntrospectionService],
+  providers: [ChangesService],
 })
 export class InternalModule {}

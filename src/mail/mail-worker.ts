@@ -7,8 +7,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Counter } from 'prom-client';
-import type { AuditEventName } from '../audit/audit-events.js';
 import { Clock } from '../common/clock.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { generateFraction } from '../crypto/secret.js';
 import { toErrorFields } from '../logging/log-line.js';
 import { Log } from '../logging/log.js';

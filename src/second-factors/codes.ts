@@ -169,7 +169,7 @@ export class CodeVerifier {
     actor: Actor,
   ): Promise<void> {
     const event = toUserEvent('user.recovery_code.used', toUserActor(actor, userId), userId);
-    const used = await this.audit.executeIn(transaction, USE_RECOVERY_CODE, [userId, digest], event);
+    const used = await this.audit.execute(USE_RECOVERY_CODE, [userId, digest], event, transaction);
     if (used.length === 0) throw new WrongCodeError('wrong_code');
   }
 

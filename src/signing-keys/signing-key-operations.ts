@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Actor } from '../access/actor.js';
-import type { AuditEventName } from '../audit/audit-events.js';
 import { AuditLog } from '../audit/audit-log.js';
+import type { AuditEventName } from '../common/security-events.js';
 import { DatabaseClock } from '../database/database.js';
 import { Propagation } from '../revocation/propagation.js';
 import { ACTIVATE_NEXT, RETIRE_ACTIVE, withSigningKeyLock } from './signing-key-rotation.js';

@@ -98,12 +98,13 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
   /** @throws {ProblemException} unavailable */
   async findActiveKey(): Promise<KeyPair> {
     let view = this.recall() ?? (await this.readKeys());
-    if (!view.hasActive) {
+    if (view.activeKid === undefined) {
       await this.rotation.advanceKeys();
       view = await this.readKeys();
     }
-    if (!view.active) throw new ProblemException(problems.unavailable);
-    return view.active;
+    const active = view.pairs.get(view.activeKid ?? '');
+    if (!active) throw new ProblemException(problems.unavailable);
+    return active;
   }
 
   /**
@@ -112,9 +113,8 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
    */
   async findKey(kid: string, isFresh = false): Promise<KeyPair | undefined> {
     // Tokens with an unknown kid cost a limited number of statements, also when a fresh answer is asked for.
-    const isUnknown = this.recall()?.has(kid) === false;
-    const view =
-      isFresh && !isUnknown ? await this.readKeys() : await this.readUnless((remembered) => remembered.has(kid));
+    const isUnknown = this.recall()?.kids.has(kid) === false;
+    const view = isFresh && !isUnknown ? await this.readKeys() : await this.readUnless(({ kids }) => kids.has(kid));
     if (view.isUnreadable(kid)) throw new ProblemException(problems.unavailable);
     return view.pairs.get(kid);
   }
@@ -208,35 +208,21 @@ export class SigningKeysService implements EvictionListener, OnModuleInit {
 /** The signing keys as the database had them at one moment. */
 class SigningKeyView {
   /** Without revoked keys, and those that this replica cannot decrypt. */
-  readonly pairs: ReadonlyMap<string, KeyPair>;
-  private readonly kids: ReadonlySet<string>;
-  private readonly activeKid: string | undefined;
+  readonly pairs = new Map<string, KeyPair>();
+  /** Also of revoked keys, and of those that this replica cannot decrypt. */
+  readonly kids: ReadonlySet<string>;
+  readonly activeKid: string | undefined;
 
   constructor(
     private readonly rows: readonly SigningKeyRow[],
     open: (kid: string, encrypted: Buffer) => KeyPair | undefined,
   ) {
-    const pairs = new Map<string, KeyPair>();
     for (const { kid, state, encrypted_private_key: encrypted } of rows) {
       const pair = kid !== null && state !== 'revoked' && encrypted ? open(kid, encrypted) : undefined;
-      if (pair) pairs.set(pair.kid, pair);
+      if (pair) this.pairs.set(pair.kid, pair);
     }
-    this.pairs = pairs;
     this.kids = new Set(rows.flatMap(({ kid }) => kid ?? []));
-    this.activeKid = rows.find(({ kid, state }) => kid !== null && state === 'active')?.kid ?? undefined;
-  }
-
-  /** The active key may be one that this replica cannot decrypt. */
-  get hasActive(): boolean {
-    return this.activeKid !== undefined;
-  }
-
-  get active(): KeyPair | undefined {
-    return this.activeKid === undefined ? undefined : this.pairs.get(this.activeKid);
-  }
-
-  has(kid: string): boolean {
-    return this.kids.has(kid);
+    this.activeKid = rows.find(({ state }) => state === 'active')?.kid ?? undefined;
   }
 
   isUnreadable(kid: string): boolean {

@@ -124,7 +124,7 @@ export class NewSessions {
     event: AuditEvent,
   ): Promise<object[]> {
     return this.dataSource.transaction(async (transaction) => {
-      const started = await this.audit.executeIn(transaction, START_SESSION, values, event);
+      const started = await this.audit.execute(START_SESSION, values, event, transaction);
       if (started.length > 0) await useProofs(transaction);
       return started;
     });

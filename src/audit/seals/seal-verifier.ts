@@ -2,8 +2,8 @@
  * `audit verify`: follows the chain of seals from its beginning, compares the rows of the audit log with the seals, and
  * reports every difference. test/audit/seals.spec.ts has a test for each kind of finding.
  */
+import { AUDIT_EVENT_NAMES } from '../../common/security-events.js';
 import { isSameDigest } from '../../crypto/secret.js';
-import { AUDIT_EVENT_NAMES } from '../audit-events.js';
 import { COUNTED_EVENTS } from '../counted-refusals.js';
 import {
   BEFORE_FIRST_SEAL,

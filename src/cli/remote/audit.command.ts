@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
+import { AUDIT_EVENT_NAMES } from '../../common/security-events.js';
 import type { Api } from './api-types.js';
-import { AUDIT_EVENT_NAMES } from '../../audit/audit-events.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
 import { print, CommandFailedError, say, type Output } from '../output.js';
 import {
