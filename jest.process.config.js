@@ -5,5 +5,5 @@ export default {
   ...config,
   testPathIgnorePatterns: ['/node_modules/'],
   testMatch: ['**/*.process.spec.js'],
-  maxWorkers: 2,
+  maxWorkers: 3,
 };

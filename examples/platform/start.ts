@@ -132,7 +132,7 @@ async function registerCallers(platform: Platform): Promise<string> {
   const words = ['nodes', 'register', ...node, '--config', `${platform.folder}/camera.env`];
   say(`platform-auth ${words.join(' ')}`);
   const { node_id } = registered.parse(JSON.parse(await runCli(platform, [...words, '--json'], { variables })));
-  say(`platform-auth users create ${USER.email}`);
+  say(`platform-auth users register ${USER.email}`);
   await runCli(platform, ['users', 'create', USER.email], { variables, input: `${USER.password}\n` });
   return node_id;
 }

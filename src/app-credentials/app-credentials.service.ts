@@ -112,11 +112,6 @@ export class AppCredentialsService {
     return this.credentials.find({ where, order: { caller: 'ASC', target: 'ASC' } });
   }
 
-  /** Records that a verifier accepted a key from its memory. */
-  recordUse(id: string, service: string, at: Date): void {
-    this.keys.verifier.lastUses.addEarlier(id, { at, service });
-  }
-
   /** Without this, the unique index would let an expired credential block its pair. */
   private async revokeExpired(transaction: EntityManager, pair: AppIdentity, now: Date, actor: Actor): Promise<void> {
     const revoked = await transaction

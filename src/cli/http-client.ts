@@ -1,6 +1,6 @@
 // The CLI's HTTP client. `sendRequest` is the only place that opens an HTTP connection: bounded in time, and redirects
 // are returned instead of followed, so that a credential reaches only the address it was meant for. `callService` adds
-// the body and the errors that an operator reads. A change without a response may have been made: NoAnswerError.
+// the body and the errors that an operator reads.
 import { announceIfSlow, CommandFailedError } from './output.js';
 
 const DEFAULT_TIMEOUT_MS = 15_000;
@@ -36,18 +36,12 @@ export interface Answer {
   readonly body: unknown;
 }
 
-/** The service answered with a problem. Carries its stable code to branch on. */
-export class RefusedError extends CommandFailedError {
-  override readonly name = 'RefusedError';
-}
-
 /** A change was sent and not answered: the service may or may not have made it. */
-export class NoAnswerError extends CommandFailedError {
-  override readonly name = 'NoAnswerError';
+const NO_ANSWER = 'no_answer';
 
-  constructor(message: string) {
-    super(message, 'no_answer');
-  }
+/** @param code of a problem of the service, or of this program */
+export function isFailure(error: unknown, code: string): error is CommandFailedError {
+  return error instanceof CommandFailedError && error.code === code;
 }
 
 /**
@@ -58,7 +52,7 @@ export async function withAdvice<Result>(call: Promise<Result>, advice: string):
   try {
     return await call;
   } catch (error) {
-    throw error instanceof NoAnswerError ? new CommandFailedError(`${error.message}\n  ${advice}`, error.code) : error;
+    throw isFailure(error, NO_ANSWER) ? new CommandFailedError(`${error.message}\n  ${advice}`, NO_ANSWER) : error;
   }
 }
 
@@ -79,7 +73,7 @@ export async function sendRequest(
 /**
  * Calls the service, and says on standard error when the response is slow.
  * @returns the answer, of any status
- * @throws {CommandFailedError} when there is none; {@link NoAnswerError} when the request may have changed something
+ * @throws {CommandFailedError} when there is none; with the code `no_answer` when the request may have changed something
  */
 export async function callService(url: string, path: string, request: HttpRequest): Promise<Answer> {
   try {
@@ -88,7 +82,7 @@ export async function callService(url: string, path: string, request: HttpReques
     const why = describeFailure(url, error);
     if (request.method === 'GET' || NEVER_SENT.test(readErrorCode(error)))
       throw new CommandFailedError(why, 'service_unreachable');
-    throw new NoAnswerError(`${why} Whether it was done is not known.`);
+    throw new CommandFailedError(`${why} Whether it was done is not known.`, NO_ANSWER);
   }
 }
 
@@ -127,19 +121,18 @@ export function toRefusal(url: string, answer: Answer): CommandFailedError {
       `${url} redirects, and keys are not sent to another address. Give the final one with --url.`,
       'redirected',
     );
-  if (!problem) {
+  if (!problem)
     return new CommandFailedError(
       `${url} answered ${answer.status}, but not as this service does. Does the address belong to another service or to a proxy?`,
       'unexpected_answer',
     );
-  }
   const errors = problem.errors ?? [];
   const fields = errors.map(({ pointer, detail }) => `\n  ${pointer.slice(1)} ${detail}`).join('');
   const id = problem.request_id === undefined ? '' : `\n  request id ${problem.request_id}`;
   // The details of these problems refer to members of the document, which are printed instead.
   const detail = errors.length > 0 || problem.scopes ? '' : ` ${problem.detail}`;
   const said = `${problem.title} (${problem.code}, ${answer.status}).${detail}`;
-  return new RefusedError(said + fields + adviseOn(answer, problem) + id, problem.code);
+  return new CommandFailedError(said + fields + adviseOn(answer, problem) + id, problem.code);
 }
 
 export function readProblem({ body }: Answer): ProblemBody | undefined {

@@ -1,5 +1,6 @@
 // What commands print: results on standard output (text for people, `--json` for scripts), progress and errors on
 // standard error.
+import type { Command } from 'commander';
 
 /** The global options that decide how a result is printed. */
 export interface Output {
@@ -22,7 +23,8 @@ export class CommandFailedError extends Error {
 }
 
 /** Prints the result on standard output: as JSON for scripts, or as the text that `toText` makes of it for people. */
-export function print<Result>({ json }: Output, result: Result, toText: (result: Result) => string): void {
+export function print<Result>(command: Command, result: Result, toText: (result: Result) => string): void {
+  const { json } = command.optsWithGlobals<Output>();
   process.stdout.write(`${json ? JSON.stringify(result, null, 2) : toText(result)}\n`);
 }
 

@@ -6,40 +6,25 @@
 import { readPackageVersion } from '../common/package-version.js';
 import { StartTimeoutError } from '../common/start-watch.js';
 import { reportFailure, describeCause } from './failures.js';
-import { createProgram } from './program.js';
-import { CommandFailedError, type Output } from './output.js';
+import { CommandFailedError } from './output.js';
+import { runCommand } from './program.js';
 
 /** 128 + SIGPIPE: what a shell reports of other programs. Node.js ignores that signal. */
 const EXIT_READER_ENDED = 141;
+const parameters = process.argv.slice(2);
 
-/** --json counts wherever it stands, also in a command line that cannot be parsed. */
-const output = { json: process.argv.includes('--json') };
+// A message that cannot be written is not a failure.
+process.stderr.on('error', () => undefined);
+// Ends quietly when the reader of standard output has ended, as `head` does, and with a message when the output cannot be
+// written. A command that is still at work then reports no success.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(EXIT_READER_ENDED);
+  const message = `Standard output cannot be written: ${describeCause(error)}.`;
+  const failure = new CommandFailedError(message, 'output_unusable');
+  process.exit(reportFailure(failure, { json: parameters.includes('--json') }));
+});
 
-async function runProgram(): Promise<number> {
-  try {
-    await createProgram(readPackageVersion(), output).parseAsync();
-    return 0;
-  } catch (error) {
-    const exitCode = reportFailure(error, output);
-    // The connection that it still waits for would keep the process alive.
-    if (error instanceof StartTimeoutError) process.exit(exitCode);
-    return exitCode;
-  }
-}
-
-/**
- * Ends the process quietly when the reader of standard output has ended, as `head` does, and with a message when the
- * output cannot be written. A command that is still at work then reports no success. A message that cannot be written is
- * not a failure.
- */
-function endWithReaders(output: Output): void {
-  process.stderr.on('error', () => undefined);
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(EXIT_READER_ENDED);
-    const message = `Standard output cannot be written: ${describeCause(error)}.`;
-    process.exit(reportFailure(new CommandFailedError(message, 'output_unusable'), output));
-  });
-}
-
-endWithReaders(output);
-process.exitCode = await runProgram();
+process.exitCode = await runCommand(readPackageVersion(), parameters, (error, exitCode) => {
+  // The connection that it still waits for would keep the process alive.
+  if (error instanceof StartTimeoutError) process.exit(exitCode);
+});

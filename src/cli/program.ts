@@ -1,21 +1,24 @@
 import { Command } from 'commander';
-import { createAppsCommand } from './remote/apps.command.js';
-import { createAuditCommand } from './remote/audit.command.js';
-import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
-import { createCompletionCommand } from './completion.command.js';
-import { createDoctorCommand, createInitCommand, createMigrateCommand } from './platform/platform-commands.js';
-import { createExplainCommand } from './remote/explain.command.js';
-import { createKeysCommand } from './platform/keys.command.js';
-import { createNodesCommand } from './remote/nodes.command.js';
-import { createOperatorsCommand } from './remote/operators.command.js';
-import { createMapCommand } from './remote/map.command.js';
-import { createStatusCommand } from './remote/status.command.js';
-import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
-import { createUsersCommand } from './remote/users.command.js';
 import { EXIT_CODES } from './command-options.js';
+import { createCompletionCommand } from './completion.command.js';
+import { reportFailure } from './failures.js';
 import type { Output } from './output.js';
+import { createCheckpointCommand, createVerifyCommand } from './platform/audit-seals.command.js';
+import { createKeysCommand } from './platform/keys.command.js';
+import { createDoctorCommand, createInitCommand, createMigrateCommand } from './platform/platform-commands.js';
+import { createExportCommand, createImportCommand } from './platform/user-transfer.command.js';
+import { createAuditCommand } from './remote/audit.command.js';
+import { createAppsCommand, createOperatorsCommand } from './remote/credentials.command.js';
+import { createExplainCommand } from './remote/explain.command.js';
+import { createMapCommand } from './remote/map.command.js';
+import { createNodesCommand } from './remote/nodes.command.js';
+import { createStatusCommand } from './remote/status.command.js';
+import { createUsersCommand } from './remote/users.command.js';
 
-/** @returns all commands */
+/**
+ * @returns all commands. What only one of them needs (TypeORM, the parser of YAML) is loaded when that one runs: a node on
+ * a slow device should not pay for it.
+ */
 export function createProgram(version: string, output: Output): Command {
   const root = new Command('platform-auth')
     .description('Operate the authentication service.')
@@ -26,21 +29,22 @@ export function createProgram(version: string, output: Output): Command {
     .showHelpAfterError('(see --help)')
     .configureOutput(output.json ? { writeErr: () => undefined } : {})
     .exitOverride();
-  // They import TypeORM when they run: that takes a second, which a node on a slow device should not pay.
-  const onDatabase = [createInitCommand(), createDoctorCommand(), createMigrateCommand(), createKeysCommand()];
-  const audit = createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand());
-  const users = createUsersCommand().addCommand(createImportCommand()).addCommand(createExportCommand());
-  const overHttp = [
+  const commands = [
+    createInitCommand(),
+    createDoctorCommand(),
+    createMigrateCommand(),
+    createKeysCommand(),
     createNodesCommand(),
     createAppsCommand(),
-    users,
+    createUsersCommand().addCommand(createImportCommand()).addCommand(createExportCommand()),
     createOperatorsCommand(),
     createExplainCommand(),
     createStatusCommand(),
     createMapCommand(),
-    audit,
+    createAuditCommand().addCommand(createVerifyCommand()).addCommand(createCheckpointCommand()),
+    createCompletionCommand(),
   ];
-  for (const command of [...onDatabase, ...overHttp, createCompletionCommand()]) addWithSettings(root, command);
+  for (const command of commands) addWithSettings(root, command);
   return root;
 }
 
@@ -49,4 +53,26 @@ function addWithSettings(parent: Command, child: Command): void {
   if (child.parent === null) parent.addCommand(child);
   child.copyInheritedSettings(parent);
   for (const grandchild of child.commands) addWithSettings(child, grandchild);
+}
+
+/**
+ * Runs one command line, and reports on standard error why it failed.
+ * @param onError may end the process, which a connection that the command still waits for would keep alive
+ * @returns the exit code
+ */
+export async function runCommand(
+  version: string,
+  parameters: readonly string[],
+  onError: (error: unknown, exitCode: number) => void = () => undefined,
+): Promise<number> {
+  // --json counts wherever it stands, also in a command line that cannot be parsed.
+  const output = { json: parameters.includes('--json') };
+  try {
+    await createProgram(version, output).parseAsync(parameters, { from: 'user' });
+    return 0;
+  } catch (error) {
+    const exitCode = reportFailure(error, output);
+    onError(error, exitCode);
+    return exitCode;
+  }
 }

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
-import { z } from 'zod';
+import * as z from 'zod';
 
 // MAIL_URL and what belongs to it. A parameter that nodemailer would take from the URL could weaken TLS silently, so
 // only `tls` is supported, and the URL is taken apart here.

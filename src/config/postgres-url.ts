@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 
 // DATABASE_URL. The driver silently ignores parameters that it does not know, and lets a parameter override a setting
 // of this service. So each parameter is either supported or refused by name.

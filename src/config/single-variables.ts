@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { InvalidEnvironmentError, readSecretFiles, type Variables } from './environment.js';
 import { secret } from './variable-kinds.js';
 import { VARIABLE_TYPES, type VariableName } from './variables.js';

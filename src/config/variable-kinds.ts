@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
-import { z } from 'zod';
+import * as z from 'zod';
 import { isServiceName, SERVICE_NAME_DETAIL } from '../common/names.js';
 import { MAX_LEASE_MS, type Limit } from './limits.js';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { accountSection, DEVELOPMENT_MAIL, mailSection, throttleSection, tokenSection } from './account-variables.js';
 import {
   databaseSection,

@@ -24,6 +24,7 @@ import { AddSecondFactors1763771800000 } from './migrations/1763771800000-add-se
 import { KeepLinksAtRehashes1763771900000 } from './migrations/1763771900000-keep-links-at-rehashes.js';
 import { IgnoreRestoredPurges1763772000000 } from './migrations/1763772000000-ignore-restored-purges.js';
 import { ProtectAuditLogInReplicaMode1763858400000 } from './migrations/1763858400000-protect-audit-log-in-replica-mode.js';
+import { MarkReportedUses1763858500000 } from './migrations/1763858500000-mark-reported-uses.js';
 
 const KEEP_ALIVE_DELAY_MS = 10_000;
 const MAX_MIGRATION_SILENCE_MS = 30_000;
@@ -58,6 +59,7 @@ export function createMigrationOptions(databaseUrl: string): DataSourceOptions {
       KeepLinksAtRehashes1763771900000,
       IgnoreRestoredPurges1763772000000,
       ProtectAuditLogInReplicaMode1763858400000,
+      MarkReportedUses1763858500000,
     ],
     migrationsTableName: 'migrations',
     uuidExtension: 'pgcrypto',

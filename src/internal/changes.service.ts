@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { Injectable } from '@nestjs/common';
-import { z } from 'zod';
+import * as z from 'zod';
 import { AppCredentialsService } from '../app-credentials/app-credentials.service.js';
 import { Clock } from '../common/clock.js';
 import { isId } from '../common/ids.js';
@@ -109,12 +109,12 @@ export class ChangesService {
     return { ...answer, leaseMs, freshForMs };
   }
 
-  /** @param service that accepted the keys */
+  /** @param service that says it accepted the keys. It may send any id: only the statement that writes knows the key. */
   recordUses(used: readonly ReportedUse[], service: string): void {
     const now = this.clock.now().getTime();
     for (const { kind, id, ago_ms } of used) {
-      const owner = kind === 'node' ? this.nodes : this.appCredentials;
-      owner.recordUse(id.toLowerCase(), service, new Date(now - ago_ms));
+      const { keys } = kind === 'node' ? this.nodes : this.appCredentials;
+      keys.verifier.lastUses.addReported(id.toLowerCase(), service, new Date(now - ago_ms));
     }
   }
 

@@ -43,6 +43,10 @@ export abstract class KeyColumns {
   @Column({ name: 'last_used_for', type: 'text', nullable: true })
   lastUsedFor!: string | null;
 
+  /** Services have reported uses, and no replica has seen one yet. */
+  @Column({ name: 'only_reported', type: 'boolean', default: false })
+  onlyReported!: boolean;
+
   @Column({ name: 'created_at', type: 'timestamptz' })
   createdAt!: Date;
 
@@ -92,6 +96,7 @@ export function issueKey(prefix: string): IssuedKey {
       revokedByRequest: null,
       lastUsedAt: null,
       lastUsedFor: null,
+      onlyReported: false,
     },
   };
 }

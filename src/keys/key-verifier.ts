@@ -91,7 +91,8 @@ function buildRecordUsesOf({ name, door, targetColumn }: KeyTable): Statement {
     name,
     door,
     event: `${door}.first_used`,
-    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for))`,
+    details: `jsonb_strip_nulls(jsonb_build_object('called_service', last_used_for,
+      'reported_by', CASE WHEN is_reported THEN last_used_for END))`,
     ...(targetColumn && { targetColumn }),
   });
 }

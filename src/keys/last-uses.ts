@@ -11,15 +11,27 @@ const FLUSH_INTERVAL_MS = 30_000;
 const BATCH_SIZE = 1_000;
 /** Bounds the memory while the database is away. A key beyond it is recorded at its first use after that. */
 const MAX_PENDING = 100_000;
+/** Of one service, so that a service that reports ids at random keeps no other from reporting. */
+const MAX_REPORTED = 20_000;
 
 interface Use {
   readonly at: Date;
   readonly service: string | null;
 }
 
+type Uses = Map<string, Use>;
+
+interface PendingUse extends Use {
+  readonly id: string;
+  readonly isReported: boolean;
+}
+
 /** The last accepted use of each key, kept in memory and written in batches instead of once per request. */
 export class LastUses {
-  private uses = new Map<string, Use>();
+  /** By the id of the key. */
+  private seen: Uses = new Map();
+  /** What each service reports, apart from what this replica saw and from what others report. */
+  private reported = new Map<string, Uses>();
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -38,27 +50,26 @@ export class LastUses {
   }
 
   add(id: string, use: Use): void {
-    this.uses.set(id, use);
+    this.seen.set(id, use);
   }
 
-  /** A use that a verifier reports later. No key needs to have this id. */
-  addEarlier(id: string, use: Use): void {
-    const known = this.uses.get(id);
-    if (known ? known.at < use.at : this.uses.size < MAX_PENDING) this.uses.set(id, use);
+  /** A use that a service reports. No key needs to have this id. */
+  addReported(id: string, service: string, at: Date): void {
+    const uses = this.reported.get(service) ?? new Map<string, Use>();
+    this.reported.set(service, uses);
+    const known = uses.get(id);
+    if (known ? known.at < at : uses.size < MAX_REPORTED) uses.set(id, { at, service });
   }
 
   /** First uses become audit events. What an outage left unwritten is retried at the next flush. */
   async flush(): Promise<void> {
-    // Ordered by id, so that two replicas cannot deadlock.
-    const uses = [...this.uses].sort(([left], [right]) => (left < right ? -1 : 1));
-    this.uses = new Map();
-    for (let start = 0; start < uses.length; start += BATCH_SIZE) {
-      const batch = uses.slice(start, start + BATCH_SIZE);
+    const batches = this.takeBatches();
+    for (const [index, batch] of batches.entries()) {
       try {
         await this.write(batch);
       } catch (error) {
         const isOutage = isDatabaseFailure(error);
-        const unwritten = isOutage ? uses.slice(start) : batch;
+        const unwritten = isOutage ? batches.slice(index).flat() : batch;
         this.log.warn('last_used_not_recorded', { count: unwritten.length, error: toErrorFields(error) });
         if (!isOutage) continue;
         this.putBack(unwritten);
@@ -67,21 +78,40 @@ export class LastUses {
     }
   }
 
-  private async write(uses: [string, Use][]): Promise<void> {
+  /** What this replica saw comes first, and in statements of its own: no report of the same key stands for it. */
+  private takeBatches(): PendingUse[][] {
+    const seen = [...this.seen].map(([id, use]) => ({ ...use, id, isReported: false }));
+    const reported = [...this.reported.values()].flatMap((uses) =>
+      [...uses].map(([id, use]) => ({ ...use, id, isReported: true })),
+    );
+    this.seen = new Map();
+    this.reported = new Map();
+    return [...toBatches(seen), ...toBatches(reported)];
+  }
+
+  private async write(uses: readonly PendingUse[]): Promise<void> {
     await this.database.rows(this.recordUses, [
-      uses.map(([id]) => id),
-      uses.map(([, { at }]) => at),
-      uses.map(([, { service }]) => service),
+      uses.map(({ id }) => id),
+      uses.map(({ at }) => at),
+      uses.map(({ service }) => service),
+      uses.map(({ isReported }) => isReported),
       uses.map(() => createId()),
     ]);
   }
 
-  private putBack(uses: [string, Use][]): void {
-    for (const [id, use] of uses) {
-      if (this.uses.size >= MAX_PENDING) return;
-      if (!this.uses.has(id)) this.uses.set(id, use);
+  private putBack(uses: readonly PendingUse[]): void {
+    for (const { id, at, service, isReported } of uses) {
+      if (isReported && service !== null) this.addReported(id, service, at);
+      else if (this.seen.size < MAX_PENDING && !this.seen.has(id)) this.seen.set(id, { at, service });
     }
   }
+}
+
+/** Ordered by id, so that two replicas cannot deadlock. */
+function toBatches(uses: PendingUse[]): PendingUse[][] {
+  uses.sort((left, right) => (left.id < right.id ? -1 : 1));
+  const starts = Array.from({ length: Math.ceil(uses.length / BATCH_SIZE) }, (_, index) => index * BATCH_SIZE);
+  return starts.map((start) => uses.slice(start, start + BATCH_SIZE));
 }
 
 /** A table whose keys are accepted at a door. Its fields are constants in the code, never input: they become SQL. */
@@ -98,30 +128,35 @@ export interface UsedKeyTable {
 /**
  * Locks the rows first, so that two replicas that race to record the first use of a key write one audit row. Reports of a
  * service that is not the key's target are ignored: it cannot have accepted the key. An earlier use does not replace a later
- * one, unless that one is more than an hour in the future: a replica whose clock was ahead recorded it.
+ * one, unless that one is more than an hour in the future, because a replica whose clock was ahead recorded it, or unless
+ * services reported all uses so far. A key whose first use was reported has a second first use: the one that a replica saw.
  */
 export function buildRecordUses({ name, door, event, details, targetColumn }: UsedKeyTable): Statement {
-  const isForTarget = targetColumn ? `AND (used.service IS NULL OR used.service = holder.${targetColumn})` : '';
-  const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::uuid[])
-                 AS used (id, at, service, event_id)),
-               locked AS (SELECT id, last_used_at FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
+  const isForTarget = targetColumn ? `WHERE service IS NULL OR service = ${targetColumn}` : '';
+  const text = `WITH used AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::boolean[], $5::uuid[])
+                 AS used (id, at, service, is_reported, event_id)),
+               locked AS (SELECT * FROM ${name} WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE),
+               latest AS (
+                 SELECT DISTINCT ON (id) used.*, last_used_at AS used_before,
+                   last_used_at IS NULL OR only_reported AND NOT is_reported AS is_first
+                 FROM used JOIN locked USING (id) ${isForTarget} ORDER BY id, at DESC),
                written AS (
-                 UPDATE ${name} AS holder SET last_used_at = used.at, last_used_for = used.service
-                 FROM locked JOIN used ON used.id = locked.id WHERE holder.id = locked.id
-                   AND (locked.last_used_at IS NULL OR locked.last_used_at <= used.at
-                     OR locked.last_used_at > now() + interval '1 hour') ${isForTarget}
-                 RETURNING used.event_id, used.at, holder.*, locked.last_used_at AS used_before)
+                 UPDATE ${name} AS holder SET last_used_at = at, last_used_for = service,
+                   only_reported = is_reported AND (is_first OR only_reported)
+                 FROM latest WHERE holder.id = latest.id
+                   AND (is_first OR used_before <= at OR used_before > now() + interval '1 hour')
+                 RETURNING event_id, at, is_reported, is_first, holder.*)
           ${insertAuditEvents({
             id: 'event_id',
             time: 'at',
             event: `'${event}'`,
-            actor_door: `'${door}'`,
-            actor_id: 'id::text',
+            actor_door: `CASE WHEN is_reported THEN 'service' ELSE '${door}' END`,
+            actor_id: 'CASE WHEN NOT is_reported THEN id::text END',
             subject: 'id::text',
             request_id: 'NULL::text',
             address: 'NULL::text',
             details,
             count: '1',
-          })} FROM written WHERE used_before IS NULL`;
+          })} FROM written WHERE is_first`;
   return { name: `${name}_record_use`, text };
 }

@@ -205,11 +205,6 @@ export class NodesService {
       return after;
     });
   }
-
-  /** Records that a verifier accepted a key from its memory. */
-  recordUse(id: string, service: string, at: Date): void {
-    this.keys.verifier.lastUses.addEarlier(id, { at, service });
-  }
 }
 
 function toChangeableFields({ room, name, expiresAt }: NodeDevice): Record<string, unknown> {

@@ -20,7 +20,7 @@ import {
 import { IsObject } from 'class-validator';
 import type { EntityManager } from 'typeorm';
 import { parse } from 'uuid';
-import { z } from 'zod';
+import * as z from 'zod';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import type { Presence } from '../common/fields.js';

@@ -4,7 +4,7 @@
  */
 import { Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { z } from 'zod';
+import * as z from 'zod';
 import { COMMAND_LINE } from '../access/actor.js';
 import { AuditLog } from '../audit/audit-log.js';
 import { addDays, Clock } from '../common/clock.js';

@@ -3,9 +3,9 @@ import { problems } from '../../src/problems/problems.js';
 import { useCli } from '../support/cli.js';
 import { expectProblem } from '../support/expect-problem.js';
 import { useApp } from '../support/use-app.js';
-import { applyFilters, type CredentialView } from '../../src/cli/remote/credential-commands.js';
+import { applyFilters } from '../../src/cli/remote/credentials.command.js';
 import { DRAWINGS, toCalls } from '../../src/cli/remote/map.command.js';
-import type { AppView } from '../../src/cli/remote/apps.command.js';
+import type { AppView } from '../../src/cli/remote/map.command.js';
 
 describe('platform-auth apps and explain', () => {
   const app = useApp();
@@ -31,12 +31,12 @@ describe('platform-auth apps and explain', () => {
     );
   });
 
-  it('mints a credential that is valid at its target until it expires', async () => {
-    const pair = ['--caller', 'recipes', '--target', 'mint-target'];
-    const minted = await cli.json<Record<string, string>>('apps', 'mint', ...pair, '--expires', '2d');
-    const headers = { 'X-Platform-App-Id': minted.app_id!, 'X-Platform-App-Key': minted.app_key! };
-    await app.validateApp(headers, { target: 'mint-target' }).expect(200);
-    expect(Date.parse(minted.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
+  it('issues a credential that is valid at its target until it expires', async () => {
+    const pair = ['--caller', 'recipes', '--target', 'issue-target'];
+    const issued = await cli.json<Record<string, string>>('apps', 'issue', ...pair, '--expires', '2d');
+    const headers = { 'X-Platform-App-Id': issued.app_id!, 'X-Platform-App-Key': issued.app_key! };
+    await app.validateApp(headers, { target: 'issue-target' }).expect(200);
+    expect(Date.parse(issued.expires_at!) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
     const said = await cli.fails('apps', 'mint', ...pair);
     expect(said).toMatch(/app_credential_exists, 409/);
   });
@@ -94,11 +94,11 @@ describe('platform-auth operators', () => {
     const shown = await cli.ok('operators', 'list');
     expect(shown).toMatch(/alice[^]*read users/);
     expect(shown).not.toContain(added.api_key);
-    expect(await cli.fails('operators', 'add', 'ALICE', '--scopes', 'read')).toMatch(/operator_exists, 409/);
+    expect(await cli.fails('operators', 'issue', 'ALICE', '--scopes', 'read')).toMatch(/operator_exists, 409/);
   });
 
   it('prints the key for people with what it is for', async () => {
-    expect(await cli.ok('operators', 'add', 'bob', '--scopes', 'nodes')).toMatch(
+    expect(await cli.ok('operators', 'issue', 'bob', '--scopes', 'nodes')).toMatch(
       /name +bob\napi_key +pa_admin_[\w-]{43}\nscopes +nodes\n\nThe key is shown only this once\./,
     );
   });
@@ -151,7 +151,7 @@ describe('platform-auth operators', () => {
   });
 
   it.each(['', 'root', 'read,read', 'read nodes', 'READ'])('exits with 2 for the scopes %p', async (scopes) => {
-    const { code, stderr } = await cli.run('operators', 'add', 'grace', '--scopes', scopes);
+    const { code, stderr } = await cli.run('operators', 'issue', 'grace', '--scopes', scopes);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('one or more of these') as string });
   });
 });
@@ -177,7 +177,7 @@ const credential = (more: Partial<AppView>): AppView => ({
 });
 
 describe('the filters of a list', () => {
-  const all: Record<string, CredentialView> = {
+  const all: Record<string, AppView> = {
     used: credential({}),
     unused: credential({ last_used_at: inDays(-31) }),
     neverUsed: credential({ last_used_at: null }),
@@ -186,7 +186,7 @@ describe('the filters of a list', () => {
     revoked: credential({ revoked_at: inDays(-1), last_used_at: inDays(-40) }),
   };
   const namesOf = (filters: { live?: boolean; unusedFor?: number }): string[] => {
-    const kept = applyFilters(Object.values(all), { live: false, ...filters }, NOW);
+    const kept = applyFilters(Object.values(all), { live: false, unusedFor: undefined, ...filters }, NOW);
     return Object.keys(all).filter((name) => kept.includes(all[name]!));
   };
 

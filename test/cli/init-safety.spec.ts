@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { init, type InitRequest } from '../../src/cli/platform/init.js';
 import { eventually } from '../../tools/eventually.js';
 import { migrate } from '../../src/database/migrate.js';
-import { withAppKeys } from '../../src/cli/platform/database-services.js';
+import { withServices } from '../../src/cli/platform/database-services.js';
 import { actions, OwnPlatform, SPECIFIED_PAIRS, useCommands } from './own-platform.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { holdWrites } from '../support/barrier.js';
@@ -70,7 +70,7 @@ describe('platform-auth init on a platform in use', () => {
   it('accepts a new folder once every credential is revoked', async () => {
     await platform.database.query('UPDATE app_credentials SET revoked_at = now()');
     const envDir = `${platform.envDir}-new`;
-    expect(actions(await platform.init({ envDir }))).toEqual(['mint']);
+    expect(actions(await platform.init({ envDir }))).toEqual(['issue']);
     expect(readdirSync(envDir)).toContain('auth.env');
   });
 
@@ -118,7 +118,7 @@ describe('platform-auth init on a platform in use', () => {
     machine.edit('auth', (text) => `${text}# edited meanwhile\n`);
     await barrier.remove();
     await failed;
-    expect(actions(await machine.init())).toEqual(['mint']);
+    expect(actions(await machine.init())).toEqual(['issue']);
     await machine.remove();
   });
 });
@@ -134,8 +134,8 @@ describe('the application context of a command', () => {
       );
       return rows.map(({ name }) => name);
     };
-    const during = await withAppKeys({ DATABASE_URL: platform.database.url }, platform.clock, async (context) => {
-      await context.credentials.listLiveAppCredentials();
+    const during = await withServices({ DATABASE_URL: platform.database.url }, async ({ credentials }) => {
+      await credentials.listLiveAppCredentials();
       return connections();
     });
     expect(new Set(during)).toEqual(new Set(['platform-auth']));
@@ -146,7 +146,7 @@ describe('the application context of a command', () => {
 });
 
 describe('platform-auth init that loses its advisory lock', () => {
-  it('mints no more keys, says why, and the rerun completes', async () => {
+  it('issues no more keys, says why, and the rerun completes', async () => {
     const platform = await OwnPlatform.create({ isEmpty: false });
     const { database } = platform;
     const barrier = await holdWrites(database, 'app_credentials');

@@ -21,7 +21,7 @@ describe('platform-auth init', () => {
     it('creates the schema, a credential for each pair of the map, and a file for each service', async () => {
       const report = await platform.init();
       expect(report.migrations.length).toBeGreaterThan(0);
-      expect(actions(report)).toEqual(['mint']);
+      expect(actions(report)).toEqual(['issue']);
       expect(await platform.livePairs()).toEqual(SPECIFIED_PAIRS);
       expect(report.files.every(({ changed }) => changed)).toBe(true);
       for (const { name } of platform.map.services) expect(statSync(platform.path(name)).mode & 0o777).toBe(0o600);
@@ -130,13 +130,13 @@ describe('platform-auth init', () => {
       expect(await platform.rows()).toEqual(rows);
     });
 
-    it('mints a revoked credential again, and copies a SECRET_KEY that was changed in its own file', async () => {
+    it('issues a revoked credential again, and copies a SECRET_KEY that was changed in its own file', async () => {
       await platform.init();
       await platform.database.query(`UPDATE app_credentials SET revoked_at = now() WHERE caller = 'recipes'`);
       const secretKey = 'another-Zr9tWx4yVb6nMk2jHg8fDs3aQp5oLi7u';
       platform.edit('auth', (text) => text.replace(/^SECRET_KEY=.*/m, `SECRET_KEY=${secretKey}`));
       const report = await platform.init();
-      expect(report.pairs.flatMap(({ caller, action }) => (action === 'mint' ? caller : []))).toEqual([
+      expect(report.pairs.flatMap(({ caller, action }) => (action === 'issue' ? caller : []))).toEqual([
         'recipes',
         'recipes',
       ]);
@@ -205,7 +205,7 @@ describe('platform-auth init', () => {
     it('changes nothing on an empty machine, and reports what it would do', async () => {
       const report = await platform.init({ dryRun: true });
       expect(report.pairs.map(({ caller, target }) => `${caller} → ${target}`).sort()).toEqual(SPECIFIED_PAIRS);
-      expect(actions(report)).toEqual(['mint']);
+      expect(actions(report)).toEqual(['issue']);
       expect(report.migrations.length).toBeGreaterThan(0);
       expect(existsSync(platform.envDir)).toBe(false);
       expect(await platform.database.query(`SELECT 1 FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
@@ -250,7 +250,7 @@ describe('platform-auth init', () => {
     it.each([
       ['a symbolic link', (path: string) => symlinkSync('/dev/null', path), /symbolic link/],
       ['a directory', (path: string) => mkdirSync(path), /is a directory/],
-    ])('refuses %s before it mints a key', async (_, obstruct, expected) => {
+    ])('refuses %s before it issues a key', async (_, obstruct, expected) => {
       mkdirSync(platform.envDir);
       obstruct(platform.path('ocr'));
       await expect(platform.init()).rejects.toThrow(expected);
@@ -265,7 +265,7 @@ describe('platform-auth init', () => {
       expect(failure).not.toMatch(/changeme/);
     });
 
-    it('revokes the keys that it minted for a file that cannot be written, and the rerun completes', async () => {
+    it('revokes the keys that it issued for a file that cannot be written, and the rerun completes', async () => {
       await migrate(platform.database.url);
       const barrier = await platform.barrierAt('recipes', 'ocr');
       const failed = expect(platform.init()).rejects.toThrow(
@@ -310,7 +310,7 @@ describe('platform-auth init', () => {
 
   it('runs one at a time', async () => {
     const reports = await Promise.all([platform.init(), platform.init(), platform.init()]);
-    expect(reports.map(actions).flat().sort()).toEqual(['keep', 'keep', 'mint']);
+    expect(reports.map(actions).flat().sort()).toEqual(['issue', 'keep', 'keep']);
     expect(await platform.rows()).toHaveLength(SPECIFIED_PAIRS.length);
     expect(actions(await platform.init())).toEqual(['keep']);
   });

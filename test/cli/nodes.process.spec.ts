@@ -16,7 +16,7 @@ interface NodeView {
 
 describe('platform-auth nodes', () => {
   const app = useApp();
-  const cli = useCli(app);
+  const cli = useCli(app).asProcess();
 
   const registration = (household: string = randomUUID()): string[] => [
     'register',
@@ -139,7 +139,7 @@ describe('platform-auth nodes', () => {
   });
 
   it('reports what is wrong and what to do about it', async () => {
-    const as = (variables: Record<string, string>, url = urlOf(app)) => new Cli(url, variables);
+    const as = (variables: Record<string, string>, url = urlOf(app)) => new Cli(url, variables).asProcess();
     const admin = { ADMIN_API_KEY: ADMIN_KEY };
     const cases: [Cli, string[], RegExp][] = [
       [as({}), ['nodes', 'list'], /^ADMIN_API_KEY is not set/],
@@ -189,7 +189,7 @@ describe('platform-auth nodes', () => {
     }).listen(0, '127.0.0.1');
     other.unref();
     await new Promise((listening) => other.once('listening', listening));
-    const lost = new Cli(`http://127.0.0.1:${(other.address() as { port: number }).port}`);
+    const lost = new Cli(`http://127.0.0.1:${(other.address() as { port: number }).port}`).asProcess();
     expect(await lost.fails('nodes', 'show', 'x')).toMatch(/redirects/);
     expect(keys).toHaveLength(1);
     expect(await lost.fails('nodes', 'list')).not.toMatch(/TypeError|undefined/);

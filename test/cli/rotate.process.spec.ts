@@ -25,7 +25,7 @@ describe('platform-auth nodes rotate --config', () => {
 
   beforeAll(async () => {
     gate = await HttpGate.before(urlOf(app));
-    cli = new Cli(gate.url);
+    cli = new Cli(gate.url).asProcess();
   });
 
   afterAll(() => {
@@ -161,7 +161,7 @@ describe('platform-auth nodes rotate --config', () => {
 
 describe('platform-auth nodes rotate --config with VALIDATE_NODE_REQUIRES_APP', () => {
   const app = useApp({ variables: { VALIDATE_NODE_REQUIRES_APP: 'true' } });
-  const cli = useCli(app);
+  const cli = useCli(app).asProcess();
 
   it('leaves the first use to the node, and does not rotate again before it, without an app credential', async () => {
     const [node, service] = [await app.node(), await app.service(undefined, 'auth')];

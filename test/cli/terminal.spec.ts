@@ -18,6 +18,16 @@ describe('a table', () => {
   });
 });
 
+describe('a table of 200,000 rows', () => {
+  it('has a line for each row, and a column as wide as the longest of its values', () => {
+    const rows = Array.from({ length: 200_000 }, (_, index) => ({ id: `user-${index}`, name: 'x' }));
+    const lines = formatTable(['id', 'name'], rows).split('\n');
+    expect(lines).toHaveLength(200_003);
+    expect(lines[1]).toBe('│ id          │ name │');
+    expect(lines.at(-2)).toBe('│ user-199999 │ x    │');
+  });
+});
+
 describe('a table on a terminal', () => {
   const columns = ['id', 'household', 'name'] as const;
   const rows = [{ id: 'a'.repeat(20), household: 'b'.repeat(20), name: '台所場' }];

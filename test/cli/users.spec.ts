@@ -76,17 +76,17 @@ describe('platform-auth users', () => {
     expect(elsewhere).toMatchObject({ accepted_now: true, reasons: [], failed_logins: 10 });
   });
 
-  it('creates a user with the password of standard input, who can log in', async () => {
+  it('registers a user with the password of standard input, who can log in', async () => {
     const [email, password] = [`${randomUUID()}@example.org`, 'correct horse battery staple'];
-    const created = await cli.withInput(`${password}\n`).json<{ id: string }>('users', 'create', email);
+    const created = await cli.withInput(`${password}\n`).json<{ id: string }>('users', 'register', email);
     expect(created).toMatchObject({ email, is_active: true });
     expect((await app.login(email, password)).status).toBe(200);
     expect(await cli.ok('users', 'show', email)).toMatch(new RegExp(`id +${created.id}\n`));
     expect(await cli.ok('users', 'show', created.id)).toContain(email);
   });
 
-  it('refuses to create a user without a password, or with a bad one, and says why', async () => {
-    expect(await cli.fails('users', 'create', 'carol@example.org')).toMatch(/The password is empty/);
+  it('refuses to register a user without a password, or with a bad one, and says why', async () => {
+    expect(await cli.withInput('').fails('users', 'register', 'carol@example.org')).toMatch(/The password is empty/);
     const said = await cli.withInput('short\n').fails('users', 'create', 'carol@example.org');
     expect(said).toMatch(/^The request is not valid \(validation_failed, 400\)\.\n {2}password must/);
     expect(said).not.toContain('short\n');

@@ -5,6 +5,7 @@ import { problems } from '../../src/problems/problems.js';
 import { RevocationLease } from '../../src/revocation/lease.js';
 import { LeaseAnnouncement } from '../../src/revocation/propagation.js';
 import { eventually } from '../../tools/eventually.js';
+import { recorded } from '../audit/record.js';
 import { pollChanges, type Changes } from '../support/poll-changes.js';
 import { expectInvalid, expectProblem } from '../support/expect-problem.js';
 import type { Service } from '../support/test-app.js';
@@ -215,7 +216,44 @@ describe('POST /internal/changes', () => {
     const events = await app.database.query(
       `SELECT subject, details FROM audit_events WHERE event = 'app.first_used' AND subject IN ('${its.appId}', '${foreign.appId}')`,
     );
-    expect(events).toEqual([{ subject: its.appId, details: { called_service: 'recipes' } }]);
+    expect(events).toEqual([{ subject: its.appId, details: { called_service: 'recipes', reported_by: 'recipes' } }]);
+  });
+
+  it('records a genuine report that another service tries to replace', async () => {
+    const [other, key] = [await app.service('speech', 'auth'), await app.service('imports', 'recipes')];
+    const used = [{ kind: 'app', id: key.appId, ago_ms: 0 }];
+    await expectVerdict(200, () => app.post('/internal/changes', { used }).set(service.headers));
+    await expectVerdict(200, () => app.post('/internal/changes', { used }).set(other.headers));
+    const explained = await app.admin.get(`/app-credentials/${key.appId}/explain`).expect(200);
+    expect(explained.body).toMatchObject({ last_accepted_for: 'recipes' });
+    expect(await recorded(app, { subject: key.appId, event: 'app.first_used' })).toHaveLength(1);
+  });
+
+  it('names the service as the source of a reported first use, which does not hide the first use that a replica sees', async () => {
+    const node = await app.node();
+    const report = async () => {
+      const used = [{ kind: 'node', id: node.nodeId, ago_ms: 0 }];
+      await expectVerdict(200, () => app.post('/internal/changes', { used }).set(service.headers));
+      await app.admin.get(`/nodes/${node.nodeId}/explain`).expect(200);
+    };
+    const { cursor } = await poll();
+    const reported = {
+      actor: { door: 'service', id: null },
+      details: { called_service: 'recipes', reported_by: 'recipes' },
+    };
+    const seen = { actor: { door: 'node', id: node.nodeId }, details: {} };
+    const firstUses = () => recorded(app, { subject: node.nodeId, event: 'node.first_used' });
+    await report();
+    await report();
+    expect(await firstUses()).toMatchObject([reported]);
+    for (let use = 0; use < 2; use += 1) {
+      await app.validateNode(node.header).expect(200);
+      await report();
+    }
+    expect(await firstUses()).toMatchObject([seen, reported]);
+    const marker = await app.node();
+    await app.admin.delete(`/nodes/${marker.nodeId}`).expect(204);
+    expect(await changesUntil(cursor, marker.nodeId)).toEqual([{ kind: 'node', id: marker.nodeId }]);
   });
 
   const use = { kind: 'node', id: randomUUID(), ago_ms: 0 };

@@ -6,7 +6,7 @@ const AT = new Date('2026-11-21T09:00:00Z');
 const LATER = new Date('2026-11-21T09:01:00Z');
 const OUTAGE = new Error('Connection terminated unexpectedly');
 
-type Written = [ids: string[], times: Date[], services: (string | null)[]];
+type Written = [ids: string[], times: Date[], services: (string | null)[], areReported: boolean[]];
 
 /** A database with a prepared outcome for each of the first statements; it accepts all later ones. */
 function after(...failures: (Error | undefined)[]) {
@@ -47,6 +47,32 @@ describe('the last uses', () => {
     await uses.flush();
     const [[ids, times, services]] = written as [Written];
     expect({ ids, times, services }).toEqual({ ids: ['a', 'b'], times: [LATER, AT], services: ['recipes', 'ocr'] });
+  });
+
+  it('that services report neither replace what this replica saw nor what another service reports', async () => {
+    const { uses, written } = after(OUTAGE);
+    uses.add('a', { at: AT, service: 'ocr' });
+    uses.addReported('a', 'recipes', LATER);
+    uses.addReported('b', 'ocr', AT);
+    uses.addReported('b', 'recipes', LATER);
+    await uses.flush();
+    await uses.flush();
+    const [seen, reported] = written as [Written, Written];
+    expect(seen).toEqual([['a'], [AT], ['ocr'], [false], expect.anything()]);
+    const [ids, , , areReported] = reported;
+    expect({ ids, areReported }).toEqual({ ids: ['a', 'b', 'b'], areReported: [true, true, true] });
+    expect(reported[2].sort()).toEqual(['ocr', 'recipes', 'recipes']);
+  });
+
+  it('are recorded for every other service while one reports ids at random', async () => {
+    const { uses, written } = after();
+    for (let index = 0; index < 150_000; index++) uses.addReported(`random-${index}`, 'ocr', AT);
+    uses.addReported('of-recipes', 'recipes', AT);
+    uses.add('seen', { at: AT, service: null });
+    await uses.flush();
+    const ids = written.flatMap(([batch]) => batch);
+    expect(ids).toEqual(expect.arrayContaining(['of-recipes', 'seen']));
+    expect(ids.length).toBeLessThan(25_000);
   });
 
   it('are dropped when the database rejects them permanently, without blocking others', async () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { ADMIN_KEY } from './settings.js';
 import type { TestApp } from './test-app.js';
 import { fromRoot } from './from-root.js';
+import { runCommand } from '../../src/cli/program.js';
 
 const PROGRAM = fromRoot('dist/service/platform-auth.js');
 
@@ -20,7 +21,13 @@ export interface Run {
   readonly stderr: string;
 }
 
-/** The built command line as a separate process, as an operator runs it. */
+/** Commands in the process of the tests take turns: they share its environment, its folder and its streams. */
+let turn: Promise<unknown> = Promise.resolve();
+
+/**
+ * The command line of an operator, in a folder of its own. It runs in the process of the tests, which saves the start of a
+ * process, where that makes no difference: without input, and unless the test is about the process.
+ */
 export class Cli {
   constructor(
     /** Of the service; a function when the service is not started yet. */
@@ -28,18 +35,22 @@ export class Cli {
     private readonly variables: Readonly<Record<string, string>> = { ADMIN_API_KEY: ADMIN_KEY },
     /** The working directory. */
     readonly folder = mkdtempSync(join(tmpdir(), 'platform-auth-cli-')),
-    private readonly input = '',
-    private readonly isInputOpen = false,
+    private readonly process?: { readonly input: string; readonly staysOpen: boolean },
   ) {}
 
   /** The same command line with more variables. */
   with(more: Readonly<Record<string, string>>): Cli {
-    return new Cli(this.url, { ...this.variables, ...more }, this.folder, this.input, this.isInputOpen);
+    return new Cli(this.url, { ...this.variables, ...more }, this.folder, this.process);
   }
 
   /** The same command line with text on standard input, which ends after it unless it stays open. */
   withInput(input: string, { staysOpen = false } = {}): Cli {
-    return new Cli(this.url, this.variables, this.folder, input, staysOpen);
+    return new Cli(this.url, this.variables, this.folder, { input, staysOpen });
+  }
+
+  /** The same command line as an operator runs it: the built program, as a separate process. */
+  asProcess(): Cli {
+    return this.withInput('');
   }
 
   path(name: string): string {
@@ -64,15 +75,10 @@ export class Cli {
   }
 
   private spawn(program: string, parameters: string[]) {
-    const env = {
-      PATH: process.env.PATH,
-      AUTH_URL: typeof this.url === 'string' ? this.url : this.url(),
-      ...this.variables,
-    };
-    const child = spawn(program, parameters, { env, cwd: this.folder });
+    const child = spawn(program, parameters, { env: this.environment, cwd: this.folder });
     // A command that reads no input may have ended already.
-    child.stdin.on('error', () => undefined).write(this.input);
-    if (!this.isInputOpen) child.stdin.end();
+    child.stdin.on('error', () => undefined).write(this.process?.input ?? '');
+    if (!this.process?.staysOpen) child.stdin.end();
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => void (stdout += chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => void (stderr += chunk.toString()));
@@ -85,7 +91,36 @@ export class Cli {
   }
 
   async run(...parameters: string[]): Promise<Run> {
-    return this.start(...parameters).ended;
+    if (this.process) return this.start(...parameters).ended;
+    const run = turn.then(async () => this.runHere(parameters));
+    turn = run.catch(() => undefined);
+    return run;
+  }
+
+  private async runHere(parameters: readonly string[]): Promise<Run> {
+    const [variables, folder] = [process.env, process.cwd()];
+    const shown = { stdout: '', stderr: '' };
+    const spies = (['stdout', 'stderr'] as const).map((name) =>
+      jest.spyOn(process[name], 'write').mockImplementation((text) => {
+        shown[name] += String(text);
+        return true;
+      }),
+    );
+    try {
+      process.env = this.environment;
+      process.chdir(this.folder);
+      const code = await runCommand('0', parameters);
+      return { code, stdout: shown.stdout, stderr: shown.stderr.replace(PROGRESS, '') };
+    } finally {
+      process.env = variables;
+      process.chdir(folder);
+      for (const spy of spies) spy.mockRestore();
+    }
+  }
+
+  private get environment(): NodeJS.ProcessEnv {
+    const url = typeof this.url === 'string' ? this.url : this.url();
+    return { PATH: process.env.PATH, AUTH_URL: url, ...this.variables };
   }
 
   /** Runs a command that must succeed. @returns its output */

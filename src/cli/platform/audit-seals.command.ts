@@ -10,23 +10,17 @@ import {
   type SealContent,
   type StoredSeal,
 } from '../../audit/seals/seal.js';
-import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
-import { formatTable, wrapText } from '../tables.js';
-import { CommandFailedError, announceIfSlow, print, type Output } from '../output.js';
 import { readVariables } from '../../config/environment.js';
 import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
+import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
 import { describeCause } from '../failures.js';
+import { announceIfSlow, CommandFailedError, print } from '../output.js';
+import { formatTable, wrapText } from '../tables.js';
 
 const NEEDS = `${NEEDS_DATABASE}
 It also needs the key of the seals: AUDIT_SEAL_KEY or AUDIT_SEAL_KEY_FILE; SECRET_KEY or SECRET_KEY_FILE if the service has none.`;
 
-interface VerifyOptions extends Output {
-  readonly checkpoint?: string;
-  /** The path of a file with one former key per line. */
-  readonly oldKeys?: string;
-}
-
-/** `platform-auth audit verify`: finds rows and seals that were tampered with; see docs/audit.md. */
+/** `platform-auth audit verify`: finds rows and seals that were tampered with; see docs/audit.md. Only reads. */
 export function createVerifyCommand(): Command {
   return new Command('verify')
     .description(
@@ -35,29 +29,17 @@ export function createVerifyCommand(): Command {
     .option('--checkpoint <line>', 'a line that "audit checkpoint" printed earlier', parseCheckpoint)
     .option('--old-keys <file>', 'former seal keys, one per line')
     .addHelpText('after', formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… AUDIT_SEAL_KEY=… platform-auth audit verify'))
-    .action(async (_options, command: Command) => {
-      const options = command.optsWithGlobals<VerifyOptions>();
-      const report = await announceIfSlow('Reading the audit log', verifyAudit(options));
-      print(options, report, toText);
-      const failure = judge(report);
-      if (failure) throw failure;
+    .action(async ({ checkpoint, oldKeys }: { checkpoint?: string; oldKeys?: string }, command: Command) => {
+      const { SealVerifier } = await import('../../audit/seals/seal-verifier.js');
+      const old = oldKeys === undefined ? [] : readOldKeys(oldKeys);
+      const verification = withDatabase((query, key) => {
+        const keys = new Map([...old, key].map((each) => [each.id, each]));
+        return new SealVerifier(query, keys).verifyLog(checkpoint);
+      });
+      const report = await announceIfSlow('Reading the audit log', verification);
+      print(command, report, formatVerification);
+      refuseFindings(report);
     });
-}
-
-/** A seal under a key that was not given is neither proven nor refuted: most likely the caller has the wrong key. */
-function judge({ findings }: Verification): CommandFailedError | undefined {
-  if (findings.length === 0) return undefined;
-  const more = findings.length === MAX_FINDINGS ? ' or more' : '';
-  const unproven = findings.filter(({ kind }) => kind === 'other_key').length;
-  const tampered = findings.length - unproven;
-  if (tampered === 0)
-    return new CommandFailedError(
-      `${unproven}${more} seals were made with a key that was not given: nothing is proven about them. ` +
-        'Give the key of the service (AUDIT_SEAL_KEY, or SECRET_KEY if it has none), and former ones with --old-keys.',
-      'key_missing',
-    );
-  const note = unproven === 0 ? '' : ` Seals under a key that was not given: ${unproven}.`;
-  return new CommandFailedError(`Tampered with: ${tampered}${more}.${note}`, 'tampered');
 }
 
 /** `platform-auth audit checkpoint`: one line that commits to everything sealed so far. */
@@ -67,26 +49,51 @@ export function createCheckpointCommand(): Command {
       'Print one line to store outside the database: later it proves that nothing sealed before it was rewritten.',
     )
     .addHelpText('after', formatNeeds(NEEDS, 'platform-auth audit checkpoint >> checkpoints.txt'))
-    .action(async (_options, command: Command) => {
-      const line = await readCheckpoint();
-      print(command.optsWithGlobals<Output>(), { checkpoint: line }, () => line);
+    .action(async (_options: object, command: Command) => {
+      const checkpoint = await withDatabase(async (query, key) => {
+        const [seal] = await query<StoredSeal>(LAST_SEAL);
+        if (!seal)
+          throw new CommandFailedError('Nothing is sealed yet. Start the service: it seals every few seconds.');
+        if (!key.hasSealed(seal))
+          throw new CommandFailedError('The last seal is not valid. Run: platform-auth audit verify');
+        const { number, at } = JSON.parse(seal.content) as SealContent;
+        return formatCheckpoint({ number, at, mac: seal.mac });
+      });
+      print(command, { checkpoint }, () => checkpoint);
     });
 }
 
-function toText(report: Verification): string {
+/**
+ * A seal under a key that was not given is neither proven nor refuted: most likely the caller has the wrong key.
+ * @throws {CommandFailedError} when there are findings
+ */
+function refuseFindings({ findings }: Verification): void {
+  if (findings.length === 0) return;
+  const more = findings.length === MAX_FINDINGS ? ' or more' : '';
+  const unproven = findings.filter(({ kind }) => kind === 'other_key').length;
+  const tampered = findings.length - unproven;
+  if (tampered === 0)
+    throw new CommandFailedError(
+      `${unproven}${more} seals were made with a key that was not given: nothing is proven about them. ` +
+        'Give the key of the service (AUDIT_SEAL_KEY, or SECRET_KEY if it has none), and former ones with --old-keys.',
+      'key_missing',
+    );
+  const note = unproven === 0 ? '' : ` Seals under a key that was not given: ${unproven}.`;
+  throw new CommandFailedError(`Tampered with: ${tampered}${more}.${note}`, 'tampered');
+}
+
+function formatVerification(report: Verification): string {
   const { seals, rows, dropped_rows, dropped_months, sealed_until, waiting, findings } = report;
   const parts = [
     `${seals} seals, ${rows} rows, sealed until ${sealed_until ?? 'never'}. Rows not sealed yet: ${waiting}.`,
   ];
   if (dropped_months.length > 0)
     parts.push(`Dropped by retention: ${dropped_months.join(', ')} (${dropped_rows} rows).`);
-  if (findings.length === 0) parts.push('No row and no seal was tampered with.');
-  else parts.push(formatTable(['kind', 'row', 'time', 'what'], findings.map(toRow)));
+  const found = findings.map(({ kind, row, time, what }) => ({ kind, row, time, what: wrapText(what) }));
+  parts.push(
+    found.length === 0 ? 'No row and no seal was tampered with.' : formatTable(['kind', 'row', 'time', 'what'], found),
+  );
   return parts.join('\n');
-}
-
-function toRow({ kind, row, time, what }: Verification['findings'][number]) {
-  return { kind, row, time, what: wrapText(what) };
 }
 
 function parseCheckpoint(line: string): string {
@@ -94,39 +101,13 @@ function parseCheckpoint(line: string): string {
   return line;
 }
 
-/** Verifies the whole audit log by its seals. Only reads. */
-async function verifyAudit({ checkpoint, oldKeys }: VerifyOptions): Promise<Verification> {
-  const { SealVerifier } = await import('../../audit/seals/seal-verifier.js');
-  const old = oldKeys === undefined ? [] : readSecrets(oldKeys).map((secret) => new SealKey(secret));
-  return withDatabase((query, key) => {
-    const keys = new Map([...old, key].map((each) => [each.id, each]));
-    return new SealVerifier(query, keys).verifyLog(checkpoint);
-  });
-}
-
-/** @returns the line that commits to everything sealed so far */
-async function readCheckpoint(): Promise<string> {
-  return withDatabase(async (query, key) => {
-    const [seal] = await query<StoredSeal>(LAST_SEAL);
-    if (!seal) throw new CommandFailedError('Nothing is sealed yet. Start the service: it seals every few seconds.');
-    if (!key.hasSealed(seal))
-      throw new CommandFailedError('The last seal is not valid. Run: platform-auth audit verify');
-    const { number, at } = JSON.parse(seal.content) as SealContent;
-    return formatCheckpoint({ number, at, mac: seal.mac });
-  });
-}
-
-function readSecrets(path: string): string[] {
+function readOldKeys(path: string): SealKey[] {
   try {
-    return readFileSync(path, 'utf8')
-      .split('\n')
-      .map((line) => line.trim())
-      .filter((line) => line !== '');
+    const lines = readFileSync(path, 'utf8').split('\n');
+    return lines.flatMap((line) => (line.trim() === '' ? [] : new SealKey(line.trim())));
   } catch (error) {
-    throw new CommandFailedError(
-      `${path} cannot be read: ${describeCause(error)}. Correct --old-keys.`,
-      'file_unusable',
-    );
+    const message = `${path} cannot be read: ${describeCause(error)}. Correct --old-keys.`;
+    throw new CommandFailedError(message, 'file_unusable');
   }
 }
 

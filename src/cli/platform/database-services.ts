@@ -1,7 +1,7 @@
 // The service's own modules, for commands that work on the database while the service may be stopped, so that the rules
 // are the same. Commands import this file when they run: loading TypeORM takes a second. The application context listens
 // to nothing, caches nothing, migrates nothing and logs nothing: standard output belongs to the command.
-import { Module, type INestApplicationContext, type ModuleMetadata } from '@nestjs/common';
+import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { AccessModule } from '../../access/doors.js';
@@ -11,13 +11,7 @@ import { AuditModule } from '../../audit/audit.module.js';
 import { Clock } from '../../common/clock.js';
 import { StartWatch } from '../../common/start-watch.js';
 import { ConfigModule } from '../../config/config.module.js';
-import {
-  Environment,
-  parseEnvironment,
-  readVariables,
-  type Variables,
-  readSecretFiles,
-} from '../../config/environment.js';
+import { type Environment, parseEnvironment, readSecretFiles, type Variables } from '../../config/environment.js';
 import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database.js';
 import { DatabaseModule } from '../../database/database.module.js';
@@ -29,26 +23,49 @@ import { SigningKey } from '../../signing-keys/signing-key.js';
 import { AccountTransfer } from '../../users/account-transfer.js';
 import { CommandFailedError, say } from '../output.js';
 
-@Module({})
+/** What commands work with. */
+export interface Services {
+  readonly credentials: AppCredentialsService;
+  readonly signingKeys: SigningKeyOperations;
+  readonly accounts: AccountTransfer;
+  readonly databaseClock: DatabaseClock;
+}
+
+@Module({
+  imports: [
+    LoggingModule,
+    DatabaseModule,
+    AccessModule,
+    AuditModule,
+    RevocationModule,
+    AppCredentialsModule,
+    TypeOrmModule.forFeature([SigningKey]),
+  ],
+  providers: [SigningKeyOperations, AccountTransfer],
+})
 class CommandModule {}
 
 /**
  * @param variables DATABASE_URL, and any variable that differs from its default
- * @param rooms the modules and providers that the command needs
+ * @throws {CommandFailedError} when the state of the signing keys does not allow the act now
  */
-async function withServices<Result>(
+export async function withServices<Result>(
   variables: Variables,
-  { imports = [], providers = [] }: Pick<ModuleMetadata, 'imports' | 'providers'>,
-  work: (context: INestApplicationContext) => Promise<Result>,
+  work: (services: Services) => Promise<Result>,
   clock = new Clock(),
 ): Promise<Result> {
   const config = ConfigModule.forRoot(createCommandEnvironment(variables), new StartWatch(), clock);
-  const context = await NestFactory.createApplicationContext(
-    { module: CommandModule, imports: [config, LoggingModule, DatabaseModule, ...imports], providers },
-    { logger: false, abortOnError: false },
-  );
+  const module = { module: CommandModule, imports: [config] };
+  const context = await NestFactory.createApplicationContext(module, { logger: false, abortOnError: false });
   try {
-    return await work(context);
+    return await work({
+      credentials: context.get(AppCredentialsService, { strict: false }),
+      signingKeys: context.get(SigningKeyOperations),
+      accounts: context.get(AccountTransfer),
+      databaseClock: context.get(DatabaseClock, { strict: false }),
+    });
+  } catch (error) {
+    throw error instanceof SigningKeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
   } finally {
     await context.close();
   }
@@ -69,54 +86,6 @@ function createCommandEnvironment(variables: Variables): Environment {
     // Nothing is verified here, so no feed is needed. A revocation waits for the leases that the replicas announced.
     revocationLeaseMs: 0,
   };
-}
-
-/** What `init` and `doctor` work with. */
-export interface AppKeyContext {
-  readonly credentials: AppCredentialsService;
-  readonly databaseClock: DatabaseClock;
-  readonly environment: Environment;
-}
-
-/** @param variables as for {@link withServices} */
-export async function withAppKeys<Result>(
-  variables: Variables,
-  clock: Clock,
-  work: (context: AppKeyContext) => Promise<Result>,
-): Promise<Result> {
-  return withServices(
-    variables,
-    { imports: [AccessModule, AuditModule, RevocationModule, AppCredentialsModule] },
-    (context) =>
-      work({
-        credentials: context.get(AppCredentialsService, { strict: false }),
-        databaseClock: context.get(DatabaseClock, { strict: false }),
-        environment: context.get(Environment, { strict: false }),
-      }),
-    clock,
-  );
-}
-
-/** @throws {CommandFailedError} when the state of the keys does not allow the act now */
-export async function withSigningKeys<Result>(
-  work: (operations: SigningKeyOperations) => Promise<Result>,
-): Promise<Result> {
-  const rooms = {
-    imports: [AuditModule, RevocationModule, TypeOrmModule.forFeature([SigningKey])],
-    providers: [SigningKeyOperations],
-  };
-  try {
-    return await withServices(readVariables(), rooms, (context) => work(context.get(SigningKeyOperations)));
-  } catch (error) {
-    throw error instanceof SigningKeyOperationError ? new CommandFailedError(error.message, 'not_possible_now') : error;
-  }
-}
-
-export async function withAccountTransfer<Result>(
-  work: (transfer: AccountTransfer) => Promise<Result>,
-): Promise<Result> {
-  const rooms = { imports: [AuditModule], providers: [AccountTransfer] };
-  return withServices(readVariables(), rooms, (context) => work(context.get(AccountTransfer)));
 }
 
 /**

@@ -1,67 +1,46 @@
+// What is wrong with a platform: what `init` would do, what it leaves behind, and what the running services answer. The
+// findings are in the order in which an operator would repair.
 import { existsSync } from 'node:fs';
+import type { AppCredential } from '../../app-credentials/app-credentials.service.js';
 import { Clock } from '../../common/clock.js';
-import { InvalidEnvironmentError } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import {
-  checkAdminKey,
-  checkLoggingService,
-  checkCredentials,
-  checkPublishedKeys,
-  type Finding,
-  type DatabaseView,
-  type Checkup,
-  type Check,
-  RUN_INIT,
-  listServicesOnFile,
-  listPairsOnFile,
-  isOverlapOpen,
-  isLongUnused,
-} from './doctor-calls.js';
-import { OWN_NAME, type PlatformMap, credentialVariables } from './platform-map.js';
-import {
-  createDefaultRules,
-  readTokenRules,
-  type TokenRules,
-  databaseVariables,
-  describeUnreadable,
-  isSetIn,
-  listRequiredVariables,
-  needsSecretKey,
-  resolveEnvPath,
-  listStrayClaims,
-  listVerifierSettings,
-} from './environment-files.js';
-import { announceIfSlow, CommandFailedError } from '../output.js';
-import { readSchemaState } from '../../database/migrate.js';
-import { isExpiringSoon, UNUSED_DAYS } from '../attention.js';
-import { withAppKeys } from './database-services.js';
-import { holdsKey, findLive } from './init-plan.js';
-import { describeCause, describeDatabaseFailure } from '../failures.js';
+import { InvalidEnvironmentError } from '../../config/environment.js';
 import { secret } from '../../config/variable-kinds.js';
 import { isSameSecret } from '../../crypto/secret.js';
+import { readSchemaState, type SchemaState } from '../../database/migrate.js';
+import { isExpiring, UNUSED_DAYS } from '../credential-state.js';
+import { describeCause, describeDatabaseFailure } from '../failures.js';
+import { announceIfSlow, CommandFailedError } from '../output.js';
+import { withServices, type Services } from './database-services.js';
+import {
+  broken,
+  callServices,
+  formatPlace,
+  isLongUnused,
+  isOverlapOpen,
+  warning,
+  type Checkup,
+  type Finding,
+} from './doctor-calls.js';
+import {
+  createTokenRules,
+  describeUnreadable,
+  isSetIn,
+  listStrayClaims,
+  needsSecretKey,
+  readDatabaseVariables,
+  readTokenRules,
+  resolveEnvPath,
+  type TokenRules,
+} from './environment-files.js';
+import { makePlan, type PlannedService } from './init-plan.js';
+import { credentialVariables, OWN_NAME, type PlatformMap } from './platform-map.js';
 
-/** In the order in which an operator would repair. */
-const CHECKS: readonly Check[] = [
-  checkFileModes,
-  checkMissingVariables,
-  checkWeakSecrets,
-  checkSecretKeys,
-  checkPreviousKeys,
-  checkServiceName,
-  checkAddresses,
-  checkVerifierSettings,
-  checkLeftoverCredentials,
-  checkSchema,
-  checkClock,
-  checkCredentials,
-  checkAdminKey,
-  checkPublishedKeys,
-  checkOverlaps,
-  checkStrayPairs,
-  checkUnusedKeys,
-  checkExpiringKeys,
-  checkLoggingService,
-];
+const RUN_INIT = 'Run init, then restart the service.';
+const REMOVE_LINE = 'Remove the line, and restart the service.';
+const MAX_SKEW_MS = 2_000;
+/** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
+const MAX_HARMLESS_SKEW_MS = 10_000;
 
 export interface DoctorRequest {
   readonly map: PlatformMap;
@@ -77,304 +56,213 @@ export interface DoctorRequest {
 export async function diagnose({ map, envDir, url }: DoctorRequest, clock = new Clock()): Promise<Finding[]> {
   if (!existsSync(envDir))
     throw new CommandFailedError(`The folder ${envDir} does not exist. Correct --env-dir.`, 'strange_env_dir');
-  const { files, findings } = readExistingFiles(map, envDir);
+  const found: Finding[] = [];
+  const files = readFiles(map, envDir, found);
   const own = files.get(OWN_NAME);
-  const { rules, findings: mistakes } = readRules(map, own);
-  const database = await announceIfSlow('Reading the database', readDatabase(own, clock));
-  const mappedUrl = map.services.find(({ name }) => name === OWN_NAME)?.url ?? '';
-  const at = (url ?? mappedUrl).replace(/\/$/, '');
-  const checkup: Checkup = { map, envDir, url: at, now: clock.now(), files, database: database.view, rules };
-  const found = [...findings, ...mistakes, ...database.findings];
-  for (const check of CHECKS)
-    found.push(...(await announceIfSlow('Calling the services', Promise.resolve(check(checkup)))));
+  const rules = readRules(map, own, found);
+  const database = await announceIfSlow('Reading the database', readDatabase(own, clock, found));
+  const [secretKey, previousSecretKey] = [own?.get('SECRET_KEY'), own?.get('SECRET_KEY_PREVIOUS')];
+  const plan = makePlan(map, files, database?.live, { rules, databaseUrl: undefined, secretKey, previousSecretKey });
+  const address = url ?? map.services.find(({ name }) => name === OWN_NAME)?.url ?? '';
+  const checkup: Checkup = {
+    ...{ url: address.replace(/\/$/, ''), now: clock.now(), rules, own, plan },
+    canCompare: database && database.live !== undefined,
+  };
+  for (const planned of plan.services) found.push(...checkFile(planned, checkup, map));
+  if (database) found.push(...checkDatabase(database));
+  await announceIfSlow('Calling the services', collect(callServices(checkup), found));
+  found.push(...checkKeys(database?.live ?? [], checkup));
   return found;
 }
 
-function readRules(map: PlatformMap, own: EnvFile | undefined): { rules: TokenRules; findings: Finding[] } {
+async function collect(findings: AsyncIterable<Finding>, found: Finding[]): Promise<void> {
+  for await (const finding of findings) found.push(finding);
+}
+
+function readFiles(map: PlatformMap, envDir: string, found: Finding[]): Map<string, EnvFile> {
+  const files = new Map<string, EnvFile>();
+  for (const { name } of map.services) {
+    try {
+      files.set(name, EnvFile.read(resolveEnvPath(envDir, name)));
+    } catch (error) {
+      const remedy = 'Replace it by a regular file that this user may read, or remove it, and run init.';
+      found.push(broken(`${name}.env`, `${describeUnreadable(`${name}.env`, error)}.`, remedy));
+    }
+  }
+  return files;
+}
+
+function readRules(map: PlatformMap, own: EnvFile | undefined, found: Finding[]): TokenRules {
   try {
-    return { rules: readTokenRules(map, own), findings: [] };
+    return readTokenRules(map, own);
   } catch (error) {
     if (!(error instanceof InvalidEnvironmentError)) throw error;
     const remedy = 'Correct it, and run doctor again: what depends on it was checked as if it were not set.';
-    const finding = {
-      severity: 'broken',
-      where: `${OWN_NAME}.env`,
-      what: `${error.problems.join('; ')}.`,
-      do: remedy,
-    } as const;
-    return { rules: createDefaultRules(map), findings: [finding] };
+    found.push(broken(`${OWN_NAME}.env`, `${error.problems.join('; ')}.`, remedy));
+    return createTokenRules(map);
   }
 }
 
-const MAX_SKEW_MS = 2_000;
-/** The default grace of refresh tokens: a larger skew changes which tokens are accepted. */
-const MAX_HARMLESS_SKEW_MS = 10_000;
+/** What was read from the database. */
+interface DatabaseView {
+  readonly schema: SchemaState;
+  /** Live credentials; undefined while migrations are missing, because their columns may not exist. */
+  readonly live: readonly AppCredential[] | undefined;
+  /** How far this machine's clock is ahead of the database's; negative when it is behind. */
+  readonly aheadMs: number;
+}
 
-/** Reads the schema, the live credentials and the clock of the database. Changes nothing. */
-export async function readDatabase(
+async function readDatabase(
   own: EnvFile | undefined,
   clock: Clock,
-): Promise<{ view: DatabaseView | undefined; findings: Finding[] }> {
+  found: Finding[],
+): Promise<DatabaseView | undefined> {
   try {
-    const variables = databaseVariables(own);
+    const variables = readDatabaseVariables(own);
     const schema = await readSchemaState(variables.DATABASE_URL);
-    const view = await withAppKeys(variables, clock, async ({ credentials, databaseClock }) => {
+    const read = async ({ credentials, databaseClock }: Services): Promise<DatabaseView> => {
       const before = clock.now().getTime();
       const databaseTime = await databaseClock.now();
       const middle = (before + clock.now().getTime()) / 2;
       const live = schema.pending.length > 0 ? undefined : await credentials.listLiveAppCredentials();
       return { schema, live, aheadMs: middle - databaseTime.getTime() };
-    });
-    return { view, findings: [] };
+    };
+    return await withServices(variables, read, clock);
   } catch (error) {
-    const what = `The database cannot be used: ${describeCause(error)}.`;
     const next = describeDatabaseFailure(error)?.next ?? 'Correct DATABASE_URL in auth.env.';
     const remedy = `${next} Everything that needs the database was not checked.`;
-    return { view: undefined, findings: [{ severity: 'broken', where: 'database', what, do: remedy }] };
+    found.push(broken('database', `The database cannot be used: ${describeCause(error)}.`, remedy));
+    return undefined;
   }
 }
 
-export function checkSchema({ database }: Checkup): Finding[] {
-  const { pending = [], unknown = [] } = database?.schema ?? {};
-  const findings: Finding[] = [];
-  const where = 'database';
-  if (pending.length > 0)
-    findings.push({
-      severity: 'broken',
-      where,
-      what: `Migrations are missing: ${pending.join(', ')}.`,
-      do: 'Run migrate, then doctor again. Keys were neither compared nor validated.',
-    });
-  if (unknown.length > 0)
-    findings.push({
-      severity: 'warning',
-      where,
-      what: `A newer version of the service has migrated it: ${unknown.join(', ')}.`,
-      do: 'Use the version of this program that the service has.',
-    });
-  return findings;
+function* checkFile(planned: PlannedService, checkup: Checkup, map: PlatformMap): Generator<Finding> {
+  const { service, file, settings } = planned;
+  const where = `${service.name}.env`;
+  const credentials = service.calls.flatMap((target) => Object.values(credentialVariables(target)));
+  const required = [...Object.keys(settings), ...credentials];
+  if (!file.exists) {
+    const remedy = 'Is --env-dir right? If so, run init, then restart the service.';
+    if (required.length > 0) yield broken(where, 'The file is missing.', remedy);
+    return;
+  }
+  if (file.isOpenToOthers) {
+    const what = `Other users may read or write the file (mode ${file.mode}).`;
+    yield broken(where, what, `chmod 600 ${file.path}. If another user may have read it, replace its keys.`);
+  }
+  const missing = required.filter((name) => !isSetIn(file, name));
+  if (missing.length > 0) yield broken(where, `Not set: ${missing.join(', ')}.`, RUN_INIT);
+  for (const [name, value] of Object.entries(settings)) {
+    const held = file.get(name);
+    const weakness = /^(SECRET_KEY|ADMIN_API_KEY)$/.test(name) && held !== undefined && findWeakness(held);
+    if (weakness) {
+      const remedy = 'Remove the line and run init, which generates a new one. Then restart the service.';
+      yield broken(where, `${name} ${weakness}.`, remedy);
+    }
+    if (held !== undefined && value !== undefined && !isSameSecret(held, value))
+      yield describeDifference(planned, name, value);
+  }
+  yield* checkLeftovers(planned, checkup, map);
 }
 
-export function checkClock({ database }: Checkup): Finding[] {
-  const aheadMs = database?.aheadMs ?? 0;
-  if (Math.abs(aheadMs) < MAX_SKEW_MS) return [];
-  const seconds = Math.round(Math.abs(aheadMs) / 1_000);
-  return [
-    {
-      severity: Math.abs(aheadMs) < MAX_HARMLESS_SKEW_MS ? 'warning' : 'broken',
-      where: 'clock',
-      what: `This machine is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} the database.`,
-      do: 'Synchronise both with the same time source (NTP): tokens and overlaps end by the clock.',
-    },
-  ];
+function findWeakness(held: string): string | undefined {
+  return secret.safeParse(held).error?.issues[0]?.message;
 }
 
-export function checkOverlaps(checkup: Checkup): Finding[] {
-  return listPairsOnFile(checkup).flatMap(({ caller, target, where, file }): Finding[] => {
-    const credential = findLive(checkup.database?.live ?? [], caller, target);
-    if (!credential || !isOverlapOpen(credential, checkup.now)) return [];
-    const until = credential.previousKeyExpiresAt?.toISOString() ?? '';
-    const isDelivered = holdsKey(file, credential);
-    return [
-      {
-        severity: 'warning',
-        where,
-        what: isDelivered
-          ? `The key was rotated and the new one was not used yet; the old one works until ${until}.`
-          : `The key was rotated and the file does not hold the new one; the old one works until ${until}.`,
-        do: isDelivered ? `Restart ${caller}, so that it reads its file again.` : RUN_INIT,
-      },
-    ];
-  });
+/** With another name the service refuses its callers; with other claims or another secret, every access token. */
+function describeDifference({ service }: PlannedService, name: string, value: string): Finding {
+  const where = `${service.name}.env`;
+  if (name.startsWith('SECRET_KEY')) return broken(where, `${name} is not that of ${OWN_NAME}.env.`, RUN_INIT);
+  if (!service.urls.some(({ variable }) => variable === name))
+    return broken(where, `${name} is not ${value}: what its callers present is refused.`, RUN_INIT);
+  const remedy = 'Correct the map if the file is right, and run init: it writes what the map says.';
+  return warning(where, `${name} is not what the map says (${value}).`, remedy);
 }
 
-export function checkUnusedKeys({ database, now }: Checkup): Finding[] {
-  return (database?.live ?? [])
-    .filter((credential) => isLongUnused(credential, now))
-    .map(({ caller, target, lastUsedAt }) => ({
-      severity: 'warning',
-      where: `${caller} → ${target}`,
-      what: lastUsedAt
+/** What is in a file and should not be: init removes nothing. */
+function* checkLeftovers({ service, file }: PlannedService, { own, rules }: Checkup, map: PlatformMap) {
+  const where = `${service.name}.env`;
+  const isOwn = service.name === OWN_NAME;
+  const [key, ownKey] = [file.get('SECRET_KEY'), own?.get('SECRET_KEY')];
+  if (!needsSecretKey(service, rules) && key !== undefined && ownKey !== undefined && isSameSecret(key, ownKey))
+    yield rules.algorithm === 'ES256'
+      ? warning(
+          where,
+          `It holds the SECRET_KEY, which only ${OWN_NAME} needs under ES256: it decrypts the signing keys.`,
+          'Remove the line and restart the service. When no file holds it any more, rotate it (docs/operations/keys.md).',
+        )
+      : warning(
+          where,
+          'It holds the SECRET_KEY, which can sign access tokens, although the map says that it does not verify any.',
+          'Remove the line, or set verifies_access_tokens in the map.',
+        );
+  // At the end of a rotation the previous key is left in the files of the others.
+  if (file.get('SECRET_KEY_PREVIOUS') !== undefined && own?.get('SECRET_KEY_PREVIOUS') === undefined)
+    yield warning(where, `It holds a SECRET_KEY_PREVIOUS that ${OWN_NAME}.env does not.`, REMOVE_LINE);
+  // Keys that init issues for this service name it by OWN_NAME; with another SERVICE_NAME it refuses them all.
+  if (isOwn && (file.get('SERVICE_NAME') ?? OWN_NAME) !== OWN_NAME) {
+    const what = `SERVICE_NAME is not ${OWN_NAME}, the target of the keys that other services hold for this one.`;
+    yield broken(where, what, REMOVE_LINE);
+  }
+  for (const variable of listStrayClaims(service, file, rules)) {
+    const what = `${variable} is not what ${OWN_NAME} writes into access tokens: all of them are refused.`;
+    yield broken(where, what, REMOVE_LINE);
+  }
+  for (const { name } of map.services.filter((target) => !service.calls.includes(target.name))) {
+    const left = Object.values(credentialVariables(name)).filter((variable) => file.get(variable));
+    const what = `It holds ${left.join(' and ')}, and the map lists no call to ${name}.`;
+    if (left.length > 0) yield warning(where, what, 'Remove them, or add the call to the map.');
+  }
+}
+
+function* checkDatabase({ schema: { pending, unknown }, aheadMs }: DatabaseView): Generator<Finding> {
+  if (pending.length > 0) {
+    const remedy = 'Run migrate, then doctor again. Keys were neither compared nor validated.';
+    yield broken('database', `Migrations are missing: ${pending.join(', ')}.`, remedy);
+  }
+  if (unknown.length > 0) {
+    const what = `A newer version of the service has migrated it: ${unknown.join(', ')}.`;
+    yield warning('database', what, 'Use the version of this program that the service has.');
+  }
+  const skewMs = Math.abs(aheadMs);
+  if (skewMs < MAX_SKEW_MS) return;
+  const report = skewMs < MAX_HARMLESS_SKEW_MS ? warning : broken;
+  const skew = `${Math.round(skewMs / 1_000)} s ${aheadMs > 0 ? 'ahead of' : 'behind'}`;
+  const remedy = 'Synchronise both with the same time source (NTP): tokens and overlaps end by the clock.';
+  yield report('clock', `This machine is ${skew} the database.`, remedy);
+}
+
+function* checkKeys(live: readonly AppCredential[], { plan, now }: Checkup): Generator<Finding> {
+  const pairs = plan.services.filter(({ file }) => file.exists).flatMap((planned) => planned.pairs);
+  for (const pair of pairs) {
+    const { caller, action, credential } = pair;
+    if (!credential || !isOverlapOpen(credential, now)) continue;
+    const until = `the old one works until ${credential.previousKeyExpiresAt?.toISOString() ?? ''}.`;
+    yield action === 'keep'
+      ? warning(
+          formatPlace(pair),
+          `The key was rotated and the new one was not used yet; ${until}`,
+          `Restart ${caller}, so that it reads its file again.`,
+        )
+      : warning(formatPlace(pair), `The key was rotated and the file does not hold the new one; ${until}`, RUN_INIT);
+  }
+  for (const credential of live) {
+    const { caller, target, lastUsedAt, expiresAt } = credential;
+    const where = `${caller} → ${target}`;
+    if (plan.strays.includes(credential)) {
+      const what = 'There is a live credential for a pair that is not in the map.';
+      yield warning(where, what, 'Add the pair to the map, or run init --prune.');
+    }
+    if (isLongUnused(credential, now)) {
+      const what = lastUsedAt
         ? `The key was last used on ${lastUsedAt.toISOString().slice(0, 10)}.`
-        : `The key was not used once in more than ${UNUSED_DAYS} days.`,
-      do: `If ${caller} no longer calls ${target}, remove the pair from the map and run init --prune.`,
-    }));
-}
-
-export function checkExpiringKeys({ database, now }: Checkup): Finding[] {
-  return (database?.live ?? [])
-    .filter(({ expiresAt }) => isExpiringSoon({ expires_at: expiresAt }, now))
-    .map(({ caller, target, expiresAt }) => ({
-      severity: 'warning',
-      where: `${caller} → ${target}`,
-      what: `The credential expires at ${expiresAt?.toISOString() ?? ''}.`,
-      do: 'After that, run init: it issues one that does not expire.',
-    }));
-}
-
-export function checkStrayPairs({ map, database }: Checkup): Finding[] {
-  return (database?.live ?? [])
-    .filter(({ caller, target }) => !map.services.some(({ name, calls }) => name === caller && calls.includes(target)))
-    .map(({ caller, target }) => ({
-      severity: 'warning',
-      where: `${caller} → ${target}`,
-      what: 'There is a live credential for a pair that is not in the map.',
-      do: 'Add the pair to the map, or run init --prune.',
-    }));
-}
-
-const FIND_FILE = 'Is --env-dir right? If so, run init, then restart the service.';
-
-/** Reads the files that exist; an unreadable file is a finding. */
-export function readExistingFiles(
-  map: PlatformMap,
-  envDir: string,
-): { files: Map<string, EnvFile>; findings: Finding[] } {
-  const files = new Map<string, EnvFile>();
-  const findings: Finding[] = [];
-  for (const service of map.services) {
-    const where = `${service.name}.env`;
-    try {
-      const file = EnvFile.read(resolveEnvPath(envDir, service.name));
-      if (file.exists) files.set(service.name, file);
-      else if (listRequiredVariables(service, createDefaultRules(map)).length > 0)
-        findings.push({ severity: 'broken', where, what: 'The file is missing.', do: FIND_FILE });
-    } catch (error) {
-      const remedy = 'Replace it by a regular file that this user may read, or remove it, and run init.';
-      findings.push({ severity: 'broken', where, what: `${describeUnreadable(where, error)}.`, do: remedy });
+        : `The key was not used once in more than ${UNUSED_DAYS} days.`;
+      const remedy = `If ${caller} no longer calls ${target}, remove the pair from the map and run init --prune.`;
+      yield warning(where, what, remedy);
+    }
+    if (expiresAt && isExpiring({ expires_at: expiresAt }, now)) {
+      const what = `The credential expires at ${expiresAt.toISOString()}.`;
+      yield warning(where, what, 'After that, run init: it issues one that does not expire.');
     }
   }
-  return { files, findings };
-}
-
-export function checkFileModes(checkup: Checkup): Finding[] {
-  return listServicesOnFile(checkup)
-    .filter(({ file }) => file.isOpenToOthers)
-    .map(({ file, where }) => ({
-      severity: 'broken',
-      where,
-      what: `Other users may read or write the file (mode ${file.mode}).`,
-      do: `chmod 600 ${file.path}. If another user may have read it, replace its keys.`,
-    }));
-}
-
-export function checkMissingVariables(checkup: Checkup): Finding[] {
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }) => {
-    const missing = listRequiredVariables(service, checkup.rules).filter((name) => !isSetIn(file, name));
-    if (missing.length === 0) return [];
-    return [{ severity: 'broken', where, what: `Not set: ${missing.join(', ')}.`, do: RUN_INIT }];
-  });
-}
-
-export function checkWeakSecrets(checkup: Checkup): Finding[] {
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }) => {
-    const required = listRequiredVariables(service, checkup.rules);
-    const held = ['SECRET_KEY', 'ADMIN_API_KEY'].filter((name) => required.includes(name));
-    return held.flatMap((name): Finding[] => {
-      const value = file.get(name);
-      if (value === undefined) return [];
-      const what = secret.safeParse(value).error?.issues[0]?.message;
-      if (what === undefined) return [];
-      const remedy = 'Remove the line and run init, which generates a new one. Then restart the service.';
-      return [{ severity: 'broken', where, what: `${name} ${what}.`, do: remedy }];
-    });
-  });
-}
-
-/** Keys that init issues for this service name it by OWN_NAME; with another SERVICE_NAME it refuses them all. */
-export function checkServiceName({ files }: Checkup): Finding[] {
-  const name = files.get(OWN_NAME)?.get('SERVICE_NAME');
-  if (name === undefined || name === OWN_NAME) return [];
-  const what = `SERVICE_NAME is not ${OWN_NAME}, the target of the keys that other services hold for this one.`;
-  const remedy = 'Remove the line, and restart the service.';
-  return [{ severity: 'broken', where: `${OWN_NAME}.env`, what, do: remedy }];
-}
-
-/** Init removes nothing from a file: at the end of a rotation the previous key is left in the files of the others. */
-export function checkPreviousKeys(checkup: Checkup): Finding[] {
-  const own = checkup.files.get(OWN_NAME)?.get('SECRET_KEY_PREVIOUS');
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
-    const held = file.get('SECRET_KEY_PREVIOUS');
-    if (held === undefined && own !== undefined && needsSecretKey(service, checkup.rules))
-      return [{ severity: 'broken', where, what: 'Not set: SECRET_KEY_PREVIOUS.', do: RUN_INIT }];
-    if (held === undefined || (own !== undefined && isSameSecret(held, own))) return [];
-    const what = `It holds a SECRET_KEY_PREVIOUS that ${OWN_NAME}.env does not.`;
-    return [{ severity: 'warning', where, what, do: 'Remove the line, and restart the service.' }];
-  });
-}
-
-/** A service that verifies access tokens with another key refuses all of them. */
-export function checkSecretKeys(checkup: Checkup): Finding[] {
-  const { rules } = checkup;
-  const own = checkup.files.get(OWN_NAME)?.get('SECRET_KEY');
-  if (own === undefined) return [];
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
-    const held = file.get('SECRET_KEY');
-    if (held === undefined || service.name === OWN_NAME) return [];
-    const isSame = isSameSecret(held, own);
-    if (needsSecretKey(service, rules) && !isSame)
-      return [{ severity: 'broken', where, what: `SECRET_KEY is not that of ${OWN_NAME}.env.`, do: RUN_INIT }];
-    if (needsSecretKey(service, rules) || !isSame) return [];
-    if (rules.algorithm === 'ES256')
-      return [
-        {
-          severity: 'warning',
-          where,
-          what: `It holds the SECRET_KEY, which only ${OWN_NAME} needs under ES256: it decrypts the signing keys.`,
-          do: 'Remove the line and restart the service. When no file holds it any more, rotate it (docs/operations/keys.md).',
-        },
-      ];
-    const what =
-      'It holds the SECRET_KEY, which can sign access tokens, although the map says that it does not verify any.';
-    return [{ severity: 'warning', where, what, do: 'Remove the line, or set verifies_access_tokens in the map.' }];
-  });
-}
-
-export function checkAddresses(checkup: Checkup): Finding[] {
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }) =>
-    service.urls
-      .filter(({ variable, url }) => file.get(variable) !== undefined && file.get(variable) !== url)
-      .map(({ variable, url }) => ({
-        severity: 'warning',
-        where,
-        what: `${variable} is not what the map says (${url}).`,
-        do: 'Correct the map if the file is right, and run init: it writes what the map says.',
-      })),
-  );
-}
-
-/** With another name the service refuses its callers; with other claims, every access token. */
-export function checkVerifierSettings(checkup: Checkup): Finding[] {
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }): Finding[] => {
-    const different = listVerifierSettings(service, checkup.rules).filter(
-      ({ variable, value }) => (file.get(variable) ?? value) !== value,
-    );
-    const stray = listStrayClaims(service, file, checkup.rules);
-    return [
-      ...different.map(({ variable, value }): Finding => {
-        const what = `${variable} is not ${value}: what its callers present is refused.`;
-        return { severity: 'broken', where, what, do: RUN_INIT };
-      }),
-      ...stray.map((variable): Finding => {
-        const what = `${variable} is not what ${OWN_NAME} writes into access tokens: all of them are refused.`;
-        return { severity: 'broken', where, what, do: 'Remove the line, and restart the service.' };
-      }),
-    ];
-  });
-}
-
-/** Left behind when a pair is removed from the map: init removes nothing from a file. */
-export function checkLeftoverCredentials(checkup: Checkup): Finding[] {
-  return listServicesOnFile(checkup).flatMap(({ service, file, where }) =>
-    checkup.map.services
-      .filter(({ name }) => !service.calls.includes(name))
-      .map(({ name }) => ({ name, left: Object.values(credentialVariables(name)).filter((left) => file.get(left)) }))
-      .filter(({ left }) => left.length > 0)
-      .map(({ name, left }) => ({
-        severity: 'warning',
-        where,
-        what: `It holds ${left.join(' and ')}, and the map lists no call to ${name}.`,
-        do: 'Remove them, or add the call to the map.',
-      })),
-  );
 }

@@ -1,3 +1,4 @@
+// The environment files of a platform: how they are read, and what the map and this service's own file determine of them.
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../common/durable-file.js';
 import {
@@ -9,17 +10,12 @@ import {
 } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
 import { parseDatabaseUrl, parseTokenSettings, type TokenSettings } from '../../config/single-variables.js';
-import {
-  credentialVariables,
-  OWN_NAME,
-  type MappedService,
-  type PlatformMap,
-  OWN_URL_VARIABLE,
-} from './platform-map.js';
-import { describeCause } from '../failures.js';
+import { OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailedError } from '../output.js';
+import { describeCause } from '../failures.js';
 
 const DATABASE_VARIABLES = ['DATABASE_URL', toFileVariable('DATABASE_URL')];
+const TOKEN_VARIABLES = ['ACCESS_TOKEN_ALGORITHM', 'JWT_ISSUER', 'JWT_AUDIENCE'];
 /** Secrets that commands read from this file itself. */
 const KEPT_IN_ENV_FILE = ['SECRET_KEY', 'SECRET_KEY_PREVIOUS', 'ADMIN_API_KEY', 'LOGGING_APP_KEY'];
 
@@ -36,29 +32,39 @@ export function readEnvFiles(map: PlatformMap, envDir: string): EnvFiles {
 
 /** @throws {CommandFailedError} when the file is not a regular file, or leaves to another file what init writes */
 export function readEnvFile(envDir: string, service: string): EnvFile {
-  const file = openEnvFile(resolveEnvPath(envDir, service));
+  const path = resolveEnvPath(envDir, service);
+  let file: EnvFile;
+  try {
+    file = EnvFile.read(path);
+  } catch (error) {
+    const remedy = 'Replace it by a regular file, or remove it, and run this again.';
+    throw new CommandFailedError(`${describeUnreadable(path, error)}. ${remedy}`, 'file_unusable');
+  }
   const variable = KEPT_IN_ENV_FILE.map(toFileVariable).find((name) => file.get(name) !== undefined);
   if (service === OWN_NAME && variable !== undefined)
     throw new CommandFailedError(
-      `${file.path} sets ${variable}, and this command keeps that secret in ${file.path} itself: put the value there, remove ${variable}, and run this again.`,
+      `${path} sets ${variable}, and this command keeps that secret in ${path} itself: put the value there, remove ${variable}, and run this again.`,
       'secret_elsewhere',
     );
   return file;
 }
 
-function openEnvFile(path: string): EnvFile {
-  try {
-    return EnvFile.read(path);
-  } catch (error) {
-    throw new CommandFailedError(
-      `${describeUnreadable(path, error)}. Replace it by a regular file, or remove it, and run this again.`,
-      'file_unusable',
-    );
-  }
-}
-
 export function describeUnreadable(name: string, error: unknown): string {
   return error instanceof NotRegularFileError ? error.message : `${name} cannot be read: ${describeCause(error)}`;
+}
+
+/** Whether the file gives a variable, or names the file of its value. */
+export function isSetIn(file: EnvFile, name: string): boolean {
+  return file.get(name) !== undefined || file.get(toFileVariable(name)) !== undefined;
+}
+
+/**
+ * Reads variables of this process, or else of this service's own file: in production the service does not read that file,
+ * but the command was given it by --env-dir. Never of the `.env` in the current folder, which may belong to another database.
+ */
+function readOwnVariables(own: EnvFile | undefined, names: readonly string[]): Variables {
+  const filed = Object.fromEntries(names.map((name) => [name, own?.get(name)]));
+  return overrideVariables(filed, own ? readVariables(own.path) : readProcessVariables());
 }
 
 /**
@@ -66,10 +72,8 @@ export function describeUnreadable(name: string, error: unknown): string {
  * @throws {InvalidEnvironmentError} when neither has a usable DATABASE_URL
  * @throws {CommandFailedError} when the file does not exist either: most likely a typing error in --env-dir
  */
-export function databaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
-  // In production the service does not read it, but this command was given the file by --env-dir.
-  const filed = Object.fromEntries(DATABASE_VARIABLES.map((name) => [name, own?.get(name)]));
-  const variables = overrideVariables(filed, readGivenVariables(own));
+export function readDatabaseVariables(own: EnvFile | undefined): Variables & { readonly DATABASE_URL: string } {
+  const variables = readOwnVariables(own, DATABASE_VARIABLES);
   if (own?.exists === false && DATABASE_VARIABLES.every((name) => variables[name] === undefined))
     throw new CommandFailedError(
       `${own.path} does not exist, and DATABASE_URL is not set. Is --env-dir right? ` +
@@ -79,55 +83,14 @@ export function databaseVariables(own: EnvFile | undefined): Variables & { reado
   return { DATABASE_URL: parseDatabaseUrl(variables) };
 }
 
-/** Never those of the `.env` in the current folder, which may belong to another database. */
-function readGivenVariables(own: EnvFile | undefined): Variables {
-  return own ? readVariables(own.path) : readProcessVariables();
-}
-
-/** Whether the service's file has to hold the key that signs access tokens. Under ES256 only this service has it. */
-export function needsSecretKey({ name, verifiesAccessTokens }: MappedService, { algorithm }: TokenRules): boolean {
-  return name === OWN_NAME || (verifiesAccessTokens && algorithm === 'HS256');
-}
-
-export function needsAdminKey({ name, adminEndpoints }: MappedService): boolean {
-  return adminEndpoints || name === OWN_NAME;
-}
-
-/** Whether the file gives a variable, or names the file of its value. */
-export function isSetIn(file: EnvFile, name: string): boolean {
-  return file.get(name) !== undefined || file.get(toFileVariable(name)) !== undefined;
-}
-
-/** Names of the variables that a service's file must set, by the map. */
-export function listRequiredVariables(service: MappedService, rules: TokenRules): string[] {
-  return [
-    ...(service.name === OWN_NAME ? ['DATABASE_URL'] : []),
-    ...(needsSecretKey(service, rules) ? ['SECRET_KEY'] : []),
-    ...(needsAdminKey(service) ? ['ADMIN_API_KEY'] : []),
-    ...service.urls.map(({ variable }) => variable),
-    ...listVerifierSettings(service, rules).map(({ variable }) => variable),
-    ...service.calls.flatMap((target) => Object.values(credentialVariables(target))),
-  ];
-}
-
-// What the environment file of a dependent takes over so that its verifier (clients/) works: the service's own name and how
-// auth signs access tokens. A service embeds a verifier when `auth` is among its calls: the verifier polls and asks with the
-// service's own key for auth. Secrets and addresses are delivered elsewhere (init.ts, platform-map.ts).
-
 const JWKS_URL_VARIABLE = 'AUTH_JWKS_URL';
 export const JWKS_PATH = '/.well-known/jwks.json';
-const TOKEN_VARIABLES = ['ACCESS_TOKEN_ALGORITHM', 'JWT_ISSUER', 'JWT_AUDIENCE'];
-/** What verifiers require when they have no JWT_ISSUER. */
-const DEFAULT_ISSUER = parseTokenSettings({}).issuer;
+/** Of a service that sets none of the variables. Verifiers require this issuer when they have no JWT_ISSUER. */
+const DEFAULT_TOKENS = parseTokenSettings({});
 
 /** How this service signs access tokens, and where the others find its public keys. */
 export interface TokenRules extends TokenSettings {
   readonly jwksUrl: string;
-}
-
-interface Setting {
-  readonly variable: string;
-  readonly value: string;
 }
 
 /**
@@ -135,43 +98,74 @@ interface Setting {
  * @throws {InvalidEnvironmentError}
  */
 export function readTokenRules(map: PlatformMap, own: EnvFile | undefined): TokenRules {
-  const filed = Object.fromEntries(TOKEN_VARIABLES.map((name) => [name, own?.get(name)]));
-  return toTokenRules(map, parseTokenSettings(overrideVariables(filed, readGivenVariables(own))));
+  return createTokenRules(map, parseTokenSettings(readOwnVariables(own, TOKEN_VARIABLES)));
 }
 
-/** The rules of a service that sets none of the variables. */
-export function createDefaultRules(map: PlatformMap): TokenRules {
-  return toTokenRules(map, parseTokenSettings({}));
-}
-
-function toTokenRules(map: PlatformMap, settings: TokenSettings): TokenRules {
+export function createTokenRules(map: PlatformMap, settings = DEFAULT_TOKENS): TokenRules {
   const url = map.services.find(({ name }) => name === OWN_NAME)?.url ?? '';
   return { ...settings, jwksUrl: url.replace(/\/$/, '') + JWKS_PATH };
 }
 
+/** What this service shares with the others. */
+export interface SharedSettings {
+  readonly rules: TokenRules;
+  readonly databaseUrl: string | undefined;
+  readonly secretKey: string | undefined;
+  /** During a rotation of the SECRET_KEY. */
+  readonly previousSecretKey: string | undefined;
+}
+
+/** Values by the name of their variable. Undefined stands for any value: `init` generates one if the file has none. */
+export type FileSettings = Readonly<Record<string, string | undefined>>;
+
+/** @returns what the file of a service must set besides its credentials, in the order in which `init` writes it */
+export function listSettings(service: MappedService, file: EnvFile, shared: SharedSettings): FileSettings {
+  const { rules, databaseUrl, secretKey, previousSecretKey } = shared;
+  const isOwn = service.name === OWN_NAME;
+  return {
+    ...(isOwn && { DATABASE_URL: isSetIn(file, 'DATABASE_URL') ? undefined : databaseUrl }),
+    ...(needsSecretKey(service, rules) && {
+      SECRET_KEY: secretKey,
+      ...(previousSecretKey !== undefined && { SECRET_KEY_PREVIOUS: previousSecretKey }),
+    }),
+    // Without an AUDIT_SEAL_KEY, services that hold the SECRET_KEY could derive the key of the seals. Where the SECRET_KEY
+    // is in use, a new one would not verify the seals made so far.
+    ...(isOwn && file.get('SECRET_KEY') === undefined && { AUDIT_SEAL_KEY: undefined }),
+    ...((isOwn || service.adminEndpoints) && { ADMIN_API_KEY: undefined }),
+    ...Object.fromEntries(service.urls.map(({ variable, url }) => [variable, url])),
+    ...listVerifierSettings(service, rules),
+  };
+}
+
+/** Whether the service's file has to hold the key that signs access tokens. Under ES256 only this service has it. */
+export function needsSecretKey({ name, verifiesAccessTokens }: MappedService, { algorithm }: TokenRules): boolean {
+  return name === OWN_NAME || (verifiesAccessTokens && algorithm === 'HS256');
+}
+
+/** A verifier (clients/) polls and asks with the service's own key for `auth`, so that the map has that call. */
 function hasVerifier({ calls }: MappedService): boolean {
   return calls.includes(OWN_NAME);
 }
 
-/** The variables of a verifier that the map and the rules determine, and their values. */
-export function listVerifierSettings(service: MappedService, rules: TokenRules): Setting[] {
-  const settings: Setting[] = [];
-  if (hasVerifier(service)) settings.push({ variable: 'SERVICE_NAME', value: service.name });
-  if (needsJwksUrl(service, rules)) settings.push({ variable: JWKS_URL_VARIABLE, value: findJwksUrl(service, rules) });
-  if (!hasVerifier(service)) return settings;
-  if (rules.issuer !== DEFAULT_ISSUER) settings.push({ variable: 'JWT_ISSUER', value: rules.issuer });
-  if (rules.audience !== undefined) settings.push({ variable: 'JWT_AUDIENCE', value: rules.audience });
-  return settings;
+function listVerifierSettings(service: MappedService, rules: TokenRules): FileSettings {
+  const keys = needsJwksUrl(service, rules) && { [JWKS_URL_VARIABLE]: findJwksUrl(service, rules) };
+  if (!hasVerifier(service)) return { ...keys };
+  return {
+    SERVICE_NAME: service.name,
+    ...keys,
+    ...(rules.issuer !== DEFAULT_TOKENS.issuer && { JWT_ISSUER: rules.issuer }),
+    ...(rules.audience !== undefined && { JWT_AUDIENCE: rules.audience }),
+  };
 }
 
 /** The claims that the service's verifier requires and that auth does not write: with them it refuses every token. */
-export function listStrayClaims(service: MappedService, file: EnvFile, rules: TokenRules): string[] {
+export function listStrayClaims(service: MappedService, file: EnvFile, { issuer, audience }: TokenRules): string[] {
   if (!hasVerifier(service)) return [];
-  const issuer = file.get('JWT_ISSUER');
-  return [
-    ...(rules.issuer === DEFAULT_ISSUER && issuer !== undefined && issuer !== DEFAULT_ISSUER ? ['JWT_ISSUER'] : []),
-    ...(rules.audience === undefined && file.get('JWT_AUDIENCE') !== undefined ? ['JWT_AUDIENCE'] : []),
-  ];
+  const isDefault = issuer === DEFAULT_TOKENS.issuer;
+  const claims = [];
+  if (isDefault && (file.get('JWT_ISSUER') ?? issuer) !== issuer) claims.push('JWT_ISSUER');
+  if (audience === undefined && file.get('JWT_AUDIENCE') !== undefined) claims.push('JWT_AUDIENCE');
+  return claims;
 }
 
 /** The keys of the JWKS are public, so that every verifier may have them; a map that names the address itself decides. */

@@ -1,21 +1,16 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { InitReport } from './init.js';
-import { OWN_NAME, readPlatformMap } from './platform-map.js';
+import type { PlatformMap } from './platform-map.js';
 import { addYes, createConfirm } from '../prompts.js';
-import { formatTable, type Colour, fitWidth, wrapText } from '../tables.js';
-import { print, type Output, CommandFailedError } from '../output.js';
+import { fitWidth, formatTable, wrapText } from '../tables.js';
+import { CommandFailedError, print } from '../output.js';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor-calls.js';
 import { readVariables } from '../../config/environment.js';
 import { parseAuditRetentionDays, parseDatabaseUrl } from '../../config/single-variables.js';
 import { NEEDS_DATABASE } from '../command-options.js';
 
-interface InitOptions extends Output {
-  readonly map: string;
-  readonly envDir: string;
-  readonly prune: boolean;
-  readonly dryRun: boolean;
-}
+type InitOptions = Readonly<{ map: string; envDir: string; prune: boolean; dryRun: boolean }>;
 
 /** `platform-auth init`: makes keys and environment files from the map; see docs/platform.md. */
 export function createInitCommand(): Command {
@@ -34,14 +29,16 @@ Asks before it rotates live keys of more than one service, makes a new SECRET_KE
 Example:
   DATABASE_URL=postgresql://… platform-auth init --map platform.yaml --env-dir env`,
     )
-    .action(async (_options, command: Command) => {
-      const options = command.optsWithGlobals<InitOptions>();
-      const { envDir, prune, dryRun } = options;
-      const map = readPlatformMap(options.map);
+    .action(async ({ map: path, ...options }: InitOptions, command: Command) => {
+      const map = await readMap(path);
       const { init } = await import('./init.js');
-      const report = await init({ map, envDir, prune, dryRun, confirm: createConfirm(command) });
-      print(options, report, formatInitReport);
+      print(command, await init({ map, ...options, confirm: createConfirm(command) }), formatInitReport);
     });
+}
+
+async function readMap(path: string): Promise<PlatformMap> {
+  const { readPlatformMap } = await import('./platform-map.js');
+  return readPlatformMap(path);
 }
 
 function formatInitReport(report: InitReport): string {
@@ -67,8 +64,8 @@ function formatInitReport(report: InitReport): string {
 
 /** No service can have run with these files: they get their first keys. */
 function isFirstRun({ pairs, files }: InitReport): boolean {
-  const own = files.find(({ file }) => file === `${OWN_NAME}.env`);
-  return own?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'mint');
+  // The first file is that of this service.
+  return files[0]?.variables.includes('SECRET_KEY') === true && pairs.every(({ action }) => action === 'issue');
 }
 
 function toLine({ file, variables }: InitReport['files'][number]): string {
@@ -85,11 +82,7 @@ const WHAT = 'what is wrong, and what to do';
 /** What the table takes besides the text: the first column and the borders. */
 const TABLE_FRAME = 'severity'.length + 7;
 
-interface DoctorOptions extends Output {
-  readonly map: string;
-  readonly envDir: string;
-  readonly url?: string;
-}
+type DoctorOptions = Readonly<{ map: string; envDir: string; url?: string }>;
 
 /** `platform-auth doctor`: finds what is wrong with a platform and says what to do; see docs/platform.md. */
 export function createDoctorCommand(): Command {
@@ -106,13 +99,11 @@ Changes nothing, but validates every key, which counts as its use. DATABASE_URL 
 Example:
   platform-auth doctor --map platform.yaml --env-dir env --url http://127.0.0.1:7701`,
     )
-    .action(async (_options, command: Command) => {
-      const options = command.optsWithGlobals<DoctorOptions>();
-      const { envDir, url } = options;
-      const map = readPlatformMap(options.map);
+    .action(async ({ map: path, envDir, url }: DoctorOptions, command: Command) => {
+      const map = await readMap(path);
       const { diagnose } = await import('./doctor.js');
       const findings = await diagnose({ map, envDir, url });
-      print(options, { findings }, formatFindings);
+      print(command, { findings }, formatFindings);
       const broken = findings.filter(({ severity }) => severity === 'broken').length;
       if (broken > 0) throw new CommandFailedError(`Broken: ${broken}.`, 'broken');
     });
@@ -125,21 +116,14 @@ function formatFindings({ findings }: { findings: Finding[] }): string {
     severity: finding.severity,
     [WHAT]: [finding.where, ...wrapText(finding.what, width), ...wrapText(`→ ${finding.do}`, width)],
   }));
-  return formatTable(['severity', WHAT], rows, { drop: ['severity'], colour: toColour });
-}
-
-function toColour(name: string, value: unknown): Colour | undefined {
-  if (name !== 'severity') return undefined;
-  return value === 'broken' ? 'red' : 'yellow';
+  const colour = (name: string, value: unknown) =>
+    name !== 'severity' ? undefined : value === 'broken' ? ('red' as const) : ('yellow' as const);
+  return formatTable(['severity', WHAT], rows, { drop: ['severity'], colour });
 }
 
 function parseUrl(text: string): string {
   if (!httpUrl.safeParse(text).success) throw new InvalidArgumentError('It must be an http(s) URL.');
   return text;
-}
-
-interface MigrateOptions extends Output {
-  readonly grantTo?: string;
 }
 
 /** `platform-auth migrate`: applies missing migrations, as the service does when it starts. */
@@ -156,18 +140,17 @@ With --grant-to, the role cannot drop a month of the audit log before AUDIT_RETE
 Example:
   DATABASE_URL=postgresql://owner:…@host/auth platform-auth migrate --grant-to auth_service`,
     )
-    .action(async (_options, command: Command) => {
-      const options = command.optsWithGlobals<MigrateOptions>();
+    .action(async ({ grantTo: role }: { grantTo?: string }, command: Command) => {
       const variables = readVariables();
       const databaseUrl = parseDatabaseUrl(variables);
       const auditRetentionDays = parseAuditRetentionDays(variables);
       const { migrateWatched } = await import('./database-services.js');
-      const report = { migrations: await migrateWatched(databaseUrl), granted_to: options.grantTo };
-      if (options.grantTo !== undefined) {
+      const report = { migrations: await migrateWatched(databaseUrl), granted_to: role };
+      if (role !== undefined) {
         const { grantToService } = await import('../../database/grants.js');
-        await grantToService(databaseUrl, { role: options.grantTo, auditRetentionDays });
+        await grantToService(databaseUrl, { role, auditRetentionDays });
       }
-      print(options, report, formatMigration);
+      print(command, report, formatMigration);
     });
 }
 

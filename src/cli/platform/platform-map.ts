@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, type Document } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import { describeCause } from '../failures.js';
 import { CommandFailedError } from '../output.js';
 

@@ -1,36 +1,26 @@
 import { Command } from 'commander';
-import { addYes, createConfirm } from '../prompts.js';
 import { formatNeeds, NEEDS_DATABASE } from '../command-options.js';
+import { CommandFailedError, print, say } from '../output.js';
+import { addYes, createConfirm } from '../prompts.js';
 import { formatTable, wrapText } from '../tables.js';
-import { CommandFailedError, print, say, type Output } from '../output.js';
 import type { ImportReport } from './user-transfer.js';
 
 const NEEDS = `${NEEDS_DATABASE} The service may run meanwhile.`;
 
-interface ImportOptions extends Output {
-  readonly dryRun: boolean;
-}
-interface ExportOptions extends Output {
-  readonly output?: string;
-}
-
 /** `platform-auth users import`: accounts of another system, with their password hashes; see docs/operations/users.md. */
 export function createImportCommand(): Command {
+  const example = 'DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run';
   return new Command('import')
     .description(
       'Import accounts with their password hashes. An account that exists stays as it is. Exit code 1 when a line was refused.',
     )
     .argument('<file>', 'one JSON object per line (docs/operations/users.md); - reads standard input')
     .option('--dry-run', 'check every line and change nothing', false)
-    .addHelpText(
-      'after',
-      formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… platform-auth users import users.ndjson --dry-run'),
-    )
-    .action(async (file: string, _options, command: Command) => {
-      const options = command.optsWithGlobals<ImportOptions>();
+    .addHelpText('after', formatNeeds(NEEDS, example))
+    .action(async (file: string, { dryRun }: { dryRun: boolean }, command: Command) => {
       const { importUsers } = await import('./user-transfer.js');
-      const report = await stoppable((signal) => importUsers(file, options.dryRun, signal));
-      print(options, report, toText);
+      const report = await runUntilSignal((signal) => importUsers(file, dryRun, signal));
+      print(command, report, formatImport);
       if (report.interrupted)
         throw new CommandFailedError('Interrupted. Run it again: it goes on where it stopped.', 'interrupted');
       if (report.refused > 0)
@@ -43,29 +33,25 @@ export function createImportCommand(): Command {
 
 /** `platform-auth users export`: every account with its password hash, as `users import` reads it. */
 export function createExportCommand(): Command {
+  const example = 'DATABASE_URL=postgresql://… platform-auth users export --yes -o users.ndjson';
   return addYes(new Command('export'))
     .description('Export all accounts with their password hashes, without sessions and second factors.')
     .option('-o, --output <file>', 'a new file, which only its owner may read (default: standard output)')
-    .addHelpText(
-      'after',
-      formatNeeds(NEEDS, 'DATABASE_URL=postgresql://… platform-auth users export --yes -o users.ndjson'),
-    )
-    .action(async (_options, command: Command) => {
-      const options = command.optsWithGlobals<ExportOptions>();
-      await createConfirm(command)(
-        'This writes the password hash of every account: a reader of it can guess passwords.',
-      );
+    .addHelpText('after', formatNeeds(NEEDS, example))
+    .action(async ({ output }: { output?: string }, command: Command) => {
+      const warning = 'This writes the password hash of every account: a reader of it can guess passwords.';
+      await createConfirm(command)(warning);
       const { exportUsers } = await import('./user-transfer.js');
-      const exported = await stoppable((signal) => exportUsers(options.output, signal));
+      const exported = await runUntilSignal((signal) => exportUsers(output, signal));
       const text = `Exported accounts: ${exported}.`;
       // Without a file, standard output holds the accounts.
-      if (options.output === undefined) say(text);
-      else print(options, { exported }, () => text);
+      if (output === undefined) say(text);
+      else print(command, { exported }, () => text);
     });
 }
 
 /** Ctrl-C ends the run after the accounts at hand; a second one ends the process. */
-async function stoppable<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
+async function runUntilSignal<Result>(work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const abort = new AbortController();
   const stop = (): void => abort.abort();
   process.once('SIGINT', stop).once('SIGTERM', stop);
@@ -76,17 +62,12 @@ async function stoppable<Result>(work: (signal: AbortSignal) => Promise<Result>)
   }
 }
 
-function toText(report: ImportReport): string {
+function formatImport(report: ImportReport): string {
   const { dry_run, lines, blank, imported, existing, refused, refused_lines } = report;
   const done = dry_run ? 'Would be imported' : 'Imported';
   const ofBlank = blank === 0 ? '' : ` Blank: ${blank}.`;
-  const parts = [`Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.${ofBlank}`];
-  if (refused > 0)
-    parts.push(
-      formatTable(
-        ['line', 'code', 'reason'],
-        refused_lines.map((each) => ({ ...each, reason: wrapText(each.reason) })),
-      ),
-    );
-  return parts.join('\n');
+  const counts = `Lines: ${lines}. ${done}: ${imported}. Existed before: ${existing}. Refused: ${refused}.${ofBlank}`;
+  if (refused === 0) return counts;
+  const rows = refused_lines.map((each) => ({ ...each, reason: wrapText(each.reason) }));
+  return `${counts}\n${formatTable(['line', 'code', 'reason'], rows)}`;
 }

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
 import { addAbortSignal, type Writable } from 'node:stream';
 import { Clock } from '../../common/clock.js';
+import { readVariables } from '../../config/environment.js';
 import {
   formatAccountLine,
   parseAccountLine,
@@ -11,7 +12,7 @@ import {
   type PortableAccount,
 } from '../../users/account-transfer.js';
 import { Progress, CommandFailedError } from '../output.js';
-import { withAccountTransfer } from './database-services.js';
+import { withServices } from './database-services.js';
 
 const BATCH_SIZE = 1_000;
 const MAX_LINE_BYTES = 16_384;
@@ -41,13 +42,13 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
   const descriptor = file === '-' ? process.stdin.fd : openSync(file, 'r');
   const size = fstatSync(descriptor).size;
   const progress = new Progress(size > 0 ? size : undefined);
-  return withAccountTransfer(async (transfer) => {
+  return withServices(readVariables(), async ({ accounts }) => {
     const report = createReport(isDryRun);
     const now = new Clock().now();
     let batch: PortableAccount[] = [];
     const commit = async (): Promise<void> => {
       if (batch.length === 0) return;
-      const added = await (isDryRun ? transfer.countNewAccounts(batch) : transfer.insertAccounts(batch));
+      const added = await (isDryRun ? accounts.countNewAccounts(batch) : accounts.insertAccounts(batch));
       report.imported += added;
       report.existing += batch.length - added;
       batch = [];
@@ -68,7 +69,7 @@ export async function importUsers(file: string, isDryRun: boolean, signal: Abort
     await commit();
     progress.clear();
     const { imported, existing, refused } = report;
-    await transfer.finishImport({ imported, existing, refused });
+    await accounts.finishImport({ imported, existing, refused });
     return report;
   });
 }
@@ -110,9 +111,9 @@ export async function exportUsers(file: string | undefined, signal: AbortSignal)
   const descriptor = file === undefined ? undefined : openSync(file, 'wx', PRIVATE_MODE);
   const target = descriptor === undefined ? process.stdout : createWriteStream('', { fd: descriptor, flush: true });
   try {
-    return await withAccountTransfer(async (transfer) => {
+    return await withServices(readVariables(), async ({ accounts }) => {
       let count = 0;
-      for await (const page of transfer.readAccounts()) {
+      for await (const page of accounts.readAccounts()) {
         if (signal.aborted) throw new CommandFailedError('Interrupted: the export is not complete.', 'interrupted');
         await write(target, page.map((account) => `${formatAccountLine(account)}\n`).join(''));
         count += page.length;

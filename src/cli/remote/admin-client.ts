@@ -4,18 +4,19 @@ import type { NodePair } from './node-config-file.js';
 import {
   callService,
   HEADER_VALUE,
+  isFailure,
   parseBaseUrl,
   readProblem,
-  RefusedError,
   toRefusal,
   withAdvice,
 } from '../http-client.js';
-import { CommandFailedError, say, type Output } from '../output.js';
+import { CommandFailedError, print, say, type Output } from '../output.js';
 import { formatNeeds, NEEDS_ADMIN_KEY, parseServiceUrl } from '../command-options.js';
 
 export const DEFAULT_URL = 'http://127.0.0.1:7701';
 const PROGRESS_INTERVAL_MS = 1_000;
 const MAX_PAGE_SIZE = 100;
+const UNUSABLE = 'configuration_unusable';
 const IDEMPOTENT_ADVICE = 'Run this again: the change is idempotent.';
 
 export type Query = Readonly<Record<string, string | undefined>>;
@@ -23,7 +24,7 @@ export type Query = Readonly<Record<string, string | undefined>>;
 /** Calls the service over HTTP, at the admin door, from any machine. */
 export class AdminClient {
   private constructor(
-    readonly url: string,
+    private readonly url: string,
     private readonly adminKey: string,
     private readonly appHeaders: Readonly<Record<string, string>>,
   ) {}
@@ -34,22 +35,21 @@ export class AdminClient {
    */
   static from(variables: Variables, url = variables.AUTH_URL): AdminClient {
     const { ADMIN_API_KEY: key, PLATFORM_APP_ID: appId, PLATFORM_APP_KEY: appKey } = variables;
-    if (!key) {
+    if (!key)
       throw new CommandFailedError(
         'ADMIN_API_KEY is not set. Set it to the value that the service has, in the environment or in .env (production reads no .env).',
-        'configuration_unusable',
+        UNUSABLE,
       );
-    }
     if (!HEADER_VALUE.test(key))
       throw new CommandFailedError(
         'ADMIN_API_KEY holds spaces or other characters that are not valid in a key.',
-        'configuration_unusable',
+        UNUSABLE,
       );
     const app = appId && appKey ? { 'X-Platform-App-Id': appId, 'X-Platform-App-Key': appKey } : {};
     if (!Object.values(app).every((value) => HEADER_VALUE.test(value)))
       throw new CommandFailedError(
         'PLATFORM_APP_ID or PLATFORM_APP_KEY holds characters that are not valid in a credential.',
-        'configuration_unusable',
+        UNUSABLE,
       );
     return new AdminClient(parseBaseUrl(url ?? DEFAULT_URL), key, app);
   }
@@ -65,7 +65,7 @@ export class AdminClient {
     try {
       return await this.get<Body>(path);
     } catch (error) {
-      if (error instanceof RefusedError && error.code === 'not_found') return undefined;
+      if (isFailure(error, 'not_found')) return undefined;
       throw error;
     }
   }
@@ -138,13 +138,35 @@ export function describeRemote(
 ): Command {
   return command
     .description(description)
-    .option('--url <url>', 'address of the service (default: AUTH_URL, or http://127.0.0.1:7701)', parseServiceUrl)
+    .option('--url <url>', `address of the service (default: AUTH_URL, or ${DEFAULT_URL})`, parseServiceUrl)
     .addHelpText('after', formatNeeds(needs, `platform-auth ${example}`));
+}
+
+/** @param example the rest of the line after the name of the command */
+export function addRemote(group: Command, signature: string, description: string, example = ''): Command {
+  const command = group.command(signature);
+  return describeRemote(command, description, `${group.name()} ${command.name()} ${example}`.trimEnd());
+}
+
+/**
+ * @param work gets a client and the parameters that Commander passes
+ * @returns the action of a command, which prints the result: as JSON, or as the text that `toText` makes of it
+ */
+export function act<Parameters extends unknown[], Result>(
+  work: (client: AdminClient, ...parameters: Parameters) => Promise<Result>,
+  toText: (result: Result, ...parameters: Parameters) => string,
+): (...parameters: unknown[]) => Promise<void> {
+  return async (...passed) => {
+    const command = passed.at(-1) as Command;
+    const parameters = passed as Parameters;
+    const result = await work(createClient(command), ...parameters);
+    print(command, result, (it) => toText(it, ...parameters));
+  };
 }
 
 /** @returns a client for the service that --url or AUTH_URL names */
 export function createClient(command: Command): AdminClient {
-  return AdminClient.from(readRemoteVariables(), readUrl(command));
+  return AdminClient.from(readRemoteVariables(), readOptions(command).url);
 }
 
 /** @returns the variables of this process, with the admin key */
@@ -152,12 +174,7 @@ export function readRemoteVariables(): Variables {
   return readSecretFiles(readVariables(), ['ADMIN_API_KEY']);
 }
 
-/** @returns the value of --url */
-export function readUrl(command: Command): string | undefined {
-  return command.optsWithGlobals<Options>().url;
-}
-
-export function readOutput(command: Command): Output {
+export function readOptions(command: Command): Options {
   return command.optsWithGlobals<Options>();
 }
 

@@ -1,37 +1,43 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
+import { isId } from '../../common/ids.js';
 import { AUDIT_EVENT_NAMES } from '../../common/security-events.js';
-import type { Api } from './api-types.js';
+import { createNumberParser, parsePast } from '../command-options.js';
+import { CommandFailedError, print, say } from '../output.js';
 import { formatTable, replaceControlCharacters } from '../tables.js';
-import { print, CommandFailedError, say, type Output } from '../output.js';
 import {
-  type AdminClient,
-  Names,
   createClient,
-  readOutput,
   describeRemote,
-  type Query,
+  Names,
+  readOptions,
+  type AdminClient,
   type Kind,
+  type Query,
   type Reference,
 } from './admin-client.js';
-import { createNumberParser, parsePast } from '../command-options.js';
+import type { Api } from './api-types.js';
 import { findUserId } from './users.command.js';
-import { isId } from '../../common/ids.js';
 
 const COLUMNS = ['time', 'event', 'actor', 'subject', 'address', 'count', 'request_id'] as const;
 const DROP = ['request_id', 'count', 'address', 'actor'] as const;
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000_000;
+const POLL_INTERVAL_MS = 2_000;
+/** An event is committed a little after its time, so that each poll looks back. */
+const LOOK_BACK_MS = 60_000;
+const MAX_EVENTS_A_POLL = 10_000;
+/** Failures that pass. Following goes on, and reads what it missed. */
+const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
+/** What the subject of an event is, by the name of the event. */
+const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
+  [/^(admin\.)?(user|session)\./, 'user'],
+  [/^(admin\.)?node\./, 'node'],
+  [/^(admin\.app_credential|app)\./, 'app'],
+  [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
+];
 
-interface AuditOptions {
-  readonly actor?: string;
-  readonly subject?: string;
-  readonly event?: string;
-  readonly since?: string;
-  readonly until?: string;
-  readonly limit: number;
-  readonly follow: boolean;
-}
+type AuditEvent = Api['AuditEventResponse'];
+type AuditOptions = Query & { readonly limit: number; readonly follow: boolean };
 
 /** `platform-auth audit`: events of the audit log. */
 export function createAuditCommand(): Command {
@@ -51,32 +57,24 @@ export function createAuditCommand(): Command {
     .option('--limit <number>', 'maximum number of events', createNumberParser(1, MAX_LIMIT), DEFAULT_LIMIT)
     .option('--follow', 'then print new events, one per line, until Ctrl-C', false)
     .addHelpText('after', `\nEvents:\n${AUDIT_EVENT_NAMES.map((name) => `  ${name}`).join('\n')}`)
-    .action(async (options: AuditOptions, command: Command) => {
-      const { limit, follow, event, since, until } = options;
+    .action(async ({ limit, follow, event, since, until, ...who }: AuditOptions, command: Command) => {
       if (follow && until !== undefined) command.error('error: --follow and --until exclude each other');
       const client = createClient(command);
-      const [actor, subject] = [await toId(client, options.actor), await toId(client, options.subject)];
+      const actor = who.actor && (await findUserId(client, who.actor));
+      const subject = who.subject && (await findUserId(client, who.subject));
       const query = { actor, subject, event, since, until };
-      if (follow) await followEvents(client, query, limit, readOutput(command));
-      else await showEvents(client, await client.list<AuditEvent>('/audit-events', query, limit), command);
+      const names = readOptions(command).json ? undefined : new Names(client);
+      if (follow) await followEvents(client, query, limit, names);
+      const items = await client.list<AuditEvent>('/audit-events', query, limit);
+      await names?.learn(items.flatMap(listReferences));
+      print(command, { items }, () =>
+        formatTable(
+          COLUMNS,
+          items.map((item) => toRow(item, names)),
+          { drop: DROP },
+        ),
+      );
     });
-}
-
-async function showEvents(client: AdminClient, items: AuditEvent[], command: Command): Promise<void> {
-  const output = readOutput(command);
-  const names = new Names(client);
-  if (!output.json) await names.learn(items.flatMap(listReferences));
-  const toText = (): string =>
-    formatTable(
-      COLUMNS,
-      items.map((item) => toRow(item, names)),
-      { drop: DROP },
-    );
-  print(output, { items }, toText);
-}
-
-async function toId(client: AdminClient, text: string | undefined): Promise<string | undefined> {
-  return text === undefined ? undefined : findUserId(client, text);
 }
 
 function parseEvent(text: string): string {
@@ -85,23 +83,8 @@ function parseEvent(text: string): string {
   return text;
 }
 
-const POLL_INTERVAL_MS = 2_000;
-/** An event is committed a little after its time, so that each poll looks back. */
-const LOOK_BACK_MS = 60_000;
-const MAX_EVENTS_A_POLL = 10_000;
-/** Failures that pass. Following goes on, and reads what it missed. */
-const PASSING = new Set(['service_unreachable', 'unavailable', 'too_many_requests']);
-const KINDS: readonly [prefix: RegExp, kind: Kind][] = [
-  [/^(admin\.)?(user|session)\./, 'user'],
-  [/^(admin\.)?node\./, 'node'],
-  [/^(admin\.app_credential|app)\./, 'app'],
-  [/^(admin\.operator|admin\.scope|operator)\./, 'operator'],
-];
-
-export type AuditEvent = Api['AuditEventResponse'];
-
 /** @returns what an event names by its id */
-export function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
+function listReferences({ event, actor, subject }: AuditEvent): Reference[] {
   const references: Reference[] = [];
   const kind = KINDS.find(([prefix]) => prefix.test(event))?.[1];
   if (kind && subject !== null && isId(subject)) references.push({ kind, id: subject });
@@ -110,21 +93,17 @@ export function listReferences({ event, actor, subject }: AuditEvent): Reference
   return references;
 }
 
-export function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names: Names) {
-  const caller = actor.name ?? [actor.door, names.get(actor.id)].filter((part) => part !== '').join(' ');
-  return { time, event, actor: caller, subject: names.get(subject), address, count, request_id };
+function toRow({ time, event, actor, subject, address, count, request_id }: AuditEvent, names?: Names) {
+  const caller = actor.name ?? [actor.door, names?.get(actor.id)].filter(Boolean).join(' ');
+  return { time, event, actor: caller, subject: names?.get(subject), address, count, request_id };
 }
 
 /**
- * Prints events, oldest first, and then new ones as they happen. Never returns. An event that is counted (failed logins)
- * is printed again when its count has grown.
+ * Prints events, oldest first, and then new ones as they happen. An event that is counted (failed logins) is printed again
+ * when its count has grown.
+ * @param names undefined: prints JSON
  */
-export async function followEvents(client: AdminClient, query: Query, limit: number, output: Output): Promise<never> {
-  const names = new Names(client);
-  const printNew = async (items: readonly AuditEvent[]): Promise<void> => {
-    if (!output.json) await names.learn(items.flatMap(listReferences));
-    for (const item of items) process.stdout.write(`${output.json ? JSON.stringify(item) : toLine(item, names)}\n`);
-  };
+async function followEvents(client: AdminClient, query: Query, limit: number, names?: Names): Promise<never> {
   let counts = new Map<string, number>();
   let newest = query.since ?? new Date().toISOString();
   /** Undefined until the first answer. The limit left out older events. */
@@ -134,7 +113,9 @@ export async function followEvents(client: AdminClient, query: Query, limit: num
       const max = oldest === undefined ? limit : MAX_EVENTS_A_POLL;
       const since = oldest === undefined ? query.since : lookBack(newest, oldest);
       const items = await client.list<AuditEvent>('/audit-events', { ...query, since }, max);
-      await printNew(items.filter(({ id, count }) => count > (counts.get(id) ?? 0)).reverse());
+      const fresh = items.filter(({ id, count }) => count > (counts.get(id) ?? 0)).reverse();
+      await names?.learn(fresh.flatMap(listReferences));
+      for (const item of fresh) process.stdout.write(`${names ? formatLine(item, names) : JSON.stringify(item)}\n`);
       counts = new Map(items.map(({ id, count }) => [id, count]));
       newest = items[0]?.time ?? newest;
       oldest ??= items.at(-1)?.time ?? newest;
@@ -150,11 +131,8 @@ function lookBack(newest: string, oldest: string): string {
   return new Date(Math.max(Date.parse(newest) - LOOK_BACK_MS, Date.parse(oldest))).toISOString();
 }
 
-function toLine(item: AuditEvent, names: Names): string {
+function formatLine(item: AuditEvent, names: Names): string {
   const { time, event, actor, subject, address, count } = toRow(item, names);
-  const times = count > 1 ? `${count} times` : '';
-  return [time, event, actor, subject, address, times]
-    .map(replaceControlCharacters)
-    .filter((part) => part !== '')
-    .join('  ');
+  const parts = [time, event, actor, subject, address, count > 1 ? `${count} times` : ''];
+  return parts.map(replaceControlCharacters).filter(Boolean).join('  ');
 }

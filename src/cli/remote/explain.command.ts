@@ -1,47 +1,64 @@
 import { Command } from 'commander';
-import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
-import { createClient, readOutput, describeRemote, type AdminClient } from './admin-client.js';
-import { print } from '../output.js';
 import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
-import { addDays } from '../../common/clock.js';
-import type { AuditEvent } from './audit.command.js';
-import { buildLoginPath, type LoginView, type UserView } from './users.command.js';
 import { replaceControlCharacters } from '../tables.js';
+import { act, addRemote, type AdminClient } from './admin-client.js';
+import type { Api } from './api-types.js';
+import { buildLoginPath, type LoginView, type UserView } from './users.command.js';
+
+const MAX_CHANGES = 100;
+/** The service is asked once for each. */
+const MAX_ADDRESSES = 5;
+const DAY_MS = 86_400_000;
 
 type Explanation = Api['ExplanationResponse'];
+type SessionView = Api['SessionResponse'];
+type AuditEvent = Api['AuditEventResponse'];
+
+/** One reason why a credential or a login would be refused. */
+interface Reason {
+  readonly code: string;
+  readonly detail: string;
+  readonly since: string | null;
+  readonly request_id: string | null;
+  readonly actor?: string | null;
+  /** When it ends by itself. */
+  readonly until?: string | null;
+  /** The client's, when the reason holds for it alone. */
+  readonly address?: string;
+}
 
 /** `platform-auth explain …`: the reason for a 401, which the doors hide from callers. */
 export function createExplainCommand(): Command {
+  const needs = `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`;
   const explain = new Command('explain')
     .description('Say why a credential or a login would be refused now.')
-    .addHelpText(
-      'after',
-      formatNeeds(
-        `${NEEDS_ADMIN_KEY}\nExit code 0 whatever the verdict: scripts read accepted_now of --json.`,
-        `platform-auth explain node ${EXAMPLES.id}`,
+    .addHelpText('after', formatNeeds(needs, `platform-auth explain node ${EXAMPLES.id}`));
+  addRemote(explain, 'node <node_id>', 'Why would this node be refused now?', EXAMPLES.id).action(
+    act(
+      async (client, id: string) => client.get<Explanation>(`/nodes/${encodeURIComponent(id)}/explain`),
+      (it, id) => formatExplanation(`Node ${id}`, it),
+    ),
+  );
+  const ofApp = 'Why would this app credential be refused now?';
+  addRemote(explain, 'app <app_id>', ofApp, `${EXAMPLES.id} --target recipes`)
+    .option('--target <service>', 'the service that the credential is presented to')
+    .action(
+      act(
+        async (client, id: string, { target }: { target?: string }) =>
+          client.get<Explanation>(`/app-credentials/${encodeURIComponent(id)}/explain`, { target }),
+        (it, id) => formatExplanation(`App credential ${id}`, it),
       ),
     );
-  describeRemote(
-    explain.command('node <node_id>'),
-    'Why would this node be refused now?',
-    `explain node ${EXAMPLES.id}`,
-  ).action(async (nodeId: string, _options, command: Command) => {
-    const explanation = await createClient(command).get<Explanation>(`/nodes/${encodeURIComponent(nodeId)}/explain`);
-    print(readOutput(command), explanation, (it) => formatExplanation(`Node ${nodeId}`, it));
-  });
-  describeRemote(
-    explain.command('app <app_id>'),
-    'Why would this app credential be refused now?',
-    `explain app ${EXAMPLES.id} --target recipes`,
-  )
-    .option('--target <service>', 'the service that the credential is presented to')
-    .action(async (appId: string, { target }: { target?: string }, command: Command) => {
-      const path = `/app-credentials/${encodeURIComponent(appId)}/explain`;
-      const explanation = await createClient(command).get<Explanation>(path, { target });
-      print(readOutput(command), explanation, (it) => formatExplanation(`App credential ${appId}`, it));
-    });
-  addExplainUser(explain);
+  const ofUser = 'Why would this user be refused now? By id or e-mail address.';
+  addRemote(explain, 'user <user>', ofUser, EXAMPLES.email)
+    .option('--address <ip>', 'of the client (default: the latest ones of failed logins, and what holds for all)')
+    .action(
+      act(
+        async (client, user: string, { address }: { address?: string }) => explainUser(client, user, address),
+        (it, user) => formatUserExplanation(user, it),
+      ),
+    );
   return explain;
 }
 
@@ -60,18 +77,6 @@ function formatExplanation(name: string, explanation: Explanation): string {
   return lines.join('\n');
 }
 
-const MAX_CHANGES = 100;
-/** The service is asked once for each. */
-const MAX_ADDRESSES = 5;
-const UNKNOWN: Reason = {
-  code: 'unknown',
-  detail: 'No account has this id or e-mail address. `platform-auth users list` shows every account.',
-  since: null,
-  request_id: null,
-};
-
-type SessionView = Api['SessionResponse'];
-
 interface UserExplanation {
   /** Whether a login with the right password would be accepted, with a second factor when one is asked for. */
   readonly accepted_now: boolean;
@@ -85,39 +90,28 @@ interface UserExplanation {
   readonly failed_logins: number;
 }
 
-/** `platform-auth explain user`: why a person cannot log in, which the login hides from callers (enumeration). */
-export function addExplainUser(explain: Command): void {
-  describeRemote(
-    explain.command('user <user>'),
-    'Why would this user be refused now? By id or e-mail address.',
-    'explain user alice@example.org',
-  )
-    .option('--address <ip>', 'of the client (default: the latest ones of failed logins, and what holds for all)')
-    .action(async (user: string, { address }: { address?: string }, command: Command) => {
-      const explanation = await explainUser(createClient(command), user, address);
-      print(readOutput(command), explanation, (it) => formatUserExplanation(user, it));
-    });
-}
-
+/** Finds why a person cannot log in, which the login hides from callers (enumeration). */
 async function explainUser(client: AdminClient, user: string, address: string | undefined): Promise<UserExplanation> {
   const found = user.includes('@')
     ? (await client.list<UserView>('/users', { email: user }, 1))[0]
     : await client.find<UserView>(`/users/${encodeURIComponent(user)}`);
   if (!found) {
+    const detail = 'No account has this id or e-mail address. `platform-auth users list` shows every account.';
+    const reasons = [{ code: 'unknown', detail, since: null, request_id: null }];
     const none = { user_id: null, methods: [], live_sessions: 0, last_login_at: null, failed_logins: 0 };
-    return { accepted_now: false, reasons: [UNKNOWN], ...none };
+    return { accepted_now: false, reasons, ...none };
   }
-  const id = found.id;
+  const { id } = found;
   const now = new Date().toISOString();
   const sessions = await client.list<SessionView>(`/users/${encodeURIComponent(id)}/sessions`);
   const isLive = ({ ended_at, expires_at, absolute_expires_at }: SessionView): boolean =>
     ended_at === null && expires_at > now && absolute_expires_at > now;
   const [login] = await listEvents(client, id, 'user.login.succeeded', 1);
-  const since = addDays(new Date(), -1).toISOString();
+  const since = new Date(Date.now() - DAY_MS).toISOString();
   const failed = await listEvents(client, id, 'user.login.failed', Infinity, since);
-  const latest = new Set(failed.flatMap((event) => event.address ?? []));
+  const latest = [...new Set(failed.flatMap((event) => event.address ?? []))].slice(0, MAX_ADDRESSES);
   return {
-    ...(await explainLogin(client, id, address === undefined ? [...latest].slice(0, MAX_ADDRESSES) : [address])),
+    ...(await explainLogin(client, id, address === undefined ? latest : [address])),
     user_id: id,
     live_sessions: sessions.filter(isLive).length,
     last_login_at: login?.time ?? null,
@@ -127,21 +121,20 @@ async function explainUser(client: AdminClient, user: string, address: string | 
 
 async function explainLogin(client: AdminClient, id: string, addresses: readonly string[]) {
   const path = buildLoginPath(id);
-  const ofAny = await client.get<LoginView>(path);
+  const { accepted_now, methods, reasons: general } = await client.get<LoginView>(path);
+  const none = { since: null, request_id: null };
   const reasons: Reason[] = [];
-  for (const { code, detail, until } of ofAny.reasons)
-    reasons.push(
-      code === 'disabled' ? await explainDisabled(client, id) : { code, detail, until, since: null, request_id: null },
-    );
-  let isAccepted = ofAny.accepted_now;
+  for (const { code, detail, until } of general)
+    reasons.push(code === 'disabled' ? await explainDisabled(client, id) : { code, detail, until, ...none });
+  let isAccepted = accepted_now;
   for (const address of addresses) {
     const there = await client.get<LoginView>(path, { address });
     isAccepted &&= there.accepted_now;
     for (const { code, detail, until } of there.reasons)
-      if (!ofAny.reasons.some((known) => known.code === code && known.detail === detail))
-        reasons.push({ code, detail, until, address, since: null, request_id: null });
+      if (!general.some((known) => known.code === code && known.detail === detail))
+        reasons.push({ code, detail, until, address, ...none });
   }
-  return { accepted_now: isAccepted, methods: ofAny.methods, reasons };
+  return { accepted_now: isAccepted, methods, reasons };
 }
 
 async function explainDisabled(client: AdminClient, id: string): Promise<Reason> {
@@ -172,20 +165,7 @@ function formatUserExplanation(user: string, explanation: UserExplanation): stri
   return lines.join('\n');
 }
 
-/** One reason why a credential or a login would be refused. */
-export interface Reason {
-  readonly code: string;
-  readonly detail: string;
-  readonly since: string | null;
-  readonly request_id: string | null;
-  readonly actor?: string | null;
-  /** When it ends by itself. */
-  readonly until?: string | null;
-  /** The client's, when the reason holds for it alone. */
-  readonly address?: string;
-}
-
-export function formatReason({ code, detail, since, request_id, actor, until, address }: Reason): string {
+function formatReason({ code, detail, since, request_id, actor, until, address }: Reason): string {
   const when = (since === null ? '' : ` since ${since}`) + (until == null ? '' : ` until ${until}`);
   const where = address === undefined ? '' : ` at ${replaceControlCharacters(address)}`;
   const call = request_id === null ? '' : ` by request ${request_id}`;

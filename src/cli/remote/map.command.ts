@@ -1,13 +1,26 @@
+// `platform-auth map`: which service calls which, when it last did, and what needs attention. Drawn from the live app
+// credentials, as text, Mermaid, Graphviz or SVG.
 import { Command, Option } from 'commander';
-import { EXPIRY_NOTICE_DAYS, isExpiringSoon, isLive, isUnused, UNUSED_DAYS } from '../attention.js';
-import { print } from '../output.js';
-import type { AppView } from './apps.command.js';
-import { createClient, describeRemote, readOutput } from './admin-client.js';
+import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS } from '../credential-state.js';
 import { formatTable } from '../tables.js';
+import { act, describeRemote } from './admin-client.js';
+import type { Api } from './api-types.js';
 
+export type AppView = Api['AppCredentialResponse'];
 type Format = keyof typeof DRAWINGS;
+type CallState = 'ok' | 'unused' | 'expiring';
 
-/** `platform-auth map`: who may call whom, drawn from the live app credentials. */
+/** A live credential: one service may call another. */
+interface Call {
+  readonly caller: string;
+  readonly target: string;
+  /** In words. */
+  readonly label: string;
+  readonly state: CallState;
+  readonly last_used_at: string | null;
+  readonly expires_at: string | null;
+}
+
 export function createMapCommand(): Command {
   return describeRemote(
     new Command('map'),
@@ -15,10 +28,12 @@ export function createMapCommand(): Command {
     'map --format svg > platform.svg',
   )
     .addOption(new Option('--format <format>', 'of the drawing').choices(Object.keys(DRAWINGS)).default('text'))
-    .action(async ({ format }: { format: Format }, command: Command) => {
-      const calls = toCalls(await createClient(command).list<AppView>('/app-credentials'));
-      print(readOutput(command), { calls }, () => DRAWINGS[format](calls));
-    });
+    .action(
+      act<[{ format: Format }], { calls: Call[] }>(
+        async (client) => ({ calls: toCalls(await client.list<AppView>('/app-credentials')) }),
+        ({ calls }, { format }) => DRAWINGS[format](calls),
+      ),
+    );
 }
 
 /** Sorted by caller and target. */
@@ -31,28 +46,10 @@ export function toCalls(credentials: readonly AppView[], now = new Date()): Call
 function toCall(credential: AppView, now: Date): Call {
   const { caller, target, last_used_at, expires_at } = credential;
   const used = last_used_at === null ? 'never used' : `last used ${last_used_at.slice(0, 10)}`;
-  if (expires_at !== null && isExpiringSoon(credential, now)) {
-    const label = `${used}, expires ${expires_at.slice(0, 10)}`;
-    return { caller, target, last_used_at, expires_at, state: 'expiring', label };
-  }
-  const state = isUnused(credential, now) ? 'unused' : 'ok';
-  return { caller, target, last_used_at, expires_at, state, label: used };
-}
-
-// The map of the platform as it is: which service calls which, when it last did, and what needs attention. Drawn from
-// the live app credentials, as text, Mermaid, Graphviz or SVG.
-
-export type CallState = 'ok' | 'unused' | 'expiring';
-
-/** A live credential: one service may call another. */
-export interface Call {
-  readonly caller: string;
-  readonly target: string;
-  /** In words. */
-  readonly label: string;
-  readonly state: CallState;
-  readonly last_used_at: string | null;
-  readonly expires_at: string | null;
+  const call = { caller, target, last_used_at, expires_at };
+  if (expires_at !== null && isExpiring(credential, now))
+    return { ...call, state: 'expiring', label: `${used}, expires ${expires_at.slice(0, 10)}` };
+  return { ...call, state: isUnused(credential, now) ? 'unused' : 'ok', label: used };
 }
 
 const ROW = 56;

@@ -77,7 +77,7 @@ function describeReason(error: unknown): string {
   return describeFileReason(error) ?? `the operating system refused it (${code ?? 'no error code'})`;
 }
 
-export const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const;
+const CONFIG_FORMATS = ['json', 'env', 'yaml'] as const;
 export type ConfigFormat = (typeof CONFIG_FORMATS)[number];
 
 /** The credential of a node. */
@@ -104,13 +104,8 @@ const NAMES = {
 export function detectFormat(path: string): ConfigFormat | undefined {
   const name = basename(path);
   if (/^\.env(\.|$)/.test(name)) return 'env';
-  const formats: Readonly<Record<string, ConfigFormat>> = {
-    '.json': 'json',
-    '.env': 'env',
-    '.yaml': 'yaml',
-    '.yml': 'yaml',
-  };
-  return formats[extname(name).toLowerCase()];
+  const extension = extname(name).toLowerCase().slice(1);
+  return extension === 'yml' ? 'yaml' : CONFIG_FORMATS.find((format) => format === extension);
 }
 
 /** @throws {UnreadableConfigError} */

@@ -1,32 +1,15 @@
 import { Command } from 'commander';
-import { EXPIRY_NOTICE_DAYS, UNUSED_DAYS } from '../attention.js';
-import { callService, parseBaseUrl, RefusedError, toRefusal } from '../http-client.js';
-import { formatFields, type Cell } from '../tables.js';
+import { EXPIRY_NOTICE_DAYS, isExpiring, isLive, isUnused, UNUSED_DAYS, type KeyMoments } from '../credential-state.js';
+import { callService, isFailure, parseBaseUrl, toRefusal } from '../http-client.js';
 import { CommandFailedError, print } from '../output.js';
-import {
-  DEFAULT_URL,
-  type AdminClient,
-  createClient,
-  describeRemote,
-  readOutput,
-  readRemoteVariables,
-  readUrl,
-} from './admin-client.js';
-import { countCredentials, type CredentialView } from './credential-commands.js';
+import { formatFields, type Cell } from '../tables.js';
+import { AdminClient, DEFAULT_URL, describeRemote, readOptions, readRemoteVariables } from './admin-client.js';
 
 interface Health {
   readonly status: string;
   readonly details: Readonly<Record<string, { readonly status: string; readonly message?: string }>>;
 }
-type Counts = ReturnType<typeof countCredentials>;
-
-interface Status {
-  readonly url: string;
-  readonly health: Health;
-  /** null when ADMIN_API_KEY is not set, or is the key of an operator that may not read them. */
-  readonly nodes: Counts | null;
-  readonly app_credentials: Counts | null;
-}
+type Counts = Readonly<Record<'live' | 'ended' | 'unused' | 'expiring', number>>;
 
 /** `platform-auth status`: is the service healthy, and which credentials need attention? */
 export function createStatusCommand(): Command {
@@ -37,31 +20,28 @@ export function createStatusCommand(): Command {
     'With ADMIN_API_KEY or ADMIN_API_KEY_FILE, in the environment or in .env, it also counts credentials.',
   ).action(async (_options, command: Command) => {
     const variables = readRemoteVariables();
-    const url = parseBaseUrl(readUrl(command) ?? variables.AUTH_URL ?? DEFAULT_URL);
+    const url = parseBaseUrl(readOptions(command).url ?? variables.AUTH_URL ?? DEFAULT_URL);
     const health = await readHealth(url);
     const isCounting = variables.ADMIN_API_KEY !== undefined && health.status !== 'error';
-    const client = isCounting ? createClient(command) : undefined;
-    const count = async (path: string): Promise<Counts | null> => (client ? countIfAllowed(client, path) : null);
-    const status: Status = {
-      url,
-      health,
-      nodes: await count('/nodes'),
-      app_credentials: await count('/app-credentials'),
-    };
-    print(readOutput(command), status, formatStatus);
+    const client = isCounting ? AdminClient.from(variables, url) : undefined;
+    const nodes = client ? await countIfAllowed(client, '/nodes') : null;
+    const app_credentials = client ? await countIfAllowed(client, '/app-credentials') : null;
+    const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
+      name,
+      message === undefined ? status : `${status}: ${message}`,
+    ]);
+    print(command, { url, health, nodes, app_credentials }, () =>
+      formatFields({
+        address: url,
+        status: health.status,
+        ...Object.fromEntries(details),
+        ...(nodes && { nodes: formatCounts(nodes) }),
+        ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
+      }),
+    );
     if (health.status !== 'ok' && health.status !== 'degraded')
       throw new CommandFailedError(`${url} is not healthy. Read the log of the service.`, 'unhealthy');
   });
-}
-
-/** @returns null when the key belongs to an operator without a scope for the list */
-async function countIfAllowed(client: AdminClient, path: string): Promise<Counts | null> {
-  try {
-    return countCredentials(await client.list<CredentialView>(path));
-  } catch (error) {
-    if (error instanceof RefusedError && error.code === 'missing_scope') return null;
-    throw error;
-  }
 }
 
 async function readHealth(url: string): Promise<Health> {
@@ -71,18 +51,22 @@ async function readHealth(url: string): Promise<Health> {
   throw toRefusal(url, answer);
 }
 
-function formatStatus({ url, health, nodes, app_credentials }: Status): string {
-  const details = Object.entries(health.details).map(([name, { status, message }]): [string, Cell] => [
-    name,
-    message === undefined ? status : `${status}: ${message}`,
-  ]);
-  return formatFields({
-    address: url,
-    status: health.status,
-    ...Object.fromEntries(details),
-    ...(nodes && { nodes: formatCounts(nodes) }),
-    ...(app_credentials && { 'app credentials': formatCounts(app_credentials) }),
-  });
+/** @returns null when the key belongs to an operator without a scope for the list */
+async function countIfAllowed(client: AdminClient, path: string): Promise<Counts | null> {
+  try {
+    const items = await client.list<KeyMoments>(path);
+    const now = new Date();
+    const live = items.filter((item) => isLive(item, now));
+    return {
+      live: live.length,
+      ended: items.length - live.length,
+      unused: live.filter((item) => isUnused(item, now)).length,
+      expiring: live.filter((item) => isExpiring(item, now)).length,
+    };
+  } catch (error) {
+    if (isFailure(error, 'missing_scope')) return null;
+    throw error;
+  }
 }
 
 function formatCounts({ live, ended, unused, expiring }: Counts): string {

@@ -2,10 +2,10 @@ import { Command } from 'commander';
 import type { Api } from './api-types.js';
 import { EXAMPLES } from '../../common/examples.js';
 import { addYes, createConfirm, readNewPassword } from '../prompts.js';
-import { CommandFailedError, print } from '../output.js';
+import { CommandFailedError } from '../output.js';
 import { formatFields, formatTable } from '../tables.js';
 import { withAdvice } from '../http-client.js';
-import { type AdminClient, createClient, readOutput, describeRemote } from './admin-client.js';
+import { act, addRemote, type AdminClient } from './admin-client.js';
 import { formatNeeds, NEEDS_ADMIN_KEY } from '../command-options.js';
 
 const COLUMNS = ['id', 'email', 'is_active', 'created_at'] as const;
@@ -18,23 +18,22 @@ type SessionView = Api['SessionResponse'];
 
 /** `platform-auth users …`: accounts and their sessions. */
 export function createUsersCommand(): Command {
+  const needs = `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`;
   const users = new Command('users')
     .description('Manage accounts. A <user> is an id or an e-mail address.')
-    .addHelpText(
-      'after',
-      formatNeeds(
-        `${NEEDS_ADMIN_KEY}\nOnly import and export connect to the database, with DATABASE_URL.`,
-        'platform-auth users list',
+    .addHelpText('after', formatNeeds(needs, 'platform-auth users list'));
+  addRemote(users, 'list', 'List users.')
+    .option('--email <email>', 'only the user with this address')
+    .action(
+      act(
+        async (client, { email }: { email?: string }) => ({ items: await client.list<UserView>('/users', { email }) }),
+        ({ items }) => formatTable(COLUMNS, items, { drop: ['created_at', 'is_active'] }),
       ),
     );
-  describeRemote(users.command('list'), 'List users.', 'users list')
-    .option('--email <email>', 'only the user with this address')
-    .action(async ({ email }: { email?: string }, command: Command) => {
-      const items = await createClient(command).list<UserView>('/users', { email });
-      print(readOutput(command), { items }, () => formatTable(COLUMNS, items, { drop: ['created_at', 'is_active'] }));
-    });
-  addCreate(users);
-  addShow(users);
+  addRegister(users);
+  addRemote(users, 'show <user>', 'Show one user.', EXAMPLES.email).action(
+    act(findUserDetails, (it) => formatFields({ ...it, second_factors: it.second_factors.join(', ') })),
+  );
   addActivation(users, 'disable', 'Refuse every login of a user and end all of their sessions.');
   addActivation(users, 'enable', 'Allow a user to log in again.');
   addDelete(users);
@@ -44,124 +43,104 @@ export function createUsersCommand(): Command {
   return users;
 }
 
-function addCreate(users: Command): void {
-  describeRemote(
-    users.command('create <email>'),
-    'Create a user, also while registration is closed.',
-    `users create ${EXAMPLES.email}`,
-  )
+function addRegister(users: Command): void {
+  addRemote(users, 'register <email>', 'Register a user, also while registration is closed.', EXAMPLES.email)
+    .alias('create')
     .addHelpText(
       'after',
-      `\nAsks for the password, without echo; without a terminal, reads the first line of standard input.`,
+      '\nAsks for the password, without echo; without a terminal, reads the first line of standard input.',
     )
-    .action(async (email: string, _options, command: Command) => {
-      const client = createClient(command);
-      const password = await readNewPassword();
-      const created = await withAdvice(
-        client.post<UserView>('/users', { email, password }),
-        `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
-      );
-      print(readOutput(command), created, ({ id }) => `${email} is created. Its id is ${id}.`);
-    });
-}
-
-function addShow(users: Command): void {
-  describeRemote(users.command('show <user>'), 'Show one user.', `users show ${EXAMPLES.email}`).action(
-    async (user: string, _options, command: Command) => {
-      const found = await findUserDetails(createClient(command), user);
-      print(readOutput(command), found, (it) => formatFields({ ...it, second_factors: it.second_factors.join(', ') }));
-    },
-  );
+    .action(
+      act(
+        async (client, email: string) =>
+          withAdvice(
+            client.post<UserView>('/users', { email, password: await readNewPassword() }),
+            `Look with \`platform-auth users list --email ${email}\`. If it is missing, run this again.`,
+          ),
+        ({ id }, email) => `${email} is registered. Its id is ${id}.`,
+      ),
+    );
 }
 
 function addDelete(users: Command): void {
   const description = 'Delete a user and all of their sessions permanently.';
-  describeRemote(addYes(users.command('delete <user>')), description, `users delete ${EXAMPLES.email}`).action(
-    async (user: string, _options, command: Command) => {
-      const client = createClient(command);
-      const { id, email } = await findUser(client, user);
-      await createConfirm(command)(`This deletes the user ${email} and all of their sessions permanently.`);
-      await client.delete(`/users/${encodeURIComponent(id)}`);
-      print(readOutput(command), { id, deleted: true }, () => `${email} is deleted.`);
-    },
+  addYes(addRemote(users, 'delete <user>', description, EXAMPLES.email)).action(
+    act(
+      async (client, user: string, _options: unknown, command: Command) => {
+        const { id, email } = await findUser(client, user);
+        await createConfirm(command)(`This deletes the user ${email} and all of their sessions permanently.`);
+        await client.delete(`/users/${encodeURIComponent(id)}`);
+        return { id, deleted: true, email };
+      },
+      ({ email }) => `${email} is deleted.`,
+    ),
   );
 }
 
 function addActivation(users: Command, name: 'enable' | 'disable', description: string): void {
-  describeRemote(users.command(`${name} <user>`), description, `users ${name} ${EXAMPLES.email}`).action(
-    async (user: string, _options, command: Command) => {
-      const client = createClient(command);
-      const path = `/users/${encodeURIComponent(await findUserId(client, user))}`;
-      const changed = await client.patch<UserView>(path, { is_active: name === 'enable' });
-      print(readOutput(command), changed, ({ email }) => `${email} is ${name}d.`);
-    },
+  addRemote(users, `${name} <user>`, description, EXAMPLES.email).action(
+    act(
+      async (client, user: string) =>
+        client.patch<UserView>(await findUserPath(client, user), { is_active: name === 'enable' }),
+      ({ email }) => `${email} is ${name}d.`,
+    ),
   );
 }
 
 function addSessions(users: Command): void {
-  describeRemote(
-    users.command('sessions <user>'),
-    'List the sessions of a user, including ended ones.',
-    `users sessions ${EXAMPLES.email}`,
-  ).action(async (user: string, _options, command: Command) => {
-    const client = createClient(command);
-    const items = await client.list<SessionView>(
-      `/users/${encodeURIComponent(await findUserId(client, user))}/sessions`,
-    );
-    print(readOutput(command), { items }, () => formatTable(SESSION_COLUMNS, items, { drop: ['id', 'created_at'] }));
-  });
-  describeRemote(
-    users.command('revoke-sessions <user>'),
-    'End every session of a user.',
-    `users revoke-sessions ${EXAMPLES.email}`,
-  ).action(async (user: string, _options, command: Command) => {
-    const client = createClient(command);
-    const id = await findUserId(client, user);
-    await client.delete(`/users/${encodeURIComponent(id)}/sessions`);
-    print(readOutput(command), { id, sessions_revoked: true }, () => `Every session of ${user} has ended.`);
-  });
+  addRemote(users, 'sessions <user>', 'List the sessions of a user, including ended ones.', EXAMPLES.email).action(
+    act(
+      async (client, user: string) => ({
+        items: await client.list<SessionView>(`${await findUserPath(client, user)}/sessions`),
+      }),
+      ({ items }) => formatTable(SESSION_COLUMNS, items, { drop: ['id', 'created_at'] }),
+    ),
+  );
+  addRemote(users, 'revoke-sessions <user>', 'End every session of a user.', EXAMPLES.email).action(
+    act(
+      async (client, user: string) => {
+        const id = await findUserId(client, user);
+        await client.delete(`/users/${encodeURIComponent(id)}/sessions`);
+        return { id, sessions_revoked: true };
+      },
+      (_result, user) => `Every session of ${user} has ended.`,
+    ),
+  );
 }
 
 function addRemoveFactors(users: Command): void {
   const description = 'Remove all second factors of a user who has lost them, and end every session.';
-  const name = 'remove-factors <user>';
-  describeRemote(addYes(users.command(name)), description, `users remove-factors ${EXAMPLES.email}`).action(
-    async (user: string, _options, command: Command) => {
-      const client = createClient(command);
-      const { id, email, second_factors: removed } = await findUserDetails(client, user);
-      if (removed.length === 0) {
-        const said = `${email} has no second factor. Nothing was changed.`;
-        print(readOutput(command), { id, factors_removed: false, removed }, () => said);
-        return;
-      }
-      await createConfirm(command)(`This lets ${email} log in with the password alone.`);
-      await client.delete(`/users/${encodeURIComponent(id)}/factors`);
-      const said = `Removed from ${email}: ${removed.join(', ')}. Every session has ended.`;
-      print(readOutput(command), { id, factors_removed: true, removed }, () => said);
-    },
+  addYes(addRemote(users, 'remove-factors <user>', description, EXAMPLES.email)).action(
+    act(
+      async (client, user: string, _options: unknown, command: Command) => {
+        const { id, email, second_factors: removed } = await findUserDetails(client, user);
+        if (removed.length === 0) return { id, factors_removed: false, removed, email };
+        await createConfirm(command)(`This lets ${email} log in with the password alone.`);
+        await client.delete(`/users/${encodeURIComponent(id)}/factors`);
+        return { id, factors_removed: true, removed, email };
+      },
+      ({ email, removed }) =>
+        removed.length === 0
+          ? `${email} has no second factor. Nothing was changed.`
+          : `Removed from ${email}: ${removed.join(', ')}. Every session has ended.`,
+    ),
   );
 }
 
 function addPasswordReset(users: Command): void {
-  describeRemote(
-    users.command('reset-password <user>'),
-    'Issue a token with which a user sets a new password, for you to hand over.',
-    `users reset-password ${EXAMPLES.email}`,
-  ).action(async (user: string, _options, command: Command) => {
-    const client = createClient(command);
-    const path = `/users/${encodeURIComponent(await findUserId(client, user))}/password-reset`;
-    const issued = await withAdvice(
-      client.post<IssuedReset>(path),
-      'Run this again: a new token replaces the one before.',
-    );
-    print(
-      readOutput(command),
-      issued,
-      ({ token, expires_at }) =>
+  const description = 'Issue a token with which a user sets a new password, for you to hand over.';
+  addRemote(users, 'reset-password <user>', description, EXAMPLES.email).action(
+    act(
+      async (client, user: string) =>
+        withAdvice(
+          client.post<IssuedReset>(`${await findUserPath(client, user)}/password-reset`),
+          'Run this again: a new token replaces the one before.',
+        ),
+      ({ token, expires_at }, user) =>
         `${token}\n\nThis token is shown once and sets the password of ${user} once, until ${expires_at}:\n` +
         '  POST /api/v0/auth/password-reset/confirm {"token": …, "new_password": …}',
-    );
-  });
+    ),
+  );
 }
 
 /** @throws {CommandFailedError} when the account does not exist */
@@ -186,6 +165,10 @@ async function findUser(client: AdminClient, user: string): Promise<UserView> {
 /** @returns the id as given, without a call, when it is not an e-mail address */
 export async function findUserId(client: AdminClient, user: string): Promise<string> {
   return user.includes('@') ? (await findUser(client, user)).id : user;
+}
+
+async function findUserPath(client: AdminClient, user: string): Promise<string> {
+  return `/users/${encodeURIComponent(await findUserId(client, user))}`;
 }
 
 /** As the service explains a login from one address, or from any. */

@@ -1,0 +1,280 @@
+// `platform-auth apps` and `platform-auth operators`, and what the commands for nodes share with them.
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { EXAMPLES } from '../../common/examples.js';
+import { isId } from '../../common/ids.js';
+import { isScopeList, SCOPES, type Scope } from '../../common/names.js';
+import { DEFAULT_OVERLAP_HOURS, MAX_OVERLAP_HOURS } from '../../config/limits.js';
+import {
+  createNumberParser,
+  formatNeeds,
+  NEEDS_ADMIN_KEY,
+  parseDuration,
+  parseExpiry,
+  toExpiresAt,
+} from '../command-options.js';
+import { isExpiring, isLive, isUnused, type KeyMoments } from '../credential-state.js';
+import { withAdvice } from '../http-client.js';
+import { CommandFailedError } from '../output.js';
+import { addYes, createConfirm } from '../prompts.js';
+import { formatFields, formatTable, replaceControlCharacters, type Cell, type Colour } from '../tables.js';
+import { act, addRemote, Names, type AdminClient, type Kind, type Query } from './admin-client.js';
+import type { Api } from './api-types.js';
+
+/** A kind of credential: what its commands differ by. */
+export interface CredentialKind {
+  readonly kind: Kind;
+  /** As at the start of a sentence. */
+  readonly name: string;
+  readonly idField: string;
+  readonly path: string;
+  readonly columns: readonly string[];
+  /** The columns that a narrow terminal can do without, the first ones first. */
+  readonly drop: readonly string[];
+}
+
+interface ListOptions {
+  readonly live: boolean;
+  /** In milliseconds. */
+  readonly unusedFor: number | undefined;
+}
+
+/** @param filters the parameter of the service for each option that the caller adds */
+export function addList(
+  group: Command,
+  { name, path, columns, drop }: CredentialKind,
+  example: string,
+  filters: Readonly<Record<string, string>> = {},
+): Command {
+  const toQuery = (options: Query): Query =>
+    Object.fromEntries(Object.entries(filters).map(([option, parameter]) => [parameter, options[option]]));
+  return addRemote(group, 'list', `List ${name.toLowerCase()}s, including revoked ones.`, example)
+    .option('--live', 'only live ones: neither revoked nor expired', false)
+    .option('--unused-for <duration>', 'only ones that were not used for this long: 24h, 30d', parseDuration)
+    .action(
+      act(
+        async (client, { live, unusedFor, ...rest }: ListOptions) => ({
+          items: applyFilters(await client.list<KeyMoments>(path, toQuery(rest)), { live, unusedFor }),
+        }),
+        ({ items }) => formatTable(columns, items.map(joinLists), { drop, colour: toMomentColour }),
+      ),
+    );
+}
+
+/** Scopes stand in one line of a table. */
+function joinLists(item: object): Record<string, Cell> {
+  const fields = Object.entries(item) as [string, Cell | Cell[]][];
+  return Object.fromEntries(fields.map(([name, value]) => [name, Array.isArray(value) ? value.join(' ') : value]));
+}
+
+export function applyFilters<View extends KeyMoments>(
+  items: readonly View[],
+  { live, unusedFor }: ListOptions,
+  now = new Date(),
+): View[] {
+  return items.filter(
+    (item) => (!live || isLive(item, now)) && (unusedFor === undefined || isUnused(item, now, unusedFor)),
+  );
+}
+
+function toMomentColour(name: string, value: unknown): Colour | undefined {
+  if (typeof value !== 'string') return undefined;
+  if (name === 'revoked_at') return 'red';
+  if (name !== 'expires_at') return undefined;
+  if (new Date(value) <= new Date()) return 'red';
+  return isExpiring({ expires_at: value }, new Date()) ? 'yellow' : undefined;
+}
+
+export function addShow(group: Command, { name, idField, path }: CredentialKind): void {
+  addRemote(group, `show <${idField}>`, `Show one ${name.toLowerCase()}.`, EXAMPLES.id).action(
+    act(
+      async (client, id: string) => client.get<Record<string, Cell>>(`${path}/${encodeURIComponent(id)}`),
+      (found) => formatFields(found),
+    ),
+  );
+}
+
+export function addRevoke(group: Command, { kind, name, idField, path }: CredentialKind): void {
+  const description = `Revoke the ${name.toLowerCase()} permanently.`;
+  addYes(addRemote(group, `revoke <${idField}>`, description, EXAMPLES.id)).action(
+    act(
+      async (client, id: string, _options: unknown, command: Command) => {
+        await createConfirm(command)(async () => {
+          const names = new Names(client);
+          await names.learn([{ kind, id }]);
+          return `This revokes the ${name.toLowerCase()} ${replaceControlCharacters(names.get(id))} permanently.`;
+        });
+        await client.delete(`${path}/${encodeURIComponent(id)}`);
+        return { [idField]: id, revoked: true };
+      },
+      (_result, id) => `${name} ${id} is revoked.`,
+    ),
+  );
+}
+
+/** @param condition under which the option is allowed */
+export function createOverlapOption(condition = ''): Option {
+  const what = `how long the old key is valid if the new one is not used (default: ${DEFAULT_OVERLAP_HOURS})`;
+  return new Option('--overlap-hours <hours>', condition + what).argParser(createNumberParser(0, MAX_OVERLAP_HOURS));
+}
+
+/** @returns the credential with its new key, which cannot be read again */
+export async function rotateKey<View>(
+  client: AdminClient,
+  { path }: CredentialKind,
+  id: string,
+  overlapHours: number | undefined,
+): Promise<View> {
+  const body = overlapHours === undefined ? undefined : { overlap_hours: overlapHours };
+  return withAdvice(
+    client.post<View>(`${path}/${encodeURIComponent(id)}/rotate`, body),
+    'Run this again: a new key made by the lost call is not shown. The old one is valid until the overlap ends, if there is one.',
+  );
+}
+
+/** A kind of credential whose key is issued to people, who see it once. */
+interface IssuedKind extends CredentialKind {
+  /** What is shown of an issued key, besides its expiry. */
+  readonly fields: readonly string[];
+  readonly shownOnce: string;
+  /** @returns the id of what a command names */
+  readonly findId: (client: AdminClient, named: string) => Promise<string>;
+}
+
+type IssuedApp = Api['IssuedAppCredentialResponse'];
+type IssuedOperator = Api['IssuedOperatorResponse'];
+
+function addRotate(group: Command, kind: IssuedKind, argument: string, example: string): void {
+  addRemote(group, `rotate <${argument}>`, 'Make a new key and print it; it cannot be printed again.', example)
+    .addOption(createOverlapOption())
+    .action(
+      act(
+        async (client, named: string, { overlapHours }: { overlapHours?: number }) =>
+          rotateKey<IssuedApp | IssuedOperator>(client, kind, await kind.findId(client, named), overlapHours),
+        (rotated) => `${formatIssued(kind, rotated)}\n${describeOldKey(rotated.previous_key_expires_at)}`,
+      ),
+    );
+}
+
+function formatIssued({ fields, shownOnce }: IssuedKind, issued: IssuedApp | IssuedOperator): string {
+  const shown = new Set([...fields, ...(issued.expires_at === null ? [] : ['expires_at'])]);
+  const values = joinLists(issued);
+  return `${formatFields(Object.fromEntries([...shown].map((name) => [name, values[name]])))}\n\n${shownOnce}`;
+}
+
+/** Says for how long the old key is valid after a rotation. @param until the end of the overlap; null: it ended at once */
+function describeOldKey(until: string | null): string {
+  return until === null
+    ? 'The old one is refused from now on.'
+    : `The old one is valid until the new one is first used, and until ${until} at the latest.`;
+}
+
+const APPS: IssuedKind = {
+  kind: 'app',
+  name: 'App credential',
+  idField: 'app_id',
+  path: '/app-credentials',
+  columns: ['app_id', 'caller', 'target', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
+  drop: ['rotated_at', 'expires_at', 'revoked_at', 'last_used_at'],
+  fields: ['app_id', 'app_key', 'caller', 'target'],
+  shownOnce: 'The key is shown only this once.',
+  findId: (_client, id) => Promise.resolve(id),
+};
+
+/** `platform-auth apps …`: the credentials that services present to each other. */
+export function createAppsCommand(): Command {
+  const apps = new Command('apps')
+    .description('Manage the credentials of services. `init` issues those of a whole platform.')
+    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth apps list'));
+  addList(apps, APPS, '--target recipes --live --unused-for 30d', { caller: 'caller', target: 'target' })
+    .option('--caller <service>', 'only credentials that this service presents')
+    .option('--target <service>', 'only credentials that are valid at this service');
+  const description = 'Issue a credential for a pair of services, and print its key; it cannot be printed again.';
+  addRemote(apps, 'issue', description, '--caller recipes --target ocr')
+    .alias('mint')
+    .requiredOption('--caller <service>', 'the service that presents the credential')
+    .requiredOption('--target <service>', 'the service that it is valid at')
+    .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
+    .action(
+      act(
+        async (client, { caller, target, expires }: { caller: string; target: string; expires?: string }) =>
+          withAdvice(
+            client.post<IssuedApp>(APPS.path, { caller, target, expires_at: toExpiresAt(expires) }),
+            `If \`platform-auth apps list --caller ${caller} --target ${target} --live\` shows it, its key is lost: rotate it. Otherwise run this again.`,
+          ),
+        (issued) => formatIssued(APPS, issued),
+      ),
+    );
+  addShow(apps, APPS);
+  addRotate(apps, APPS, 'app_id', EXAMPLES.id);
+  addRevoke(apps, APPS);
+  return apps;
+}
+
+const OPERATORS: IssuedKind = {
+  kind: 'operator',
+  name: 'Operator',
+  idField: 'operator_id',
+  path: '/operators',
+  columns: ['name', 'scopes', 'operator_id', 'last_used_at', 'rotated_at', 'expires_at', 'revoked_at'],
+  drop: ['rotated_at', 'operator_id', 'expires_at', 'last_used_at', 'revoked_at'],
+  fields: ['operator_id', 'name', 'api_key', 'scopes'],
+  shownOnce: 'The key is shown only this once. The operator sets it as ADMIN_API_KEY, or sends it as X-Admin-Key.',
+  findId: async (client, operator) => (await findOperator(client, operator)).operator_id,
+};
+
+/** `platform-auth operators …`: people and programs with an admin key of their own. */
+export function createOperatorsCommand(): Command {
+  const operators = new Command('operators')
+    .description('Manage operators: admin keys with a name and scopes. An <operator> is an id or a name.')
+    .addHelpText('after', formatNeeds(NEEDS_ADMIN_KEY, 'platform-auth operators list'));
+  addList(operators, OPERATORS, '--live --unused-for 30d');
+  const description = 'Issue an admin key for an operator, and print it; it cannot be printed again.';
+  addRemote(operators, 'issue <name>', description, `${EXAMPLES.operator} --scopes read,nodes --expires 90d`)
+    .alias('add')
+    .requiredOption('--scopes <list>', `what it may do, separated by commas: ${SCOPES.join(', ')}`, parseScopes)
+    .option('--expires <moment>', 'ISO 8601, or in how long: 24h, 90d (default: never)', parseExpiry)
+    .action(
+      act(
+        async (client, name: string, { scopes, expires }: { scopes: Scope[]; expires?: string }) =>
+          withAdvice(
+            client.post<IssuedOperator>(OPERATORS.path, { name, scopes, expires_at: toExpiresAt(expires) }),
+            'If `platform-auth operators list --live` shows it, its key is lost: rotate it. Otherwise run this again.',
+          ),
+        (issued) => formatIssued(OPERATORS, issued),
+      ),
+    );
+  addRotate(operators, OPERATORS, 'operator', EXAMPLES.operator);
+  const revocation = 'Revoke an operator permanently: the next call with its key is refused.';
+  addYes(addRemote(operators, 'revoke <operator>', revocation, EXAMPLES.operator)).action(
+    act(
+      async (client, operator: string, _options: unknown, command: Command) => {
+        const { operator_id, name } = await findOperator(client, operator);
+        await createConfirm(command)(`This revokes the operator ${replaceControlCharacters(name)} permanently.`);
+        await client.delete(`${OPERATORS.path}/${encodeURIComponent(operator_id)}`);
+        return { operator_id, name, revoked: true };
+      },
+      ({ name }) => `Operator ${name} is revoked.`,
+    ),
+  );
+  return operators;
+}
+
+/** @throws {CommandFailedError} when no operator has the id, and when none that is not revoked has the name */
+async function findOperator(client: AdminClient, operator: string): Promise<Api['OperatorResponse']> {
+  const { path } = OPERATORS;
+  if (isId(operator)) return client.get(`${path}/${encodeURIComponent(operator)}`);
+  const named = await client.list<Api['OperatorResponse']>(path, { name: operator });
+  const found = named.find(({ revoked_at }) => revoked_at === null);
+  if (found) return found;
+  throw new CommandFailedError(
+    `No operator that is not revoked has the name ${operator}. \`platform-auth operators list\` shows every operator.`,
+    'not_found',
+  );
+}
+
+function parseScopes(text: string): Scope[] {
+  const scopes = text.split(',').map((each) => each.trim());
+  if (!isScopeList(scopes))
+    throw new InvalidArgumentError(`It must be one or more of these, each once: ${SCOPES.join(',')}.`);
+  return scopes;
+}
