@@ -138,7 +138,7 @@ export class AuditEventResponse {
   }
 }
 
-export function readOperatorName(actor: string | undefined): string | undefined {
+function readOperatorName(actor: string | undefined): string | undefined {
   const name = OPERATOR.exec(actor ?? '')?.[1];
   return name === undefined ? undefined : toCanonicalOperatorName(name);
 }

@@ -44,11 +44,11 @@ export class UpdateNodeRequest {
   expires_at?: string | null;
 }
 
-export function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
+function toRegistration({ household_id, room, name, expires_at }: RegisterNodeRequest): NodeRegistration {
   return { householdId: household_id.toLowerCase(), room, name, expiresAt: parseMoment(expires_at ?? null) };
 }
 
-export function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
+function toChange({ room, name, expires_at }: UpdateNodeRequest): NodeChange {
   return {
     ...(room !== undefined && { room }),
     ...(name !== undefined && { name }),

@@ -37,7 +37,7 @@ export class UpdateOperatorRequest {
   expires_at?: string | null;
 }
 
-export function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
+function toOperatorChange({ scopes, expires_at }: UpdateOperatorRequest): OperatorChange {
   return {
     ...(scopes !== undefined && { scopes: sortScopes(scopes) }),
     ...(expires_at !== undefined && { expiresAt: parseMoment(expires_at) }),
