@@ -1,7 +1,7 @@
 import { DataSource } from 'typeorm';
 import { readVariables } from './src/config/environment.js';
 import { parseDatabaseUrl } from './src/config/single-variables.js';
-import { createMigrationOptions } from './src/database/database-options.js';
+import { createMigrationOptions } from './src/database/migrate.js';
 
 /** The DataSource of the TypeORM command line. */
 export default new DataSource(createMigrationOptions(databaseUrl()));

@@ -32,8 +32,14 @@ import {
 import { Environment } from '../config/environment.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
-import { NOT_VALID, ProblemException, problems, type Problem } from '../problems/problems.js';
-import { refuseField, refuseUnknownFields } from '../problems/refused-fields.js';
+import {
+  NOT_VALID,
+  ProblemException,
+  problems,
+  type Problem,
+  refuseField,
+  refuseUnknownFields,
+} from '../problems/problems.js';
 import { Doors, DOORS, TARGET_HEADER } from './doors.js';
 import type { Door } from './principals.js';
 

@@ -16,7 +16,7 @@ import { Environment } from '../config/environment.js';
 import { provideKeyStore } from '../keys/key-store.js';
 import type { ResponseLocals } from '../problems/problem.filter.js';
 import type { ProblemException } from '../problems/problems.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   APP_KEYS,
   type AppIdentity,

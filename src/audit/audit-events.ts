@@ -7,7 +7,7 @@ import type { Actor } from '../access/actor.js';
 import { createId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import type { Statement } from '../database/database.js';
-import type { LogFields } from '../logging/log-line.js';
+import type { LogFields } from '../logging/log.js';
 
 export interface AuditEvent {
   readonly event: AuditEventName;

@@ -20,8 +20,7 @@ import { isId } from '../common/ids.js';
 import { isWarning, type SecurityEvent, AUDIT_EVENT_NAMES, type AuditEventName } from '../common/security-events.js';
 import { Database, type Statement } from '../database/database.js';
 import { createCursorProblem, type Page } from '../http/page.js';
-import type { LogFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { type LogFields, Log } from '../logging/log.js';
 import { MetricsRegistry, PREFIX } from '../metrics/metrics-registry.js';
 import {
   AUDIT_COLUMNS,

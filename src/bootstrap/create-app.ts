@@ -6,14 +6,12 @@ import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
 import { serveDocs } from './docs/serve-docs.js';
 import { ProblemFilter } from '../problems/problem.filter.js';
-import { parseJson, readBytes } from '../http/json-body.js';
+import { parseJson, readBytes, createValidationPipe } from '../http/validation.js';
 import { guardHead } from '../http/request-guards.js';
 import { createRequestLog } from '../http/request-log.js';
-import { createValidationPipe } from '../http/validation.js';
-import { Log } from '../logging/log.js';
+import { Log, NestLogger } from '../logging/log.js';
 import { RequestMetrics } from '../metrics/request-metrics.js';
 import { LinkedExpressAdapter } from '../http/linked-express.adapter.js';
-import { NestLogger } from '../logging/console.js';
 
 const LEVELS_WITH_VALIDATIONS = new Set(['debug', 'trace']);
 

@@ -24,11 +24,15 @@ export function ensureSecrets(variables: Variables): Variables {
     return variables;
   }
   // One process proposes values, and all write the same ones, so it does not matter which of them is the last.
-  createFile(PROPOSAL, formatProposal());
+  createFile(PROPOSAL, Buffer.from(GENERATED.map((name) => `${name}=${generateSecret()}\n`).join('')));
   const proposal = EnvFile.read(PROPOSAL);
   const file = EnvFile.read(FILE);
   if (!proposal.exists) return ensureSecrets(variables);
-  for (const name of missing) file.set(name, file.get(name) ?? readProposed(proposal, name));
+  for (const name of missing) {
+    const value = file.get(name) ?? proposal.get(name);
+    if (value === undefined) throw new Error(`${PROPOSAL} has no ${name}: delete this file and start again`);
+    file.set(name, value);
+  }
   try {
     if (file.needsWriting) file.write(HEADING);
   } catch (error) {
@@ -39,21 +43,11 @@ export function ensureSecrets(variables: Variables): Variables {
   return { ...variables, ...Object.fromEntries(missing.map((name) => [name, file.get(name)])) };
 }
 
-function readProposed(proposal: EnvFile, name: string): string {
-  const value = proposal.get(name);
-  if (value === undefined) throw new Error(`${PROPOSAL} has no ${name}: delete this file and start again`);
-  return value;
-}
-
 /** Of a start that was killed. While another one still needs it, `.env` is not complete. */
 function removeOldProposal(): void {
   if (!existsSync(PROPOSAL)) return;
   const file = EnvFile.read(FILE);
   if (GENERATED.every((name) => file.get(name) !== undefined)) rmSync(PROPOSAL, { force: true });
-}
-
-function formatProposal(): Buffer {
-  return Buffer.from(GENERATED.map((name) => `${name}=${generateSecret()}\n`).join(''));
 }
 
 /** An AUDIT_SEAL_KEY only with a new SECRET_KEY: seals that were made under a SECRET_KEY would not verify with it. */

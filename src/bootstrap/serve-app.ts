@@ -9,11 +9,11 @@ import { createApp, createInternalServer } from './create-app.js';
 import { Readiness } from '../health/health.js';
 import { Log } from '../logging/log.js';
 import { MetricsServer } from '../metrics/metrics-server.js';
+import { onStopSignal } from './start-report.js';
 import type { StopTracing } from './tracing.js';
 
-const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 const SWEEP_INTERVAL_MS = 50;
-/** Part of the time between the delay and the deadline of a stop in which traces are delivered: a quarter. */
+/** Traces are delivered in a quarter of the time between the delay and the deadline of a stop. */
 const TRACING_DIVISOR = 4;
 
 /** The ports that are open: 0 in the environment means any free port. */
@@ -32,10 +32,12 @@ export async function serveApp(
   const app = await createApp(environment, watch);
   const { shutdownDelayMs, shutdownDeadlineMs, port, internalPort, host } = environment;
   const internal = internalPort === undefined ? undefined : createInternalServer(app);
-  stopGracefully(app, internal, async () => {
+  const servers = [app.getHttpServer(), ...(internal ? [internal] : [])];
+  const stopRest = async (): Promise<void> => {
     await stopTracing?.((shutdownDeadlineMs - shutdownDelayMs) / TRACING_DIVISOR);
     await afterClose?.();
-  });
+  };
+  onStopSignal(() => void drain(app, servers, stopRest));
   await watch.during('the port', async () => {
     // In this order: the primary of a fleet tells the ports of a worker by it.
     if (internal) await once(internal.listen(internalPort, host), 'listening');
@@ -54,33 +56,11 @@ function readPort(server: Server): number {
   return (server.address() as AddressInfo).port;
 }
 
-/**
- * On SIGTERM or SIGINT: becomes unready, waits until the load balancer has noticed, finishes the requests in flight,
- * closes.
- * @param internal the server of INTERNAL_PORT, if there is one
- * @param afterClose stops what the application used
- */
-function stopGracefully(
-  app: NestExpressApplication,
-  internal: Server | undefined,
-  afterClose: () => Promise<void>,
-): void {
-  const servers = internal ? [app.getHttpServer(), internal] : [app.getHttpServer()];
-  let stopping = false;
-  const stop = (): void => {
-    if (stopping) return;
-    stopping = true;
-    void drain(app, servers, afterClose);
-  };
-  for (const signal of SIGNALS) process.on(signal, stop);
-}
-
+/** Becomes unready, waits until the load balancer has noticed, finishes the requests in flight, and closes. */
 async function drain(app: NestExpressApplication, servers: Server[], afterClose: () => Promise<void>): Promise<void> {
   const { shutdownDelayMs, shutdownDeadlineMs } = app.get(Environment);
   const log = app.get(Log);
-  setTimeout(() => {
-    exitWithFailure(log, 'stop_deadline_passed');
-  }, shutdownDeadlineMs).unref();
+  setTimeout(() => exitWithFailure(log, 'stop_deadline_passed'), shutdownDeadlineMs).unref();
   try {
     log.info('stopping');
     app.get(Readiness).drain();
@@ -107,9 +87,7 @@ function exitWithFailure(log: Log, message: string): never {
 
 /** Closes each keep-alive connection after its next response, so that the client moves to another replica. */
 function closeConnectionsAfterResponse(server: Server): void {
-  server.prependListener('request', (_request, response) => {
-    response.setHeader('Connection', 'close');
-  });
+  server.prependListener('request', (_request, response) => void response.setHeader('Connection', 'close'));
 }
 
 /**

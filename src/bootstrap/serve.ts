@@ -14,7 +14,7 @@ import type { OpenPorts } from './serve-app.js';
 import { describeStartFailure, reportToSystemd, warnOfIgnoredVariables, watchStart } from './start-report.js';
 
 // The start of the service: variables, secrets, ports, the embedded database of development, then the application in this
-// process (serve-app.ts) or in several (primary.ts). Invariant: tracing.ts is loaded first, because it patches modules as
+// process (serve-app.ts) or in several (workers.ts). Invariant: tracing.ts is loaded first, because it patches modules as
 // they are loaded; and what only some starts need is imported when they need it.
 
 /** Starts the service, or prints why it cannot start and exits. */
@@ -53,7 +53,7 @@ async function start(stopTracing?: StopTracing): Promise<void> {
       const { serveApp } = await import('./serve-app.js');
       ports = await watch.limit(serveApp(environment, watch, stopTracing, afterClose));
     } else {
-      const { servePrimary } = await import('./primary.js');
+      const { servePrimary } = await import('./workers.js');
       const variablesOfWorkers = selectWorkerVariables({ ...variables, DATABASE_URL: environment.databaseUrl });
       const file = fileURLToPath(new URL('./worker.js', import.meta.url));
       const servers = internalPort === undefined ? 1 : 2;

@@ -2,9 +2,7 @@ import { execFile } from 'node:child_process';
 import { StartTimeoutError, StartWatch } from '../common/start-watch.js';
 import { InvalidEnvironmentError, type Environment, type Variables } from '../config/environment.js';
 import { describeIgnoredVariables } from '../config/ignored-variables.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
-import { WorkerStartError } from './worker-fleet.js';
+import { toErrorFields, Log } from '../logging/log.js';
 
 // What a start tells the operator and systemd. Its log lines go to the console only, so that a start that fails need not
 // wait for a delivery.
@@ -12,9 +10,22 @@ import { WorkerStartError } from './worker-fleet.js';
 const FILE_ERROR_CODES = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR']);
 const SYSTEMD_PROGRAM = 'systemd-notify';
 const SYSTEMD_TIMEOUT_MS = 5_000;
-const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
-/** Creates the watch over the start. */
+/** A worker of the first start exited before it listened. The worker has printed the reason. */
+export class WorkerStartError extends Error {
+  override readonly name = 'WorkerStartError';
+}
+
+/** Calls the listener at the first SIGTERM or SIGINT, and ignores later ones. */
+export function onStopSignal(listener: () => void): void {
+  let isStopping = false;
+  const stop = (): void => {
+    if (!isStopping) listener();
+    isStopping = true;
+  };
+  process.on('SIGTERM', stop).on('SIGINT', stop);
+}
+
 export function watchStart(environment: Environment): StartWatch {
   const log = createConsoleLog(environment);
   return new StartWatch(environment.startTimeoutSeconds * 1_000, ({ step, seconds, reason }) =>
@@ -34,30 +45,25 @@ export function describeStartFailure(error: unknown): string {
   if (error instanceof InvalidEnvironmentError || error instanceof WorkerStartError) return error.message;
   if (error instanceof StartTimeoutError) return `The service could not start: ${error.message}. Check DATABASE_URL.`;
   const { code, port, message, variable } = error as NodeJS.ErrnoException & { port?: number; variable?: string };
-  if (code === 'EADDRINUSE' && (variable === 'METRICS_PORT' || variable === 'INTERNAL_PORT')) {
+  if (code === 'EADDRINUSE' && (variable === 'METRICS_PORT' || variable === 'INTERNAL_PORT'))
     return `Port ${port ?? ''} is taken: choose another ${variable}.`;
-  }
-  if (code === 'EADDRINUSE') {
+  if (code === 'EADDRINUSE')
     return `Port ${port ?? ''} is taken: the service may be running already. Stop it, or choose another port: PORT=7702 npm start`;
-  }
   if (code === 'EACCES' && variable !== undefined && port !== undefined && port < 1_024)
     return `${variable} ${port} needs more rights than this user has: choose one above 1023.`;
   if (variable !== undefined)
     return `HOST cannot be used (${code ?? 'unknown'}). It must be an address of this machine.`;
   if (code === 'ECONNREFUSED') return 'The database at DATABASE_URL refuses connections. Is it running?';
   if (code === 'ENOTFOUND') return 'The host in DATABASE_URL is not known. Is it spelt right?';
-  if (code !== undefined && FILE_ERROR_CODES.has(code)) {
-    return (
-      `The service could not start: ${message}. It keeps .env and .data/ in the current folder: start it in a folder ` +
-      'of your own, or set SECRET_KEY, ADMIN_API_KEY and DATABASE_URL.'
-    );
-  }
-  return `The service could not start: ${message}`;
+  const advice =
+    '. It keeps .env and .data/ in the current folder: start it in a folder of your own, or set SECRET_KEY, ' +
+    'ADMIN_API_KEY and DATABASE_URL.';
+  return `The service could not start: ${message}${FILE_ERROR_CODES.has(code ?? '') ? advice : ''}`;
 }
 
 /**
- * Tells systemd that the service is ready, and later that it stops (`Type=notify`). systemd's own program sends it: the
- * socket takes datagrams, and Node.js has none of the Unix domain. Hence `NotifyAccess=all` in the unit.
+ * Tells systemd that the service is ready, and later that it stops (`Type=notify`). A program of systemd sends it, hence
+ * `NotifyAccess=all` in the unit: Node.js has no datagrams of the Unix domain.
  */
 export function reportToSystemd(environment: Environment): void {
   const log = createConsoleLog(environment);
@@ -67,7 +73,7 @@ export function reportToSystemd(environment: Environment): void {
     });
   };
   notify('READY=1');
-  for (const signal of SIGNALS) process.once(signal, () => notify('STOPPING=1'));
+  onStopSignal(() => notify('STOPPING=1'));
 }
 
 function createConsoleLog(environment: Environment): Log {

@@ -1,6 +1,6 @@
 import { isTracingRequested, readWorkerEnvironment } from '../config/environment.js';
 
-// One of several processes on one port, forked by src/bootstrap/worker-fleet.ts. Tracing starts first, as in main.ts.
+// One of several processes on one port, forked by src/bootstrap/workers.ts. Tracing starts first, as in main.ts.
 const stopTracing = isTracingRequested() ? (await import('./tracing.js')).startTracing() : undefined;
 const { describeStartFailure, watchStart } = await import('./start-report.js');
 try {

@@ -1,7 +1,7 @@
 // Files with keys: replaced atomically, readable by their owner only, and whole after a power cut. The folder may belong to
 // a user with fewer rights than this process (root), who can put another file in their place at any moment (TOCTOU): only
-// a file that was opened here is read, and only one that was created here changes its owner. write-file-atomic 7 does not
-// do that: it opens a predictable name, follows links, and sets the owner by path; test/common/durable-file.spec.ts fails.
+// a file that was opened here is read, and only one that was created here changes its owner. write-file-atomic 7 opens a
+// predictable name, follows links, and sets the owner by path, which test/common/durable-file.spec.ts refuses.
 
 import {
   closeSync,
@@ -73,13 +73,7 @@ export function readRegular(path: string): FoundFile | undefined {
  */
 export function replaceFile(path: string, change: Change): void {
   removeLeftovers(path);
-  const temporary = writeBeside(path, change);
-  try {
-    renameSync(temporary, path);
-  } finally {
-    rmSync(temporary, { force: true });
-  }
-  syncFolder(path);
+  publish(path, change, renameSync);
 }
 
 /** Does everything that {@link replaceFile} does except for the replacement, and throws the same errors. */
@@ -90,19 +84,25 @@ export function rehearseReplacement(path: string, change: Change): void {
 /** @returns false when the path exists; nothing was changed then. Of several processes one succeeds. */
 export function createFile(path: string, bytes: Buffer): boolean {
   removeLeftovers(path);
-  const temporary = writeBeside(path, () => bytes);
   try {
-    linkSync(temporary, path);
+    publish(path, () => bytes, linkSync);
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' || existsSync(path)) return false;
     if (!NO_HARD_LINKS.has(code)) throw error;
-    renameSync(temporary, path);
+    publish(path, () => bytes, renameSync);
+  }
+  return true;
+}
+
+function publish(path: string, change: Change, place: (temporary: string, path: string) => void): void {
+  const temporary = writeBeside(path, change);
+  try {
+    place(temporary, path);
   } finally {
     rmSync(temporary, { force: true });
   }
   syncFolder(path);
-  return true;
 }
 
 function openExisting(path: string): number | undefined {

@@ -39,7 +39,6 @@ export const MOMENT = { type: String, format: 'date-time', example: EXAMPLES.mom
 export const NULLABLE_MOMENT = { ...MOMENT, nullable: true, example: null } as const;
 export const NETWORK = { type: String, nullable: true, example: EXAMPLES.network } as const;
 
-/** A validation rule whose message says what it accepts. */
 function Accepts(name: string, detail: string, accepts: (value: unknown) => boolean): PropertyDecorator {
   return (target, propertyName) => {
     registerDecorator({
@@ -107,21 +106,17 @@ export function OperatorNameField(presence?: Presence): PropertyDecorator {
 }
 
 export function ScopesField(presence?: Presence): PropertyDecorator {
-  return applyDecorators(
-    Field(
-      {
-        type: 'array',
-        items: { type: 'string', enum: [...SCOPES] },
-        minItems: 1,
-        maxItems: SCOPES.length,
-        uniqueItems: true,
-        description: 'read: every GET of the admin door; the others: every route of that resource',
-        example: ['read', 'nodes'],
-      },
-      presence,
-    ),
-    Accepts('scopes', `must be a list of one or more different scopes: ${SCOPES.join(', ')}`, isScopeList),
-  );
+  const schema: ApiPropertyOptions = {
+    type: 'array',
+    items: { type: 'string', enum: [...SCOPES] },
+    minItems: 1,
+    maxItems: SCOPES.length,
+    uniqueItems: true,
+    description: 'read: every GET of the admin door; the others: every route of that resource',
+    example: ['read', 'nodes'],
+  };
+  const detail = `must be a list of one or more different scopes: ${SCOPES.join(', ')}`;
+  return applyDecorators(Field(schema, presence), Accepts('scopes', detail, isScopeList));
 }
 
 export function UuidField(
@@ -149,8 +144,7 @@ export function ExpiresAtField(): PropertyDecorator {
 
 export function MomentField(description: string): PropertyDecorator {
   return applyDecorators(
-    ApiPropertyOptional({ ...MOMENT_SCHEMA, description, example: EXAMPLES.moment }),
-    IfSent(),
+    Field({ ...MOMENT_SCHEMA, description, example: EXAMPLES.moment }, { optional: true }),
     IsMoment(),
   );
 }
@@ -172,21 +166,15 @@ export function parseMoment<T extends null | undefined>(text: string | T): Date 
   return typeof text === 'string' ? new Date(text) : text;
 }
 
-/** @returns the form in which an address is stored and looked up */
-function toCanonicalEmail(email: string): string {
-  return email.toLowerCase();
-}
-
 const PRINTABLE_ASCII = /^[\x21-\x7e]{3,254}$/;
 const EMAIL_OPTIONS = { allow_utf8_local_part: false };
-
 /** `"alice"@x.org` is the mailbox of `alice@x.org` (RFC 5321 §4.1.2), and would be a second account of it. */
 const WITHOUT_QUOTES = /^[^"]*$/;
 
 /** Applies the rules of {@link NewEmailField} to an address of an import. @returns undefined for an address that they refuse */
 export function parseNewEmail(text: string): string | undefined {
   const isAccepted = PRINTABLE_ASCII.test(text) && WITHOUT_QUOTES.test(text) && isEmail(text, EMAIL_OPTIONS);
-  return isAccepted ? toCanonicalEmail(text) : undefined;
+  return isAccepted ? text.toLowerCase() : undefined;
 }
 
 /**
@@ -198,7 +186,7 @@ export function EmailField(): PropertyDecorator {
     ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),
     // ASCII is checked before lower-casing, so that no other character can become an ASCII one.
     Transform(({ value }: { value: unknown }) =>
-      typeof value === 'string' && PRINTABLE_ASCII.test(value) ? toCanonicalEmail(value) : value,
+      typeof value === 'string' && PRINTABLE_ASCII.test(value) ? value.toLowerCase() : value,
     ),
     Matches(PRINTABLE_ASCII, { message: 'must be 3 to 254 printable ASCII characters' }),
     IsEmail(EMAIL_OPTIONS, { message: 'must be an e-mail address' }),

@@ -1,7 +1,7 @@
 import type { Request } from 'express';
 import { v4, v7, validate } from 'uuid';
 
-/** Creates a UUIDv7 (RFC 9562): sorted by creation time, and unique without the database. */
+/** Creates a UUIDv7 (RFC 9562), which sorts by creation time. */
 export function createId(): string {
   return v7();
 }

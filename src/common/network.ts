@@ -4,18 +4,15 @@ import type { Request } from 'express';
 /** The networks of one address, the narrowest first. */
 export type Networks = readonly [string, ...string[]];
 
-/**
- * The network that counts as one client: an IPv4 address, or the /64 of an IPv6 address, because a client that has one
- * address of a /64 has all of them. An IPv4-mapped IPv6 address counts as its IPv4 address.
- * @param address as Express reports it: the peer's, or with TRUST_PROXY the one in X-Forwarded-For; null or undefined: it is not known
- */
+/** @returns the network that counts as one client, the narrowest one of {@link toNetworks} */
 export function toNetwork(address: string | null | undefined): string {
   return toNetworks(address)[0];
 }
 
 /**
- * The networks of an address, the narrowest first. IPv6 has a second one, the /48 that one customer of a provider
- * commonly gets (RFC 6177): its 65,536 networks of /64 must not count as 65,536 clients.
+ * An IPv4 address, or the /64 of an IPv6 address, because a client that has one address of a /64 has all of them, and the
+ * /48 that a customer commonly gets (RFC 6177), because its 65,536 networks of /64 must not count as 65,536 clients.
+ * @param address as Express reports it: the peer's, or with TRUST_PROXY the one in X-Forwarded-For
  */
 export function toNetworks(address: string | null | undefined): Networks {
   const plain = (address ?? '').replace(/%.*$/, '').toLowerCase();
@@ -40,10 +37,7 @@ function parseGroups(address: string): string[] {
 
 const ADDRESS = Symbol('address');
 
-/**
- * @returns the IP address of the client. A proxy may write a port or any text into X-Forwarded-For: text that is not an
- * address is ignored, and the address of the peer is used
- */
+/** @returns the address of the client; that of the peer when a proxy wrote other text into X-Forwarded-For */
 export function getClientAddress(request: Request & { [ADDRESS]?: string | undefined }): string | undefined {
   return (request[ADDRESS] ??= stripPort(request.ip ?? '') ?? request.socket.remoteAddress);
 }

@@ -3,12 +3,10 @@ const REPORT_INTERVAL_MS = 5_000;
 const MIN_REPORTS = 3;
 export const DEFAULT_START_TIMEOUT_SECONDS = 60;
 
-/** What a start waits for. */
+/** What a start waits for, for how long since the last progress, and why the last attempt failed. */
 export interface Wait {
   readonly step: string;
-  /** Since the last progress. */
   readonly seconds: number;
-  /** Why the last attempt failed. */
   readonly reason?: string | undefined;
 }
 
@@ -26,10 +24,7 @@ interface Step {
   reason?: string;
 }
 
-/**
- * Watches a start until the process listens: reports the step that it waits for, and ends the start at a time limit.
- * Steps nest; the innermost one is reported.
- */
+/** Watches a start: reports the step that it waits for, the innermost one, and ends the start at a time limit. */
 export class StartWatch {
   private steps: readonly Step[] = [];
   /** Intervals and not time, so that time counts for nothing while the process is suspended or busy loading modules. */
@@ -44,7 +39,6 @@ export class StartWatch {
     this.intervalMs = Math.min(REPORT_INTERVAL_MS, limitMs / MIN_REPORTS);
   }
 
-  /** Runs one step of the start. */
   async during<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
     const outer = this.steps;
     this.steps = [...outer, { name }];
@@ -68,10 +62,7 @@ export class StartWatch {
     this.idleIntervals = 0;
   }
 
-  /**
-   * Rejects when the start has reached its time limit. The work itself continues until the process exits.
-   * @throws {StartTimeoutError}
-   */
+  /** @throws {StartTimeoutError} at the time limit. The work itself continues until the process exits */
   async limit<Result>(work: Promise<Result>): Promise<Result> {
     let timer: NodeJS.Timeout | undefined;
     this.extend();

@@ -1,10 +1,9 @@
-/**
- * Refuses a database that answers but cannot be used: a standby, or a pooler that shares sessions (decision 42). Neither is
- * a verdict on a credential. Without it, test/database/servers.process.spec.ts and outages.spec.ts fail.
- */
+// Refuses a database that answers but cannot be used: a standby, or a pooler that shares sessions (decision 42). Neither is
+// a verdict on a credential. Without it, test/database/servers.process.spec.ts and outages.spec.ts fail.
+
 import { Client, type ClientBase } from 'pg';
 
-/** A standby lags behind its primary, so its data about a credential may be stale. It may be promoted soon. */
+/** A standby lags behind its primary, so that its data about a credential may be stale. */
 export class StandbyError extends Error {
   override readonly name = 'StandbyError';
 
@@ -18,11 +17,10 @@ export class SharedSessionsError extends Error {
   override readonly name = 'SharedSessionsError';
 
   constructor() {
-    super(
-      'between the service and PostgreSQL is a pooler that gives each transaction another session (PgBouncer with ' +
-        'pool_mode = transaction or statement). The service needs sessions of its own, for prepared statements, ' +
-        'advisory locks and LISTEN: use pool_mode = session for it, or connect directly',
-    );
+    const found = 'between the service and PostgreSQL is a pooler that gives each transaction another session';
+    const needed = 'The service needs sessions of its own, for prepared statements, advisory locks and LISTEN';
+    const how = 'use pool_mode = session for it, or connect directly';
+    super(`${found} (PgBouncer with pool_mode = transaction or statement). ${needed}: ${how}`);
   }
 }
 
@@ -36,15 +34,7 @@ export interface StandbyRow {
 const PROBE_ROUNDS = 5;
 const ANSWER_TIMEOUT_MS = 5_000;
 
-export interface ServerTimeouts {
-  readonly statementMs: number;
-  readonly idleInTransactionMs: number;
-}
-
-/**
- * @param rows the answer to {@link IS_STANDBY}
- * @throws {StandbyError}
- */
+/** @param rows the answer to {@link IS_STANDBY} */
 export function refuseStandby(rows: readonly StandbyRow[]): void {
   if (rows[0]?.isStandby !== false) throw new StandbyError();
 }
@@ -58,11 +48,10 @@ const SETTINGS = {
 };
 
 /**
- * Creates the pool's `onConnect`, which refuses a standby once for each connection and costs later statements nothing.
- * A primary becomes a standby only by a restart, which ends its connections. The timeouts are set again because a
- * pooler may have dropped them (`ignore_startup_parameters` of PgBouncer).
+ * Creates the pool's `onConnect`, which refuses a standby once for each connection: a primary becomes a standby only by a
+ * restart, which ends them. The timeouts are set again because PgBouncer may drop them (`ignore_startup_parameters`).
  */
-export function prepareConnection({ statementMs, idleInTransactionMs }: ServerTimeouts) {
+export function prepareConnection(statementMs: number, idleInTransactionMs: number) {
   const settings = Object.entries(SETTINGS).map(([name, value]) => `set_config('${name}', '${value}', false)`);
   const text = `SELECT pg_is_in_recovery() AS "isStandby", set_config('statement_timeout', $1, false),
     set_config('lock_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $2, false), ${settings.join(', ')}`;
@@ -93,9 +82,7 @@ export async function refuseUnusable(databaseUrl: string): Promise<void> {
   });
 }
 
-/**
- * Two connections that are open at once have two backends and keep them, unless a pooler lets clients share sessions.
- */
+/** Two open connections have two backends and keep them, unless a pooler lets clients share sessions. */
 async function refuseSharedSessions(one: Client, other: Client): Promise<void> {
   for (let round = 0; round < PROBE_ROUNDS; round += 1) {
     const backend = await readBackendPid(one);
@@ -112,7 +99,10 @@ async function readBackendPid(client: Client): Promise<number | undefined> {
 }
 
 /** Runs a few short statements on a connection of their own, with timeouts. */
-export async function withClient(databaseUrl: string, work: (client: Client) => Promise<void>): Promise<void> {
+export async function withClient<Result>(
+  databaseUrl: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> {
   const client = new Client({
     connectionString: databaseUrl,
     application_name: 'platform-auth-start',
@@ -123,7 +113,7 @@ export async function withClient(databaseUrl: string, work: (client: Client) => 
   client.on('error', () => undefined);
   try {
     await client.connect();
-    await work(client);
+    return await work(client);
   } finally {
     // Not awaited, because a server that does not answer does not close the connection either.
     void client.end().catch(() => undefined);

@@ -1,26 +1,18 @@
 import { types } from 'node:util';
 import { DatabaseError } from 'pg';
 import { QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm';
-import { UnansweredStatementError, WriteRefusedError } from './fail-fast-client.js';
 import { StandbyError } from './connection-check.js';
+import { UnansweredStatementError, WriteRefusedError } from './request-pool.js';
 
 /**
  * SQLSTATE classes of a wrong statement or wrong data: a bug, not an outage. Not 42P05 (nor 26000, of another class):
  * a prepared statement exists, or is missing, because a pooler gave the session to another client.
  */
 const BUG = /^(22|23|42(?!P05))/;
-const NETWORK_CODES = new Set([
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'ECONNABORTED',
-  'EPIPE',
-  'ETIMEDOUT',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'ENOENT',
-]);
+const NETWORK_CODES =
+  /^(ECONNREFUSED|ECONNRESET|ECONNABORTED|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)$/;
+/** The first one means that the connection broke between two statements of a transaction. */
+const OUTAGES = [QueryRunnerAlreadyReleasedError, UnansweredStatementError, WriteRefusedError, StandbyError];
 /** Messages of failures for which the driver has no code. */
 const DRIVER_MESSAGES =
   /^(Connection terminated|timeout expired|timeout exceeded when trying to connect|Query read timeout|Client (has encountered a connection error|was closed)|Cannot use a pool after calling end|Driver not Connected|DataSource .*not initialized)/i;
@@ -31,14 +23,11 @@ const DRIVER_MESSAGES =
  */
 export function isDatabaseFailure(error: unknown): boolean {
   if (error instanceof QueryFailedError) return isDatabaseFailure(error.driverError);
-  // The connection broke between two statements of a transaction.
-  if (error instanceof QueryRunnerAlreadyReleasedError) return true;
-  if (error instanceof UnansweredStatementError || error instanceof WriteRefusedError) return true;
-  if (error instanceof StandbyError) return true;
+  if (OUTAGES.some((outage) => error instanceof outage)) return true;
   if (error instanceof DatabaseError) return !BUG.test(error.code ?? '');
   if (!types.isNativeError(error)) return false;
   if ('errors' in error && Array.isArray(error.errors)) return error.errors.some(isDatabaseFailure);
-  if ('code' in error && typeof error.code === 'string' && NETWORK_CODES.has(error.code)) return true;
+  if ('code' in error && typeof error.code === 'string' && NETWORK_CODES.test(error.code)) return true;
   return DRIVER_MESSAGES.test(error.message);
 }
 
@@ -50,18 +39,21 @@ export function isWriteRefusal(error: unknown): boolean {
 
 /** Whether the role of the connection lacks a privilege (42501). */
 export function isPermissionDenied(error: unknown): boolean {
-  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
-  return cause instanceof DatabaseError && cause.code === '42501';
+  return getDatabaseError(error)?.code === '42501';
 }
 
 /** Whether a statement gave up waiting for a lock (55P03). */
 export function isLockTimeout(error: unknown): boolean {
-  const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
-  return cause instanceof DatabaseError && cause.code === '55P03';
+  return getDatabaseError(error)?.code === '55P03';
 }
 
 /** @returns the name of the constraint that a statement violated, as its migration defines it */
 export function getViolatedConstraint(error: unknown): string | undefined {
+  const found = getDatabaseError(error);
+  return found?.code?.startsWith('23') ? found.constraint : undefined;
+}
+
+function getDatabaseError(error: unknown): DatabaseError | undefined {
   const cause: unknown = error instanceof QueryFailedError ? error.driverError : error;
-  return cause instanceof DatabaseError && cause.code?.startsWith('23') ? cause.constraint : undefined;
+  return cause instanceof DatabaseError ? cause : undefined;
 }

@@ -4,12 +4,38 @@
 
 import { Global, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
+import pg from 'pg';
+import type { DataSourceOptions } from 'typeorm';
 import { StartWatch } from '../common/start-watch.js';
 import { Environment } from '../config/environment.js';
+import { prepareConnection } from './connection-check.js';
 import { isDatabaseFailure } from './database-failure.js';
 import { DatabaseClock, Database } from './database.js';
-import { migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
-import { createRequestOptions } from './database-options.js';
+import { KEEP_ALIVE } from './locks.js';
+import { createMigrationOptions, migrate, retryUntilReachable, RETRY_DELAY_MS } from './migrate.js';
+import { RequestPool } from './request-pool.js';
+
+/** Options of the pool that serves requests: every wait has a timeout, so that an unresponsive database becomes a 503. */
+export function createRequestOptions(environment: Environment): DataSourceOptions {
+  const statementTimeoutMs = environment.databaseStatementTimeoutMs;
+  const idleInTransactionMs = 2 * statementTimeoutMs;
+  return {
+    ...createMigrationOptions(environment.databaseUrl),
+    applicationName: 'platform-auth',
+    poolSize: environment.databasePoolSize,
+    connectTimeoutMS: environment.databaseConnectTimeoutMs,
+    driver: { ...pg, Pool: RequestPool },
+    extra: {
+      ...KEEP_ALIVE,
+      onConnect: prepareConnection(statementTimeoutMs, idleInTransactionMs),
+      statement_timeout: statementTimeoutMs,
+      lock_timeout: statementTimeoutMs,
+      idle_in_transaction_session_timeout: idleInTransactionMs,
+      // The client's own timeout, for when the server cannot enforce its own.
+      answerTimeoutMs: statementTimeoutMs + 500,
+    },
+  } as DataSourceOptions;
+}
 
 @Global()
 @Module({

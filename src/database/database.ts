@@ -1,7 +1,6 @@
-/**
- * What rooms ask of PostgreSQL besides repositories: hot statements on TypeORM's own pool, reads by primary key in batches
- * (decision 36), jobs that only one replica does at a time, and the clock that all replicas share.
- */
+// What rooms ask of PostgreSQL besides repositories: hot statements on TypeORM's own pool, reads by primary key in batches
+// (decision 36), jobs that only one replica does at a time, and the clock that all replicas share.
+
 import { Injectable } from '@nestjs/common';
 import DataLoader from 'dataloader';
 import { DataSource, type EntityManager } from 'typeorm';
@@ -24,20 +23,12 @@ export class LockNotAcquiredError extends Error {
   override readonly name = 'LockNotAcquiredError';
 }
 
-export interface PoolLoad {
-  readonly total: number;
-  readonly idle: number;
-  readonly waiting: number;
-  /** Connections that keep their slot until PostgreSQL answers a statement whose caller got a 503. */
-  readonly stalled: number;
-  readonly limit: number;
-}
-
 @Injectable()
 export class Database {
   constructor(private readonly dataSource: DataSource) {}
 
-  get pool(): PoolLoad {
+  /** Stalled connections keep their slot until PostgreSQL answers a statement whose caller got a 503. */
+  get pool() {
     const { totalCount = 0, idleCount = 0, waitingCount = 0, stalledCount = 0, options } = this.master ?? {};
     const limit = options?.max ?? 0;
     return { total: totalCount, idle: idleCount, waiting: waitingCount, stalled: stalledCount, limit };
@@ -54,10 +45,7 @@ export class Database {
     return (await this.rows<Row>(statement, values))[0];
   }
 
-  /**
-   * Runs one batch of a job in a transaction. Only the replica that gets the advisory lock works; the others do not wait.
-   * @throws {LockNotAcquiredError}
-   */
+  /** Runs one batch of a job. @throws {LockNotAcquiredError} at once, while another replica does one */
   async runAlone<Result>(lock: number, work: (transaction: EntityManager) => Promise<Result>): Promise<Result> {
     return this.dataSource.transaction(async (transaction) => {
       if (!(await tryLock(transaction, lock))) throw new LockNotAcquiredError();
@@ -70,7 +58,6 @@ export class Database {
    * @param deletion deletes at most `$2` rows that expired before `$1`
    * @param before a moment, or an age by the clock of the database
    * @returns the number of rows deleted
-   * @throws {LockNotAcquiredError}
    */
   async purge(deletion: string, before: Date | Age): Promise<number> {
     let total = 0;
@@ -88,7 +75,7 @@ export class Database {
   }
 }
 
-/** The clock of PostgreSQL, which all replicas share. */
+/** All replicas share it. */
 @Injectable()
 export class DatabaseClock {
   constructor(private readonly dataSource: DataSource) {}
@@ -101,29 +88,20 @@ export class DatabaseClock {
   }
 }
 
-/**
- * For `WHERE id = …`. The subquery hides the number of ids from the planner, which therefore keeps one generic plan
- * instead of planning each statement of a few ids.
- */
+/** For `WHERE id = …`. The subquery hides the number of ids from the planner, which therefore keeps one generic plan. */
 export const ANY_GIVEN_ID = 'ANY ((SELECT $1::uuid[])::uuid[])';
 
 /** A larger batch is split into parallel statements, so that a failing one affects fewer requests. */
 const BATCH_SIZE = 100;
 
-/**
- * Reads rows by primary key, in batches: calls in the same round of the event loop share one statement, sent at its
- * end. Nothing is cached: a later call reads again.
- */
+/** Reads rows by primary key: calls in one round of the event loop share one statement. Nothing is cached. */
 export class RowsById<Row extends { readonly id: string }> {
   private readonly loader: DataLoader<string, Row | undefined>;
 
   /** @param read returns the rows that exist, in any order; when it fails, every call of the batch fails */
   constructor(read: (ids: readonly string[]) => Promise<Row[]>) {
-    this.loader = new DataLoader(async (ids) => sortByIds(ids, await read(ids)), {
-      cache: false,
-      batchScheduleFn: setImmediate,
-      maxBatchSize: BATCH_SIZE,
-    });
+    const options = { cache: false, batchScheduleFn: setImmediate, maxBatchSize: BATCH_SIZE };
+    this.loader = new DataLoader(async (ids) => sortByIds(ids, await read(ids)), options);
   }
 
   /** @returns undefined when the row does not exist, or the id is not a UUID */

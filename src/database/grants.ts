@@ -1,12 +1,5 @@
 import { DataSource } from 'typeorm';
-import { createMigrationOptions } from './database-options.js';
-
-/** The role that the service connects as, when another role owns the tables. */
-export interface Grant {
-  readonly role: string;
-  /** The minimum age at which the role may drop a month of the audit log. */
-  readonly auditRetentionDays: number;
-}
+import { createMigrationOptions } from './migrate.js';
 
 /** A role that cannot be restricted, or does not exist. */
 export class UnusableRoleError extends Error {
@@ -40,9 +33,10 @@ const FUNCTIONS = `audit_events_make_months(integer), audit_events_drop_month(in
 /**
  * Grants a role the privileges that the service needs, and revokes all others on the audit log. Idempotent, and needed
  * after each migration that adds a table.
+ * @param retentionDays the minimum age at which the role may drop a month of the audit log
  * @throws {UnusableRoleError} when the role does not exist, is a superuser, or may act as the owner
  */
-export async function grantToService(databaseUrl: string, { role, auditRetentionDays }: Grant): Promise<void> {
+export async function grantToService(databaseUrl: string, role: string, retentionDays: number): Promise<void> {
   const dataSource = await new DataSource({ ...createMigrationOptions(databaseUrl), migrations: [] }).initialize();
   try {
     await dataSource.transaction(async (transaction) => {
@@ -64,7 +58,7 @@ export async function grantToService(databaseUrl: string, { role, auditRetention
           `The role "${role}" may create objects in the schema "${schema.name}", through PUBLIC or a role that it is a ` +
             'member of, and with a function of its own become the owner. Revoke CREATE on the schema as its owner.',
         );
-      await transaction.query('UPDATE audit_settings SET retention_floor_days = $1', [auditRetentionDays]);
+      await transaction.query('UPDATE audit_settings SET retention_floor_days = $1', [retentionDays]);
     });
   } finally {
     await dataSource.destroy();

@@ -15,11 +15,11 @@ export const LOCKS = {
 
 /** Begins like the driver's message about a lost connection, so that `isDatabaseFailure` treats it as an outage. */
 const LOST = 'Connection terminated, and the lock with it: another process may be at the same work';
-const KEEP_ALIVE_DELAY_MS = 10_000;
+export const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelayMillis: 10_000 };
 /** PostgreSQL ends a session that is silent for `maxSilenceMs`: without it, dropped packets would keep the lock for hours. */
 const HEARTBEAT = { intervalMs: 5_000, timeoutMs: 10_000, maxSilenceMs: 30_000 };
 
-/** Takes an advisory lock until the transaction ends. @returns false, without waiting, while another transaction holds it */
+/** Takes a lock until the transaction ends. @returns false, without waiting, while another transaction holds it */
 export async function tryLock(transaction: EntityManager, lock: number): Promise<boolean> {
   const [row] = await transaction.query<{ mine: boolean }[]>('SELECT pg_try_advisory_xact_lock($1) AS mine', [lock]);
   return row?.mine === true;
@@ -28,7 +28,6 @@ export async function tryLock(transaction: EntityManager, lock: number): Promise
 /**
  * A mutex of the whole platform: a second process waits. The lock ends with its connection, so a killed process never
  * leaves it behind. When the connection is lost, the call fails, but only after the work has ended.
- * @param lock one of LOCKS
  * @param work checks the signal between its steps, and stops when the lock is lost
  * @param onWait called once when another process holds the lock
  */
@@ -40,12 +39,7 @@ export async function withAdvisoryLock<Result>(
   { intervalMs, timeoutMs, maxSilenceMs } = HEARTBEAT,
 ): Promise<Result> {
   const lost = new AbortController();
-  const holder = new Client({
-    connectionString: databaseUrl,
-    connectionTimeoutMillis: 5_000,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
-  });
+  const holder = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5_000, ...KEEP_ALIVE });
   const lose = (cause?: Error): void => lost.abort(new Error(LOST, { cause }));
   holder.on('error', lose);
   holder.on('end', () => lose());
@@ -58,7 +52,8 @@ export async function withAdvisoryLock<Result>(
       onWait();
       await holder.query('SELECT pg_advisory_lock($1)', [lock]);
     }
-    void sendHeartbeats(holder, intervalMs, timeoutMs, ended.signal).catch(lose);
+    const heartbeat = { text: 'SELECT 1', query_timeout: timeoutMs } as QueryConfig;
+    void sendRepeatedly(holder, heartbeat, intervalMs, ended.signal).catch(lose);
     const result = await work(lost.signal);
     lost.signal.throwIfAborted();
     return result;
@@ -72,13 +67,7 @@ export async function withAdvisoryLock<Result>(
   }
 }
 
-/** Sends one heartbeat at a time until the work has ended. Rejects when one is not answered. */
-async function sendHeartbeats(
-  holder: Client,
-  intervalMs: number,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<void> {
-  const statement = { text: 'SELECT 1', query_timeout: timeoutMs } as QueryConfig;
-  for await (const heartbeat of every(intervalMs, statement, { signal })) await holder.query(heartbeat);
+/** Rejects when a statement is not answered. */
+async function sendRepeatedly(client: Client, query: QueryConfig, intervalMs: number, end: AbortSignal): Promise<void> {
+  for await (const statement of every(intervalMs, query, { signal: end })) await client.query(statement);
 }

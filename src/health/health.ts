@@ -7,6 +7,7 @@ import {
   Controller,
   Get,
   Injectable,
+  Module,
   Res,
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
@@ -20,7 +21,7 @@ import {
   ApiServiceUnavailableResponse,
   ApiTags,
 } from '@nestjs/swagger';
-import { HealthCheckService, HealthIndicatorService, type HealthCheckResult } from '@nestjs/terminus';
+import { HealthCheckService, HealthIndicatorService, TerminusModule, type HealthCheckResult } from '@nestjs/terminus';
 import type { Response } from 'express';
 import { Client } from 'pg';
 import { Public } from '../access/require.js';
@@ -36,22 +37,43 @@ const GAUGE_INTERVAL_MS = 2_000;
 
 /**
  * Checks whether this replica can use PostgreSQL: single flight, with a short cache, on a connection of its own. A
- * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage.
+ * flood of health checks takes no connection from the pool, and an exhausted pool is not an outage. While metrics are
+ * served a timer repeats the check for the metric `database_up`, so that a scrape never waits for the database.
  */
 @Injectable()
-export class HealthProbe implements OnApplicationShutdown {
+class HealthProbe implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown {
   private client: Client | undefined;
   private result: Promise<boolean> | undefined;
+  private isUp: boolean | undefined;
+  private timer: NodeJS.Timeout | undefined;
 
-  constructor(private readonly environment: Environment) {}
+  constructor(
+    private readonly environment: Environment,
+    metrics: MetricsRegistry,
+  ) {
+    const read = (): number | undefined => (this.isUp === undefined ? undefined : Number(this.isUp));
+    // The minimum of all workers, so that one that cannot use the database raises an alert.
+    metrics.addGauge('database_up', '1: PostgreSQL can be used. 0: it cannot, or is a standby.', read, 'min');
+  }
 
-  /** @returns false when PostgreSQL does not answer in time, or is a standby */
-  isUsable(): Promise<boolean> {
-    return (this.result ??= this.checkPrimary());
+  async onApplicationBootstrap(): Promise<void> {
+    if (this.environment.metricsPort === undefined) return;
+    const update = async (): Promise<void> => void (this.isUp = await this.isUsable());
+    await update();
+    this.timer = setInterval(() => void update(), GAUGE_INTERVAL_MS).unref();
+  }
+
+  beforeApplicationShutdown(): void {
+    clearInterval(this.timer);
   }
 
   onApplicationShutdown(): void {
     this.disconnect();
+  }
+
+  /** @returns false when PostgreSQL does not answer in time, or is a standby */
+  isUsable(): Promise<boolean> {
+    return (this.result ??= this.checkPrimary());
   }
 
   private async checkPrimary(): Promise<boolean> {
@@ -90,57 +112,19 @@ export class HealthProbe implements OnApplicationShutdown {
   }
 }
 
-/**
- * The metric `database_up`, updated by a timer while metrics are served: a scrape never waits for the database, and an
- * outage is noticed without a load balancer.
- */
-@Injectable()
-export class DatabaseUpGauge implements OnApplicationBootstrap, BeforeApplicationShutdown {
-  private isUp: boolean | undefined;
-  private timer: NodeJS.Timeout | undefined;
-
-  constructor(
-    metrics: MetricsRegistry,
-    private readonly probe: HealthProbe,
-    private readonly environment: Environment,
-  ) {
-    const read = (): number | undefined => (this.isUp === undefined ? undefined : Number(this.isUp));
-    // The minimum of all workers, so that one that cannot use the database raises an alert.
-    metrics.addGauge('database_up', '1: PostgreSQL can be used. 0: it cannot, or is a standby.', read, 'min');
-  }
-
-  async onApplicationBootstrap(): Promise<void> {
-    if (this.environment.metricsPort === undefined) return;
-    await this.updateGauge();
-    this.timer = setInterval(() => void this.updateGauge(), GAUGE_INTERVAL_MS).unref();
-  }
-
-  beforeApplicationShutdown(): void {
-    clearInterval(this.timer);
-  }
-
-  private async updateGauge(): Promise<void> {
-    this.isUp = await this.probe.isUsable();
-  }
-}
-
 /** Whether a stop has begun: the process becomes unready before it stops answering. */
 @Injectable()
 export class Readiness {
-  private draining = false;
-
-  get isDraining(): boolean {
-    return this.draining;
-  }
+  isDraining = false;
 
   drain(): void {
-    this.draining = true;
+    this.isDraining = true;
   }
 }
 
 const INDICATORS = { type: 'object', additionalProperties: { type: 'object', additionalProperties: true } } as const;
 
-export class HealthResponse {
+class HealthResponse {
   @ApiProperty({ enum: ['ok', 'degraded', 'error', 'shutting_down'], example: 'ok' })
   status!: string;
 
@@ -154,14 +138,14 @@ export class HealthResponse {
   details!: object;
 }
 
-export class LiveResponse {
+class LiveResponse {
   @ApiProperty({ enum: ['ok'] })
   status!: 'ok';
 }
 
 @ApiTags('health')
 @Controller('health')
-export class HealthController {
+class HealthController {
   constructor(
     private readonly health: HealthCheckService,
     private readonly indicators: HealthIndicatorService,
@@ -185,7 +169,7 @@ export class HealthController {
   async checkReadiness(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
     const result = await this.checkIndicators();
     if (result.status === 'error' || result.status === 'shutting_down') {
-      response.status(503).setHeader('Retry-After', problems.unavailable.retryAfterSeconds);
+      response.status(503).setHeader('Retry-After', String(problems.unavailable.retryAfterSeconds));
     }
     return result;
   }
@@ -201,9 +185,20 @@ export class HealthController {
   private async checkIndicators(): Promise<HealthCheckResult> {
     try {
       return await this.health.check([
-        () => this.checkDatabase(),
-        () => this.checkLogging(),
-        () => this.checkService(),
+        async () => {
+          const database = this.indicators.check('database');
+          return (await this.probe.isUsable()) ? database.up() : database.down('cannot be used');
+        },
+        () => {
+          const logging = this.indicators.check('logging_service');
+          if (this.log.isDelivering === undefined)
+            return logging.up({ message: 'not configured: lines go to the console' });
+          return this.log.isDelivering ? logging.up() : logging.degraded('cannot be used: lines go to the console');
+        },
+        () => {
+          const service = this.indicators.check('service');
+          return this.readiness.isDraining ? service.down('shutting down') : service.up();
+        },
       ]);
     } catch (error) {
       // Terminus throws its report when something is down.
@@ -212,21 +207,12 @@ export class HealthController {
       throw error;
     }
   }
-
-  private checkService() {
-    const indicator = this.indicators.check('service');
-    return this.readiness.isDraining ? indicator.down('shutting down') : indicator.up();
-  }
-
-  private async checkDatabase() {
-    const indicator = this.indicators.check('database');
-    return (await this.probe.isUsable()) ? indicator.up() : indicator.down('cannot be used');
-  }
-
-  private checkLogging() {
-    const indicator = this.indicators.check('logging_service');
-    if (this.log.isDelivering === undefined)
-      return indicator.up({ message: 'not configured: lines go to the console' });
-    return this.log.isDelivering ? indicator.up() : indicator.degraded('cannot be used: lines go to the console');
-  }
 }
+
+@Module({
+  imports: [TerminusModule.forRoot({ logger: false })],
+  controllers: [HealthController],
+  providers: [Readiness, HealthProbe],
+  exports: [Readiness],
+})
+export class HealthModule {}

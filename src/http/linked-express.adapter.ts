@@ -2,21 +2,14 @@
 // problem responses where no route answers. Tests that fail without it: test/http/paths.spec.ts (paths match exactly,
 // 405 with Allow), test/http/hygiene.spec.ts (unreadable requests), test/http/connection-bounds.spec.ts.
 
-import {
-  createServer,
-  IncomingMessage,
-  ServerResponse,
-  STATUS_CODES,
-  type Server,
-  type ServerOptions,
-} from 'node:http';
+import { createServer, IncomingMessage, ServerResponse, STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import express, { type Express, type RequestHandler, type Response } from 'express';
 import { createRandomId } from '../common/ids.js';
 import { ProblemException, problems, toProblemBody } from '../problems/problems.js';
 import { ConnectionBounds } from './connection-bounds.js';
-import { markInternal } from './request-target.js';
+import { markInternal } from './request-guards.js';
 
 /** Load balancers commonly close idle connections after 60 s: so they never reuse one that this service just closed. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
@@ -25,14 +18,13 @@ const REQUEST_TIMEOUT_MS = 30_000;
 
 /**
  * Express calls `Object.setPrototypeOf` on each request and response, which discards what V8 learned about their shape.
- * Here the server creates them with these prototypes, so that the call changes nothing. Bare Express on Node.js 20:
- * 12,200 to 33,000 requests/s; on 24: 39,000 without and 36,000 with it, noisy (docs/performance.md).
+ * Here the server creates them with these prototypes, so that the call changes nothing (docs/performance.md).
  */
 export class LinkedExpressAdapter extends ExpressAdapter {
   /** The bounds of the server that was created last. */
   bounds!: ConnectionBounds;
   private readonly express: Express;
-  private serverOptions: ServerOptions = {};
+  private serverOptions = {};
 
   constructor() {
     const app = express();
@@ -80,18 +72,14 @@ export class LinkedExpressAdapter extends ExpressAdapter {
     return server;
   }
 
-  /**
-   * Writes plain objects as JSON directly, without Express's checks for caches and media types (docs/performance.md:
-   * the step from 68 to 37 µs).
-   */
+  /** Writes plain objects directly, without Express's checks for caches and media types (docs/performance.md: 68 to 37 µs). */
   override reply(response: Response, body: unknown, statusCode?: number): unknown {
     if (!isPlainObject(body)) return super.reply(response, body, statusCode);
     const text = JSON.stringify(body);
     if (statusCode !== undefined) response.statusCode = statusCode;
     response.setHeader('Content-Type', 'application/json; charset=utf-8');
     response.setHeader('Content-Length', Buffer.byteLength(text));
-    // Batches the responses to one round of reads, so that a client is woken once: CPU of validate-node 35 to 31 µs
-    // (decision 35).
+    // Batches the responses to one round of reads, so that a client is woken once (decision 35: CPU 35 to 31 µs).
     setImmediate(() => response.end(text));
     return response;
   }
@@ -101,20 +89,14 @@ function isPlainObject(body: unknown): body is object {
   return typeof body === 'object' && body !== null && body.constructor === Object;
 }
 
-/** An element of `listRoutes()` of Express 5.3, which its types do not declare yet. */
-interface ListedRoute {
-  readonly path: string;
-  readonly methods?: readonly string[];
-}
-
 interface KnownPath {
   readonly pattern: RegExp;
   readonly methods: readonly string[];
 }
 
 /**
- * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched, but the path has other methods; and OPTIONS (§9.3.7).
- * Install it after all routes: the table is built once. Only unmatched requests search it.
+ * Answers 405 with `Allow` (RFC 9110 §15.5.6) when no route matched but the path has other methods, and OPTIONS (§9.3.7).
+ * To be installed after all routes, because the table is built once.
  */
 function refuseOtherMethods(app: Express): RequestHandler {
   const known = listKnownPaths(app);
@@ -129,10 +111,10 @@ function refuseOtherMethods(app: Express): RequestHandler {
 
 /** @returns the path patterns of all installed routes, with their methods */
 export function listKnownPaths(app: Express): KnownPath[] {
-  const routes = (app.router as unknown as { listRoutes(): ListedRoute[] }).listRoutes();
-  return routes.flatMap(({ path, methods = [] }) =>
-    methods.length > 0 ? [{ pattern: toPattern(path), methods }] : [],
-  );
+  // The types of Express 5.3 do not declare `listRoutes()` yet.
+  const router = app.router as unknown as { listRoutes(): { readonly path: string; readonly methods?: string[] }[] };
+  const paths = router.listRoutes().map(({ path, methods = [] }) => ({ pattern: toPattern(path), methods }));
+  return paths.filter(({ methods }) => methods.length > 0);
 }
 
 /** Parameters (`:id`) stand for one segment, wildcards (`*rest`) for any number. */
@@ -141,14 +123,9 @@ function toPattern(path: string): RegExp {
   return new RegExp(`^${literal.replace(/:\w+/g, '[^/]+').replace(/\\\*\w+/g, '.+')}$`);
 }
 
-/**
- * Answers a request that is not valid HTTP, or whose headers are too large, with a problem; then closes the connection.
- */
+/** Answers a request that is not valid HTTP, or whose headers are too large, and closes the connection. */
 function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
-  if (!socket.writable || error.code === 'ECONNRESET') {
-    socket.destroy();
-    return;
-  }
+  if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
   const problem = error.code === 'HPE_HEADER_OVERFLOW' ? problems.headersTooLarge : problems.malformedRequest;
   const { status } = problem;
   const body = JSON.stringify(toProblemBody(problem, createRandomId()));

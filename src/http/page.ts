@@ -4,13 +4,15 @@ import { Transform } from 'class-transformer';
 import { IsInt, IsOptional, Max, MaxLength, Min } from 'class-validator';
 import { MoreThan, type FindManyOptions, type FindOperator, type Repository } from 'typeorm';
 import { isId } from '../common/ids.js';
-import type { ProblemException } from '../problems/problems.js';
-import { createFieldProblem } from '../problems/refused-fields.js';
+import { type ProblemException, createFieldProblem } from '../problems/problems.js';
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 100;
 const MAX_CURSOR_LENGTH = 100;
+const LIMIT_RULE = { message: `must be a whole number from 1 to ${MAX_LIMIT}` };
 const CURSOR_DETAIL = 'must be the next_cursor of an earlier page';
+
+const NULLABLE_CURSOR = { type: String, nullable: true, example: null } as const;
 
 /** The query of every list: page size and cursor. */
 export class PageQuery {
@@ -19,9 +21,9 @@ export class PageQuery {
   @Transform(({ value }: { value: unknown }) =>
     typeof value === 'string' && /^\d{1,4}$/.test(value) ? Number(value) : value,
   )
-  @IsInt({ message: `must be a whole number from 1 to ${MAX_LIMIT}` })
-  @Min(1, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
-  @Max(MAX_LIMIT, { message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+  @IsInt(LIMIT_RULE)
+  @Min(1, LIMIT_RULE)
+  @Max(MAX_LIMIT, LIMIT_RULE)
   limit?: number;
 
   @ApiPropertyOptional({ type: String, maxLength: MAX_CURSOR_LENGTH, description: 'next_cursor of the previous page' })
@@ -87,12 +89,7 @@ export function createPageResponse<Row, Item>(itemClass: Type<Item> & { from(row
     @ApiProperty({ type: [itemClass], maxItems: MAX_LIMIT })
     items!: Item[];
 
-    @ApiProperty({
-      type: String,
-      nullable: true,
-      description: 'cursor of the next page; null on the last',
-      example: null,
-    })
+    @ApiProperty({ ...NULLABLE_CURSOR, description: 'cursor of the next page; null on the last' })
     next_cursor!: string | null;
 
     static from(page: Page<Row>): PageResponse {

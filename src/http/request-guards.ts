@@ -3,25 +3,24 @@
 // and input that is cheap to send and costly to process. Invariants: every error is a problem of the catalogue; no
 // path, body or error message of a caller is logged or sent back.
 
+import type { Server } from 'node:http';
+import type { Socket } from 'node:net';
 import cors from 'cors';
 import type { Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import { createRefusal, DOORS, TARGET_HEADER } from '../access/doors.js';
-import { ProblemException, formExpected, problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import type { Door } from '../access/principals.js';
 import { getRequestId } from '../common/ids.js';
 import type { Environment } from '../config/environment.js';
-import {
-  isInternalOnly,
-  isOnInternalPort,
-  addPrefix,
-  isForGateway,
-  isInternal,
-  refuseAmbiguousPath,
-  rewriteGatewayRequest,
-} from './request-target.js';
-import { FORM_ROUTE, MAX_NAMES, PROTOTYPE_NAMES, TOO_MANY_NAMES } from './json-body.js';
+import { ProblemException, formExpected, problems, refuseField } from '../problems/problems.js';
 
+/** Applies to the names in a body and to the parameters of a query. The largest request of this service has five. */
+export const MAX_NAMES = 32;
+export const TOO_MANY_NAMES = `has more than ${MAX_NAMES} names`;
+/** The only route that takes a form (RFC 7662). */
+export const FORM_ROUTE = '/internal/introspect';
+/** Names that every object inherits, or that reach its prototype. They are not fields of any request. */
+export const PROTOTYPE_NAMES = new Set([...Object.getOwnPropertyNames(Object.prototype), 'prototype']);
 /** Headers that may be sent once only. */
 const SINGLE_HEADERS = new Set<string>([...Object.values(DOORS).flatMap(({ headers }) => headers), TARGET_HEADER]);
 const PLATFORM_HEADERS = new Set<string>([...DOORS.app.headers, TARGET_HEADER]);
@@ -33,10 +32,7 @@ const CONTENT_ENCODINGS = new Set(['identity', 'gzip', 'deflate']);
 // upgrade to.
 const setSecurityHeaders = helmet({ contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } } });
 
-/**
- * Checks the head of a request. One function, not several middlewares: part of the step from 68 to 37 µs in
- * docs/performance.md.
- */
+/** Checks the head of a request, in one function and not in several middlewares (docs/performance.md: 68 to 37 µs). */
 export function guardHead({ serviceName, internalPort, corsOrigins }: Environment): RequestHandler {
   const applyCors = createCorsPolicy(corsOrigins);
   const isSplit = internalPort !== undefined;
@@ -64,10 +60,7 @@ export function guardHead({ serviceName, internalPort, corsOrigins }: Environmen
   };
 }
 
-/**
- * The head is that of the gateway's client: what is ambiguous in it is refused like a credential, and the rest is not
- * looked at.
- */
+/** The head is that of the gateway's client. An ambiguous one is refused like a wrong credential. */
 function guardGatewayHead(request: Request, isSplit: boolean): void {
   const door = rewriteGatewayRequest(request);
   if (isSplit && !isOnInternalPort(request)) throw new ProblemException(problems.notFound);
@@ -88,10 +81,7 @@ function setCommonHeaders(request: Request, response: Response): void {
   response.setHeader('Cache-Control', 'no-store');
 }
 
-/**
- * Node.js joins or drops a repeated header, and which credential counts must not depend on that. A request of HTTP/1.1
- * names exactly one host (RFC 9112 §3.2).
- */
+/** Node.js joins or drops a repeated header, and which credential counts must not depend on that. One host: RFC 9112 §3.2. */
 function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, names: readonly string[]): void {
   // No header is repeated when there are as many names as lines. No middleware before this one may add a header.
   if (names.length === rawHeaders.length / 2 && headers.host !== undefined) return;
@@ -108,10 +98,9 @@ function refuseAmbiguousHeaders({ headers, rawHeaders, httpVersion }: Request, n
 }
 
 /**
- * Refuses a target that would be ignored, because the caller would believe that it was checked. `X-Platform-Target` is
- * read on validate-app only; on every other route it must name this service. On `/internal/` an unknown header of the
- * platform, or one that looks like a target, is refused too.
- * @param names of the headers, on `/internal/`; elsewhere none
+ * Refuses a target that would be ignored, because the caller would believe that it was checked: `X-Platform-Target` is
+ * read on validate-app only, and must name this service elsewhere.
+ * @param names of the headers on `/internal/`, where one that is unknown or looks like a target is refused too
  */
 function refuseMisplacedTarget({ headers, url }: Request, names: readonly string[], serviceName: string): void {
   const named = headers[TARGET_HEADER];
@@ -123,10 +112,7 @@ function refuseMisplacedTarget({ headers, url }: Request, names: readonly string
   }
 }
 
-/**
- * A parameter that reaches a prototype is dropped before validation, and would be ignored silently; so would a target beside
- * an app credential. The routes for services do not have parameters.
- */
+/** The validation does not see a parameter that reaches a prototype, and a target beside an app key would be ignored. */
 function refuseHostileQuery(request: Request, isForServices: boolean): void {
   if (request.url.split('&', MAX_NAMES + 1).length > MAX_NAMES) refuseField('', TOO_MANY_NAMES);
   const names = Object.keys(request.query);
@@ -140,7 +126,7 @@ function hasBody({ headers }: Request): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
-/** JSON in UTF-8 (RFC 8259 §8.1), or one form. Any other media type, or none, is refused before the body is read. */
+/** Whether the body is JSON in UTF-8 (RFC 8259 §8.1), or the one form. */
 function isReadable(request: Request): boolean {
   const encoding = request.headers['content-encoding'];
   if (encoding && !CONTENT_ENCODINGS.has(encoding.toLowerCase())) return false;
@@ -152,14 +138,8 @@ function isReadable(request: Request): boolean {
 const API_PREFIX = '/api/v0/';
 const CORS_METHODS = ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'];
 const CORS_REQUEST_HEADERS = ['Authorization', 'Content-Type', 'Idempotency-Key', 'X-Admin-Key', 'X-Request-Id'];
-const CORS_RESPONSE_HEADERS = [
-  'X-Request-Id',
-  'Retry-After',
-  'RateLimit',
-  'RateLimit-Policy',
-  'Location',
-  'WWW-Authenticate',
-];
+const RATE_LIMIT_HEADERS = ['Retry-After', 'RateLimit', 'RateLimit-Policy'];
+const CORS_RESPONSE_HEADERS = [...RATE_LIMIT_HEADERS, 'X-Request-Id', 'Location', 'WWW-Authenticate'];
 const CORS_MAX_AGE_SECONDS = 600;
 
 /** @returns whether it has answered the request, which was a preflight */
@@ -167,8 +147,7 @@ type CorsPolicy = (request: Request, response: Response) => boolean;
 
 /**
  * Lets browser pages of listed origins call `/api/v0` (Fetch Standard, CORS protocol). Without credentials mode: this
- * service uses no cookies. An origin that is not listed gets the same response without `Access-Control-Allow-Origin`.
- * @param origins compared exactly; without any, no CORS header is sent
+ * service uses no cookies.
  */
 function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefined {
   if (origins.length === 0) return undefined;
@@ -187,4 +166,66 @@ function createCorsPolicy(origins: readonly string[] = []): CorsPolicy | undefin
     apply(request, response, () => (isAnswered = false));
     return isAnswered;
   };
+}
+
+// The request target (RFC 9112 §3.2). A proxy denies `/internal/` by prefix: a target that it could resolve to another
+// path than the router does is refused here, and the router compares paths exactly.
+
+/** Plain segments without a query, as most requests have: they need no further check. */
+const PLAIN_PATH = /^(?:\/[\w-]+)+$/;
+/** The origin form, without characters that URL parsers drop or take for a slash. */
+const ORIGIN_FORM = /^\/[!"$-[\]-~]*$/;
+const GATEWAY_PATH = /^\/internal\/authorize\/(?<door>node|app|user)(?=[/?]|$)/;
+const EMPTY_OR_DOT_SEGMENT = /\/(\/|(\.|%2e){1,2}(\/|$))/i;
+
+/** The doors that gateways ask about. */
+export type GatewayDoor = Exclude<Door, 'admin'>;
+
+function isInternal({ url }: Request): boolean {
+  return url.startsWith('/internal/');
+}
+
+export function isForGateway(url: string): boolean {
+  return GATEWAY_PATH.test(url);
+}
+
+/** Replaces the method and the path of the gateway's client, which gateways pass on. @returns the door of the route */
+function rewriteGatewayRequest(request: Request): GatewayDoor {
+  const { door } = GATEWAY_PATH.exec(request.url)?.groups ?? {};
+  request.method = 'GET';
+  request.url = `/internal/authorize/${door}`;
+  return door as GatewayDoor;
+}
+
+/** Refuses a path that a proxy could resolve to another one than the router does. */
+function refuseAmbiguousPath({ url }: Request): void {
+  if (PLAIN_PATH.test(url)) return;
+  if (!ORIGIN_FORM.test(url)) throw new ProblemException(problems.malformedRequest);
+  const [path = ''] = url.split('?', 1);
+  if (EMPTY_OR_DOT_SEGMENT.test(path)) throw new ProblemException(problems.notFound);
+}
+
+/** Makes the paths of the specification's flow descriptions (`/auth/login`) aliases of the listed ones. */
+function addPrefix(request: Request): void {
+  if (/^\/(auth|users|admin)(\/|$|\?)/.test(request.url)) request.url = `/api/v0${request.url}`;
+}
+
+// With INTERNAL_PORT the routes of services and operators are served on that port only, so that the proxy needs no rule
+// to hide them from the public. That port serves every route; PORT serves all others.
+
+const INTERNAL_ONLY_PATH = /^\/(internal|api\/v0\/admin)(\/|\?|$)/;
+const internalSockets = new WeakSet<Socket>();
+
+/** Marks each connection of the server as one to the internal port. */
+export function markInternal(server: Server): Server {
+  return server.on('connection', (socket: Socket) => internalSockets.add(socket));
+}
+
+function isOnInternalPort({ socket }: Request): boolean {
+  return internalSockets.has(socket);
+}
+
+/** To be called after `addPrefix`. */
+function isInternalOnly({ url }: Request): boolean {
+  return INTERNAL_ONLY_PATH.test(url);
 }

@@ -20,7 +20,7 @@ import type { Principal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { isServiceName, MAX_SERVICE_NAME_LENGTH, SERVICE_NAME_PATTERN } from '../common/names.js';
-import type { GatewayDoor } from '../http/request-target.js';
+import type { GatewayDoor } from '../http/request-guards.js';
 import { Log } from '../logging/log.js';
 import { ApiProblems } from '../problems/api-problems.js';
 import { ProblemException, problems } from '../problems/problems.js';

@@ -18,9 +18,9 @@ import { createRefusal, Doors } from '../access/doors.js';
 import type { UserPrincipal } from '../access/principals.js';
 import { RequireWith } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
-import { MAX_NAMES, MAX_TEXT_LENGTH, refuseHostileText } from '../http/json-body.js';
-import { ProblemException, problems, REALM } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { MAX_TEXT_LENGTH, refuseHostileText } from '../http/validation.js';
+import { MAX_NAMES } from '../http/request-guards.js';
+import { ProblemException, problems, REALM, refuseField } from '../problems/problems.js';
 
 /** For the OpenAPI document only: the form is parsed after authentication. */
 class IntrospectionBody {

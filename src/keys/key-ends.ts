@@ -10,8 +10,7 @@ import type { KeyRefusalReason } from '../common/security-events.js';
 import { computeDigest, generateSecretBytes, isSameDigest, type SecretDigest } from '../crypto/secret.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
-import type { Log } from '../logging/log.js';
+import { toErrorFields, type Log } from '../logging/log.js';
 import type { KeyColumns } from './key-table.js';
 
 /** Constants, never input, because they become SQL. */

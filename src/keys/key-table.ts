@@ -4,7 +4,7 @@
  */
 import { Column, PrimaryColumn } from 'typeorm';
 import { computeDigest, generateSecret, type SecretDigest } from '../crypto/secret.js';
-import type { LogFields } from '../logging/log-line.js';
+import type { LogFields } from '../logging/log.js';
 
 export abstract class KeyColumns {
   @PrimaryColumn({ type: 'uuid' })

@@ -3,8 +3,7 @@ import { createId } from '../common/ids.js';
 import type { AuditEventName } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
 import type { Database, Statement } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
-import type { Log } from '../logging/log.js';
+import { toErrorFields, type Log } from '../logging/log.js';
 import type { KeyTableName } from './key-ends.js';
 
 const FLUSH_INTERVAL_MS = 30_000;

@@ -7,7 +7,6 @@ import {
   handleAll,
   type CircuitBreakerPolicy,
 } from 'cockatiel';
-import type { LogLine } from './log-line.js';
 
 const BATCH_LINES = 200;
 const FLUSH_INTERVAL_MS = 1_000;
@@ -16,13 +15,13 @@ const DELIVERY_TIMEOUT_MS = 2_000;
 const MIN_RETRY_DELAY_MS = 500;
 const MAX_RETRY_DELAY_MS = 30_000;
 
-export interface LogShipperOptions {
+export interface LogShipperOptions<Line> {
   readonly url: string;
   /** This service's own app credential for the logging service. */
   readonly appId: string | undefined;
   readonly appKey: string | undefined;
   /** Receives the lines that could not be delivered. */
-  readonly onUndelivered: (lines: LogLine[]) => void;
+  readonly onUndelivered: (lines: Line[]) => void;
   /** Called once for each change between "delivers" and "does not". */
   readonly onStateChange: (isDelivering: boolean) => void;
 }
@@ -32,14 +31,14 @@ export interface LogShipperOptions {
  * timeout, and after a failure a circuit breaker waits with backoff and jitter. Lines that it refuses or cannot deliver
  * go to the console.
  */
-export class LogShipper {
-  private readonly waiting: LogLine[] = [];
+export class LogShipper<Line> {
+  private readonly waiting: Line[] = [];
   private delivery: Promise<void> | undefined;
   private isStopped = false;
   private readonly timer: NodeJS.Timeout;
   private readonly breaker: CircuitBreakerPolicy;
 
-  constructor(private readonly options: LogShipperOptions) {
+  constructor(private readonly options: LogShipperOptions<Line>) {
     this.breaker = circuitBreaker(handleAll, {
       breaker: new ConsecutiveBreaker(1),
       halfOpenAfter: new ExponentialBackoff({
@@ -70,7 +69,7 @@ export class LogShipper {
    * @returns whether the line was accepted. After a failed delivery one line may wait, as the probe of the circuit
    *   breaker; after a stop none is accepted
    */
-  enqueue(line: LogLine): boolean {
+  enqueue(line: Line): boolean {
     if (this.isStopped || this.waiting.length >= (this.isDelivering ? MAX_WAITING_LINES : 1)) return false;
     this.waiting.push(line);
     if (this.waiting.length >= BATCH_LINES && !this.delivery) void this.flush();
@@ -105,7 +104,7 @@ export class LogShipper {
     }
   }
 
-  private async deliver(logs: LogLine[]): Promise<void> {
+  private async deliver(logs: Line[]): Promise<void> {
     const { url, appId, appKey } = this.options;
     const response = await fetch(url, {
       method: 'POST',

@@ -1,16 +1,78 @@
 // Structured logs: lines of fixed names and fields, shipped to the logging service, with the console as the fallback.
 // Invariants: a line contains no secret and no text of a caller, memory is bounded, and logging never delays a request.
 
-import { Global, Injectable, Module, type OnApplicationShutdown } from '@nestjs/common';
+import { types } from 'node:util';
+import { Global, Injectable, Module, type LoggerService, type OnApplicationShutdown } from '@nestjs/common';
 import type { Request } from 'express';
-import type { Logger } from 'pino';
+import { pino, type Logger } from 'pino';
+import { default as pretty } from 'pino-pretty';
 import { Environment } from '../config/environment.js';
-import { createConsole } from './console.js';
-import type { LogFields, LogLevel, LogLine } from './log-line.js';
 import { LogShipper } from './log-shipper.js';
 
-interface Route {
-  readonly path?: unknown;
+export type LogLevel = 'info' | 'warn' | 'error';
+
+type RequestField = 'request_id' | 'caller_request_id' | 'method' | 'route' | 'address' | 'door' | 'operator';
+type SubjectField = `${'user' | 'session' | 'app' | 'node' | 'operator' | 'household'}_id`;
+type ServiceField = 'calling_service' | 'called_service';
+type EventField = 'event' | 'reason' | 'host' | 'signal' | 'kid' | 'month' | 'waiting_for';
+type CountField = 'status' | 'count' | 'port' | 'internal_port' | 'worker_pid' | 'exit_code';
+type TimeField = 'duration_ms' | 'delay_ms' | 'skew_seconds' | 'waited_seconds';
+type Fields<Name extends string, Value> = { readonly [Each in Name]?: Value | undefined };
+
+/** The fields of a log line. Any other field does not compile (ASVS 16.2.5). */
+export type LogFields = Fields<RequestField | SubjectField | ServiceField | EventField, string> &
+  Fields<CountField | TimeField, number> &
+  Fields<'error', ErrorFields>;
+
+/** The parts of an error that are safe to log: where it happened, without its message. */
+export interface ErrorFields {
+  readonly name: string;
+  readonly code?: string | undefined;
+  readonly stack?: string | undefined;
+}
+
+/** A line in the format of the logging service. */
+export interface LogLine {
+  readonly timestamp: string;
+  readonly level: LogLevel;
+  readonly service: 'platform-auth';
+  readonly message: string;
+  readonly context: LogFields;
+}
+
+/** Drops the message of an error, because it may quote what a caller sent. */
+export function toErrorFields(error: unknown): ErrorFields {
+  if (!types.isNativeError(error)) return { name: typeof error };
+  const frames = error.stack?.split('\n').filter((line) => line.startsWith('    at '));
+  return { name: error.name, code: findCode(error), stack: frames?.join('\n') };
+}
+
+/** The driver reports these without a code. Its messages hold no values. */
+const DRIVER_CODES: readonly [message: RegExp, code: string][] = [
+  [/^Query read timeout/, 'STATEMENT_TIMEOUT'],
+  [/^timeout exceeded when trying to connect/, 'POOL_TIMEOUT'],
+  [/^(timeout expired|Connection terminated due to connection timeout)/, 'CONNECT_TIMEOUT'],
+  [/^Connection terminated/, 'CONNECTION_TERMINATED'],
+];
+const MAX_CAUSES = 5;
+
+/** @returns the SQLSTATE of PostgreSQL or the code of Node.js, which holds no values, also that of the cause */
+function findCode(error: unknown, depth = 0): string | undefined {
+  if (!types.isNativeError(error) || depth > MAX_CAUSES) return undefined;
+  const { code, cause, errors } = error as Error & { code?: unknown; errors?: unknown };
+  if (typeof code === 'string') return code;
+  const ofDriver = DRIVER_CODES.find(([message]) => message.test(error.message))?.[1];
+  // A host with several addresses fails with one error for each.
+  return ofDriver ?? findCode(Array.isArray(errors) ? errors[0] : cause, depth + 1);
+}
+
+/** Creates the writer of the console: one JSON object per line; text for people in development. */
+function createConsole({ logLevel, nodeEnv }: Environment): Logger {
+  const options = { level: logLevel, base: { service: 'platform-auth' }, timestamp: false };
+  if (nodeEnv !== 'development') return pino(options);
+  // Written at once, so that nothing is lost when the process exits.
+  const layout = { sync: true, ignore: 'pid,hostname,service', singleLine: true, colorize: process.stdout.isTTY };
+  return pino(options, pretty(layout));
 }
 
 /** The routes on which the logging service, or a gateway before it, has the credential of a delivery validated. */
@@ -19,9 +81,10 @@ const VALIDATIONS_OF_APPS: readonly unknown[] = ['/internal/validate-app', '/int
 @Injectable()
 export class Log implements OnApplicationShutdown {
   private readonly console: Logger;
-  private readonly shipper: LogShipper | undefined;
+  private readonly shipper: LogShipper<LogLine> | undefined;
   private readonly loggingAppId: string | undefined;
-  private undelivered = 0;
+  /** Lines that were meant for the logging service and went to the console. */
+  undeliveredLines = 0;
 
   constructor(environment: Environment) {
     this.console = createConsole(environment);
@@ -34,9 +97,11 @@ export class Log implements OnApplicationShutdown {
       appKey,
       onUndelivered: (lines) => lines.forEach((line) => this.printUndelivered(line)),
       onStateChange: (isDelivering) =>
-        isDelivering
-          ? this.print(createLine('info', 'logging_service_delivers'))
-          : this.print(createLine('warn', 'logging_service_unusable')),
+        this.print(
+          isDelivering
+            ? createLine('info', 'logging_service_delivers')
+            : createLine('warn', 'logging_service_unusable'),
+        ),
     });
   }
 
@@ -47,11 +112,6 @@ export class Log implements OnApplicationShutdown {
 
   get waitingLines(): number {
     return this.shipper?.waitingLines ?? 0;
-  }
-
-  /** Lines that were meant for the logging service and went to the console. */
-  get undeliveredLines(): number {
-    return this.undelivered;
   }
 
   info(message: string, fields: LogFields = {}): void {
@@ -99,13 +159,13 @@ export class Log implements OnApplicationShutdown {
   /** Whether the logging service validates the credential of our own delivery, also at a path without a route. */
   isOwnDelivery({ route, headers }: Request): boolean {
     if (this.loggingAppId === undefined) return false;
-    const path = (route as Route | undefined)?.path;
+    const path = (route as { readonly path?: unknown } | undefined)?.path;
     if (path !== undefined && !VALIDATIONS_OF_APPS.includes(path)) return false;
     return String(headers['x-platform-app-id']).toLowerCase() === this.loggingAppId;
   }
 
   private printUndelivered(line: LogLine): void {
-    this.undelivered += 1;
+    this.undeliveredLines += 1;
     this.print(line);
   }
 
@@ -116,6 +176,31 @@ export class Log implements OnApplicationShutdown {
 
 function createLine(level: LogLevel, message: string, context: LogFields = {}): LogLine {
   return { timestamp: new Date().toISOString(), level, service: 'platform-auth', message, context };
+}
+
+/** Takes what Nest itself logs: fixed texts, which go to the console and are never shipped to the logging service. */
+export class NestLogger implements LoggerService {
+  private readonly console: Logger;
+
+  constructor(environment: Environment) {
+    this.console = createConsole(environment);
+  }
+
+  log(message: unknown): void {
+    if (this.console.isLevelEnabled('debug')) this.print('info', message);
+  }
+
+  warn(message: unknown): void {
+    this.print('warn', message);
+  }
+
+  error(message: unknown): void {
+    this.print('error', message);
+  }
+
+  private print(level: 'info' | 'warn' | 'error', message: unknown): void {
+    this.console[level]({ time: new Date().toISOString() }, String(message));
+  }
 }
 
 @Global()

@@ -2,17 +2,29 @@
  * The jobs, and the timers that start them. Every replica starts them; each step takes an advisory lock or is conditional,
  * so that replicas neither undo nor repeat each other's work. A failed job logs a warning, and its next run retries.
  */
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import {
+  Injectable,
+  Module,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+  type OnModuleInit,
+} from '@nestjs/common';
+import { AppCredentialsModule } from '../app-credentials/app-credentials.module.js';
 import { CountedRefusals } from '../audit/counted-refusals.js';
-import { AuditMonths } from '../audit/seals/audit-months.js';
+import { AuditMonths, SealsModule } from '../audit/seals/audit-months.js';
 import { SealWriter } from '../audit/seals/seal-writer.js';
 import { Environment } from '../config/environment.js';
 import { LockNotAcquiredError } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { Log, toErrorFields } from '../logging/log.js';
+import { MailModule } from '../mail/mail.module.js';
+import { NodesModule } from '../nodes/nodes.module.js';
+import { SecondFactorsModule } from '../second-factors/second-factors.module.js';
 import { TotpVault } from '../second-factors/totp.js';
 import { SigningKeyRotation } from '../signing-keys/signing-key-rotation.js';
-import { PurgeJob, RetentionClock } from './purge.js';
+import { SigningKeysModule } from '../signing-keys/signing-keys.module.js';
+import { TokensModule } from '../tokens/tokens.module.js';
+import { UsersModule } from '../users/users.module.js';
+import { CredentialPurge, PurgeJob, RetentionClock } from './purge.js';
 
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
@@ -49,19 +61,38 @@ export class AuditJob {
  * private keys that no token needs.
  */
 @Injectable()
-export class KeyMaterialJob {
+export class KeyMaterialJob implements OnApplicationBootstrap, OnApplicationShutdown {
+  private reencryption: Promise<void> | undefined;
+
   constructor(
     private readonly totpVault: TotpVault,
     private readonly rotation: SigningKeyRotation,
     private readonly log: Log,
   ) {}
 
+  /** An operator whose SECRET_KEY leaked waits for it. The start does not wait, because there may be many secrets. */
+  onApplicationBootstrap(): void {
+    void this.reencryptTotpSecrets();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await this.reencryption;
+  }
+
   async renewKeyMaterial(): Promise<void> {
-    await this.warnOnFailure('totp_secrets_job_failed', () => this.totpVault.reencryptSecrets());
+    await this.reencryptTotpSecrets();
     await this.warnOnFailure('signing_keys_job_failed', async () => {
       await this.rotation.reencryptKeys();
       await this.rotation.advanceKeys();
     });
+  }
+
+  /** Single flight. Signing keys are encrypted again when they are loaded at the start. */
+  private reencryptTotpSecrets(): Promise<void> {
+    this.reencryption ??= this.warnOnFailure('totp_secrets_job_failed', () =>
+      this.totpVault.reencryptSecrets(),
+    ).finally(() => (this.reencryption = undefined));
+    return this.reencryption;
   }
 
   private async warnOnFailure(event: string, work: () => Promise<void>): Promise<void> {
@@ -75,7 +106,7 @@ export class KeyMaterialJob {
 
 /** Starts the jobs above and the purge every 15 minutes. */
 @Injectable()
-export class Maintenance implements OnModuleInit, OnApplicationShutdown {
+class Maintenance implements OnModuleInit, OnApplicationShutdown {
   private timer: NodeJS.Timeout | undefined;
 
   constructor(
@@ -144,3 +175,19 @@ export class SealJob implements OnModuleInit, OnApplicationShutdown {
     }
   }
 }
+
+@Module({
+  imports: [
+    SealsModule,
+    TokensModule,
+    SigningKeysModule,
+    NodesModule,
+    AppCredentialsModule,
+    MailModule,
+    UsersModule,
+    SecondFactorsModule,
+  ],
+  providers: [Maintenance, PurgeJob, CredentialPurge, AuditJob, SealJob, KeyMaterialJob, RetentionClock],
+  exports: [PurgeJob, AuditJob, SealJob, KeyMaterialJob],
+})
+export class MaintenanceModule {}

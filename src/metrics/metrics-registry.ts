@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Global, Injectable, Module } from '@nestjs/common';
 import { collectDefaultMetrics, Gauge, Registry, type Metric } from 'prom-client';
 import { Environment } from '../config/environment.js';
@@ -17,7 +18,7 @@ type Aggregation = NonNullable<ConstructorParameters<typeof Gauge>[0]['aggregato
 /** Reads the value of a gauge; undefined while it is unknown. */
 export type ReadGauge = () => number | undefined | Promise<number | undefined>;
 
-/** The metrics of one application, in a registry of its own, so that tests can run several in one process. */
+/** Each application has a registry of its own, so that tests can run several in one process. */
 @Injectable()
 export class MetricsRegistry {
   readonly registry = new Registry();
@@ -63,18 +64,6 @@ export function createSlowGauge(query: () => Promise<number>): ReadGauge {
       queriedAt = now;
       value = query().catch(() => undefined);
     }
-    return withTimeout(SLOW_GAUGE_TIMEOUT_MS, value);
+    return Promise.race([value, sleep(SLOW_GAUGE_TIMEOUT_MS, undefined, { ref: false })]);
   };
-}
-
-async function withTimeout<T>(milliseconds: number, answer: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), milliseconds);
-  });
-  try {
-    return await Promise.race([answer, timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -1,17 +1,17 @@
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } from '@nestjs/common';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { Environment } from '../config/environment.js';
 import { ConnectionBounds } from '../http/connection-bounds.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import { MetricsRegistry } from './metrics-registry.js';
 
 /** A scrape is a short request: aborts one that takes longer to arrive (slowloris). */
 const REQUEST_TIMEOUT_MS = 5_000;
 
-export interface MetricsEndpointOptions {
+interface MetricsEndpointOptions {
   readonly port: number;
   readonly host: string;
   readonly log: Log;
@@ -19,7 +19,6 @@ export interface MetricsEndpointOptions {
   readonly read: () => Promise<string>;
 }
 
-/** `GET /metrics` on a port of its own, and 404 for the rest. */
 export class MetricsEndpoint {
   private constructor(
     private readonly server: Server,
@@ -32,10 +31,7 @@ export class MetricsEndpoint {
   static async open(options: MetricsEndpointOptions): Promise<MetricsEndpoint> {
     const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS });
     const endpoint = new MetricsEndpoint(server, options);
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(options.port, options.host, resolve);
-    });
+    await once(server.listen(options.port, options.host), 'listening');
     return endpoint;
   }
 
@@ -50,10 +46,7 @@ export class MetricsEndpoint {
   }
 
   private async answer({ method, url }: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (method !== 'GET' || url?.split('?')[0] !== '/metrics') {
-      response.writeHead(404).end();
-      return;
-    }
+    if (method !== 'GET' || url?.split('?')[0] !== '/metrics') return void response.writeHead(404).end();
     try {
       const text = await this.options.read();
       const headers = { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE, 'Cache-Control': 'no-store' };
@@ -76,7 +69,6 @@ export class MetricsServer implements OnApplicationBootstrap, OnApplicationShutd
     private readonly log: Log,
   ) {}
 
-  /** The port it listens on; undefined when it is closed. */
   get port(): number | undefined {
     return this.endpoint?.port;
   }

@@ -2,11 +2,47 @@
 // has completed, gauges are read at each scrape. Invariants: a label is never text of a caller, so the number of series
 // is bounded, and each application has a registry of its own.
 
-import { Module } from '@nestjs/common';
-import { MetricsRegistryModule } from './metrics-registry.js';
+import { Injectable, Module } from '@nestjs/common';
+import { Counter } from 'prom-client';
+import { Database } from '../database/database.js';
+import { Log } from '../logging/log.js';
+import { MetricsRegistry, MetricsRegistryModule, PREFIX } from './metrics-registry.js';
 import { MetricsServer } from './metrics-server.js';
 import { RequestMetrics } from './request-metrics.js';
-import { ServiceGauges } from './service-gauges.js';
+
+/** The saturation of the database pool and of log delivery, read at each scrape. */
+@Injectable()
+class ServiceGauges {
+  constructor(metrics: MetricsRegistry, database: Database, log: Log) {
+    const stalled = 'Connections with a statement that was given up and is not answered yet.';
+    metrics.addGauge('database_connections', 'Open connections of the pool.', () => database.pool.total);
+    metrics.addGauge('database_connections_idle', 'Idle connections of the pool.', () => database.pool.idle);
+    metrics.addGauge('database_connections_limit', 'Maximum of connections of the pool.', () => database.pool.limit);
+    metrics.addGauge('database_connections_stalled', stalled, () => database.pool.stalled);
+    metrics.addGauge(
+      'database_requests_waiting',
+      'Statements that wait for a connection.',
+      () => database.pool.waiting,
+    );
+    metrics.addGauge('log_lines_waiting', 'Log lines that wait for delivery.', () => log.waitingLines);
+    metrics.addGauge(
+      'log_delivering',
+      '1: lines are shipped to the logging service. 0: they go to the console.',
+      () => (log.isDelivering === undefined ? undefined : Number(log.isDelivering)),
+      // The minimum of all workers, so that one that cannot deliver raises an alert.
+      'min',
+    );
+    new Counter({
+      name: `${PREFIX}log_lines_undelivered_total`,
+      help: 'Log lines that were meant for the logging service and went to the console.',
+      registers: [metrics.registry],
+      collect() {
+        this.reset();
+        this.inc(log.undeliveredLines);
+      },
+    });
+  }
+}
 
 @Module({
   imports: [MetricsRegistryModule],

@@ -33,14 +33,8 @@ export class RequestMetrics {
   ) {
     const counter = <Label extends string>(name: string, help: string, ...labelNames: Label[]): Counter<Label> =>
       new Counter({ name: PREFIX + name, help, labelNames, registers: [registry] });
-    this.requests = counter(
-      'http_requests_total',
-      'Completed requests; 499 where the client closed the connection first.',
-      'route',
-      'method',
-      'status',
-      'door',
-    );
+    const requestsHelp = 'Completed requests; 499 where the client closed the connection first.';
+    this.requests = counter('http_requests_total', requestsHelp, 'route', 'method', 'status', 'door');
     this.durations = new Histogram({
       name: `${PREFIX}http_request_duration_seconds`,
       help: 'From the first byte of a request to the end of its response.',
@@ -50,12 +44,8 @@ export class RequestMetrics {
     });
     this.failures = counter('http_failures_total', 'Requests that this service failed to answer.', 'status');
     this.verdicts = counter('verdicts_total', 'Verdicts of the doors.', 'door', 'reason');
-    this.flowRefusals = counter(
-      'flow_refusals_total',
-      'Refused logins and refreshes, and throttled calls.',
-      'event',
-      'reason',
-    );
+    const flowHelp = 'Refused logins and refreshes, and throttled calls.';
+    this.flowRefusals = counter('flow_refusals_total', flowHelp, 'event', 'reason');
     this.deliveryValidations = counter(
       'log_delivery_validations_total',
       'Validations of our own deliveries, requested by the logging service: counted, never shipped.',

@@ -12,7 +12,7 @@ import { getPrincipal, type NodePrincipal, type Principal } from '../access/prin
 import { RequireNode } from '../access/require.js';
 import { EXAMPLES } from '../common/examples.js';
 import { provideKeyStore } from '../keys/key-store.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   NODE_KEYS,
   type NodeKeys,

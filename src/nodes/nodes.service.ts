@@ -17,8 +17,7 @@ import { DatabaseClock, Database } from '../database/database.js';
 import { findPage, type Page, type PageRequest } from '../http/page.js';
 import type { KeyStore } from '../keys/key-store.js';
 import { KeyColumns, type IssuedCredential, type KeyTable } from '../keys/key-table.js';
-import { ProblemException, problems } from '../problems/problems.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { ProblemException, problems, refuseField } from '../problems/problems.js';
 import { Propagation } from '../revocation/propagation.js';
 
 @Entity('nodes')

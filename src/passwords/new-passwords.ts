@@ -8,7 +8,7 @@ import { dictionary } from '@zxcvbn-ts/language-common';
 import type { Actor } from '../access/actor.js';
 import { toNetworks } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import { refuseField } from '../problems/refused-fields.js';
+import { refuseField } from '../problems/problems.js';
 import { PasswordHasher, type PasswordHash } from './password-hasher.js';
 
 const COMMON_COUNT = 10_000;

@@ -5,8 +5,7 @@ import type { Scope } from '../common/names.js';
 import { getClientAddress } from '../common/network.js';
 import { isWarning } from '../common/security-events.js';
 import { isDatabaseFailure } from '../database/database-failure.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import {
   ProblemException,
   problems,

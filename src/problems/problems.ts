@@ -4,7 +4,7 @@
 // problem.filter.ts turns every error into its response.
 
 import type { RefusalEventName, RefusalReason } from '../common/security-events.js';
-import type { LogFields } from '../logging/log-line.js';
+import type { LogFields } from '../logging/log.js';
 
 /** One kind of error response. */
 export interface Problem {
@@ -31,299 +31,154 @@ export const REALM = 'realm="platform-auth"';
 /** A member of the body of each refused validation. */
 export const NOT_VALID = { valid: false } as const;
 
-/** The catalogue: every error response of this service is one of these. */
-export const problems = {
-  validationFailed: {
-    status: 400,
-    code: 'validation_failed',
-    title: 'The request is not valid',
-    detail: 'One or more fields are missing, unknown or not acceptable; see errors.',
-  },
-  malformedRequest: {
-    status: 400,
-    code: 'malformed_request',
-    title: 'The request cannot be read',
-    detail: 'The request line, the headers or the JSON body are malformed, or the body is not a JSON object.',
-  },
-  bodyTooDeep: {
-    status: 400,
-    code: 'body_too_deep',
-    title: 'The body is nested too deeply',
-    detail: 'The JSON body is nested deeper than this service accepts.',
-  },
-  duplicateHeader: {
-    status: 400,
-    code: 'duplicate_header',
-    title: 'A credential header arrived twice',
-    detail: 'Send each credential header at most once.',
-  },
-  nothingToLogOut: {
-    status: 400,
-    code: 'nothing_to_log_out',
-    title: 'Nothing to log out',
-    detail: 'Send a refresh_token, an access token as bearer, or both.',
-  },
-  invalidLink: {
-    status: 400,
-    code: 'invalid_link',
-    title: 'The link is not valid',
-    detail: 'The token of the link is unknown, used, replaced by a newer one, or expired. Ask for a new link.',
-  },
-  invalidCredentials: {
-    status: 401,
-    code: 'invalid_credentials',
-    title: 'The credentials are not valid',
-    detail: 'The e-mail address and the password do not belong to an active account.',
-    challenge: `Bearer ${REALM}`,
-  },
-  invalidSecondFactor: {
-    status: 401,
-    code: 'invalid_second_factor',
-    title: 'The second factor is not valid',
-    detail:
-      'The code or the passkey is wrong or was used before, or the challenge is void: it lives 5 minutes, and a change ' +
-      'of the password ends it.',
-    challenge: `Bearer ${REALM}`,
-  },
-  invalidPasskey: {
-    status: 401,
-    code: 'invalid_passkey',
-    title: 'The passkey is not valid',
-    detail: 'The passkey does not belong to an active account, or the challenge has expired or was used before.',
-    challenge: `Bearer ${REALM}`,
-  },
-  invalidRefreshToken: {
-    status: 401,
-    code: 'invalid_refresh_token',
-    title: 'The refresh token is not valid',
-    detail: 'The refresh token is unknown, expired, revoked or was used before. Log in again.',
-    challenge: `Bearer ${REALM}`,
-  },
-  unauthenticated: {
-    status: 401,
-    code: 'unauthenticated',
-    title: 'A credential is needed',
-    detail: 'Send one of the credentials that this route accepts.',
-    challenge: `Bearer ${REALM}`,
-  },
-  missingAccessToken: {
-    status: 401,
-    code: 'missing_access_token',
-    title: 'An access token is needed',
-    detail: 'Send an access token: Authorization: Bearer <access token>.',
-    challenge: `Bearer ${REALM}`,
-  },
+type Extras = Pick<Problem, 'retryAfterSeconds' | 'challenge' | 'extension'>;
+
+const EXTRAS_OF_STATUS: Readonly<Record<number, Extras>> = {
+  401: { challenge: `Bearer ${REALM}` },
+  503: { retryAfterSeconds: 2 },
+};
+const EXTRAS: Readonly<Record<string, Extras>> = {
   invalidAccessToken: {
-    status: 401,
-    code: 'invalid_access_token',
-    title: 'The access token is not valid',
-    detail: 'The access token is malformed, expired or its session has ended.',
     challenge: `Bearer ${REALM}, error="invalid_token", error_description="The access token is not valid"`,
   },
-  invalidAppCredentials: {
-    status: 401,
-    code: 'invalid_app_credentials',
-    title: 'The app credentials are not valid',
-    detail: 'X-Platform-App-Id and X-Platform-App-Key are missing or do not name a live credential for this target.',
-    challenge: `PlatformApp ${REALM}`,
-    extension: NOT_VALID,
-  },
-  invalidNodeCredentials: {
-    status: 401,
-    code: 'invalid_node_credentials',
-    title: 'The node credentials are not valid',
-    detail: 'X-API-Key is missing or does not name a live node: X-API-Key: <node_id>:<api_key>.',
-    challenge: `NodeKey ${REALM}`,
-    extension: NOT_VALID,
-  },
-  invalidAdminKey: {
-    status: 401,
-    code: 'invalid_admin_key',
-    title: 'The admin key is not valid',
-    detail: 'X-Admin-Key is missing, or is neither the admin key of this service nor the key of a live operator.',
-    challenge: `AdminKey ${REALM}`,
-  },
-  secondFactorRequired: {
-    status: 403,
-    code: 'second_factor_required',
-    title: 'A second factor is required',
-    detail: 'The password is right. Answer the challenge by one of the methods: POST /api/v0/auth/login/second-factor.',
-  },
-  wrongSecondFactor: {
-    status: 403,
-    code: 'wrong_second_factor',
-    title: 'The code is wrong',
-    detail:
-      'The code is wrong or was used before, or the enrolment is missing or void: a change of the password ends one ' +
-      'that was not confirmed. Nothing was changed, and the access token stays valid.',
-  },
-  totpEnrolled: {
-    status: 409,
-    code: 'totp_enrolled',
-    title: 'The authenticator app is enrolled',
-    detail: 'The account has a confirmed authenticator app (TOTP). Remove it first.',
-  },
-  totpSecretUnreadable: {
-    status: 503,
-    code: 'totp_secret_unreadable',
-    title: 'Codes of the app cannot be checked',
-    detail:
-      'The secret of the authenticator app cannot be decrypted. This is not a verdict on the code: use a recovery code or ' +
-      'a passkey. An operator must set SECRET_KEY_PREVIOUS to the former SECRET_KEY, or remove the second factors of the user.',
-    retryAfterSeconds: 300,
-  },
-  passkeyExists: {
-    status: 409,
-    code: 'passkey_exists',
-    title: 'The passkey is registered',
-    detail: 'The passkey is registered already.',
-  },
-  tooManyPasskeys: {
-    status: 409,
-    code: 'too_many_passkeys',
-    title: 'The account has too many passkeys',
-    detail: 'An account has 20 passkeys at most. Remove one first.',
-  },
-  registrationClosed: {
-    status: 403,
-    code: 'registration_closed',
-    title: 'Registration is closed',
-    detail: 'This service does not accept registrations. Ask an administrator for an account.',
-  },
-  emailNotVerified: {
-    status: 403,
-    code: 'email_not_verified',
-    title: 'The e-mail address is not verified',
-    detail: 'Verify your e-mail address, then log in: open the link that was sent to it, or ask for a new one.',
-  },
-  missingScope: {
-    status: 403,
-    code: 'missing_scope',
-    title: 'The operator lacks a scope',
-    detail: 'The key is valid. Its operator needs one of the scopes that `scopes` lists.',
-    extension: { scopes: ['nodes', 'read'] },
-  },
-  exceedsOwnRights: {
-    status: 403,
-    code: 'exceeds_own_rights',
-    title: 'The operator would have more rights than the caller',
-    detail: 'An operator manages only operators with no scope that it lacks, and with no later expiry than its own.',
-  },
-  wrongPassword: {
-    status: 403,
-    code: 'wrong_password',
-    title: 'The password is wrong',
-    detail: 'The current password is not right. Nothing was changed, and the access token stays valid.',
-  },
-  notFound: {
-    status: 404,
-    code: 'not_found',
-    title: 'Not found',
-    detail: 'The resource does not exist, or the caller may not see it.',
-  },
-  methodNotAllowed: {
-    status: 405,
-    code: 'method_not_allowed',
-    title: 'The method is not allowed here',
-    detail: 'The path exists, and takes the methods that the Allow header lists.',
-  },
-  emailTaken: {
-    status: 409,
-    code: 'email_taken',
-    title: 'The e-mail address is taken',
-    detail: 'There is already an account with this e-mail address.',
-  },
-  appCredentialExists: {
-    status: 409,
-    code: 'app_credential_exists',
-    title: 'The pair has a live credential',
-    detail: 'There is already a live credential for this caller and target. Rotate or revoke it.',
-  },
-  operatorExists: {
-    status: 409,
-    code: 'operator_exists',
-    title: 'The name is taken',
-    detail: 'There is already an operator with this name, in any letter case. Rotate or revoke it.',
-  },
-  credentialRevoked: {
-    status: 409,
-    code: 'credential_revoked',
-    title: 'The credential is revoked',
-    detail: 'A revoked credential cannot be changed. Issue a new one.',
-  },
-  credentialExpired: {
-    status: 409,
-    code: 'credential_expired',
-    title: 'The credential has expired',
-    detail: 'A new key for it would be refused. Extend it first, or issue a new one.',
-  },
-  userDisabled: {
-    status: 409,
-    code: 'user_disabled',
-    title: 'The user is disabled',
-    detail: 'The password of a disabled user cannot be reset. Enable the user first.',
-  },
-  payloadTooLarge: {
-    status: 413,
-    code: 'payload_too_large',
-    title: 'The body is too large',
-    detail: 'The body is larger than 100 KB.',
-  },
-  unsupportedMediaType: {
-    status: 415,
-    code: 'unsupported_media_type',
-    title: 'The body is not JSON',
-    detail: 'Send the body as application/json in UTF-8; the only form is that of /internal/introspect.',
-  },
-  idempotencyKeyReused: {
-    status: 422,
-    code: 'idempotency_key_reused',
-    title: 'The Idempotency-Key belongs to another request',
-    detail:
-      'This Idempotency-Key was sent with another body within the last 24 hours. Use a new key for a new request.',
-  },
-  tooManyRequests: {
-    status: 429,
-    code: 'too_many_requests',
-    title: 'Too many tries',
-    detail: 'Wait for as long as Retry-After says. This is not a verdict on the credential, which was not checked.',
-  },
-  headersTooLarge: {
-    status: 431,
-    code: 'headers_too_large',
-    title: 'The headers are too large',
-    detail: 'The request line and the headers together are larger than 16 KB.',
-  },
-  internalError: {
-    status: 500,
-    code: 'internal_error',
-    title: 'Internal error',
-    detail: 'The service failed to answer. The request id finds the cause in its logs.',
-  },
-  unavailable: {
-    status: 503,
-    code: 'unavailable',
-    title: 'The service is unavailable',
-    detail:
-      'The database cannot be used at the moment. This is not a verdict on the credential: keep it and try again.',
-    retryAfterSeconds: 2,
-  },
-  gatewayMisconfigured: {
-    status: 503,
-    code: 'gateway_misconfigured',
-    title: 'The gateway is not configured',
-    detail:
-      'The gateway must name the service that it protects in X-Platform-Target. This is not a verdict on the key.',
-    retryAfterSeconds: 2,
-  },
-  hashingBusy: {
-    status: 503,
-    code: 'hashing_busy',
-    title: 'Too many passwords are being verified',
-    detail: 'The queue of passwords to verify is full. This is not a verdict on the password: try again shortly.',
-    retryAfterSeconds: 2,
-  },
-} as const satisfies Record<string, Problem>;
+  invalidAppCredentials: { challenge: `PlatformApp ${REALM}`, extension: NOT_VALID },
+  invalidNodeCredentials: { challenge: `NodeKey ${REALM}`, extension: NOT_VALID },
+  invalidAdminKey: { challenge: `AdminKey ${REALM}` },
+  missingScope: { extension: { scopes: ['nodes', 'read'] } },
+  totpSecretUnreadable: { retryAfterSeconds: 300 },
+};
+
+/** @param texts by the name of the problem, whose code is that name in snake_case: the title, a full stop, the detail */
+function define<Name extends string>(status: number, texts: Record<Name, string>): Readonly<Record<Name, Problem>> {
+  const entries = Object.entries<string>(texts).map(([name, text]) => {
+    const code = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    const [title = '', detail = ''] = text.split(/\. (.+)/);
+    return [name, { status, code, title, detail, ...EXTRAS_OF_STATUS[status], ...EXTRAS[name] }];
+  });
+  return Object.fromEntries(entries) as Record<Name, Problem>;
+}
+
+/** The catalogue: every error response of this service is one of these. `invalidLink` has the code `invalid_link`. */
+export const problems = {
+  ...define(400, {
+    validationFailed:
+      'The request is not valid. One or more fields are missing, unknown or not acceptable; see errors.',
+    malformedRequest:
+      'The request cannot be read. The request line, the headers or the JSON body are malformed, or the body is ' +
+      'not a JSON object.',
+    bodyTooDeep: 'The body is nested too deeply. The JSON body is nested deeper than this service accepts.',
+    duplicateHeader: 'A credential header arrived twice. Send each credential header at most once.',
+    nothingToLogOut: 'Nothing to log out. Send a refresh_token, an access token as bearer, or both.',
+    invalidLink:
+      'The link is not valid. The token of the link is unknown, used, replaced by a newer one, or expired. Ask for ' +
+      'a new link.',
+  }),
+  ...define(401, {
+    invalidCredentials:
+      'The credentials are not valid. The e-mail address and the password do not belong to an active account.',
+    invalidSecondFactor:
+      'The second factor is not valid. The code or the passkey is wrong or was used before, or the challenge is ' +
+      'void: it lives 5 minutes, and a change of the password ends it.',
+    invalidPasskey:
+      'The passkey is not valid. The passkey does not belong to an active account, or the challenge has expired or ' +
+      'was used before.',
+    invalidRefreshToken:
+      'The refresh token is not valid. The refresh token is unknown, expired, revoked or was used before. Log in ' +
+      'again.',
+    unauthenticated: 'A credential is needed. Send one of the credentials that this route accepts.',
+    missingAccessToken: 'An access token is needed. Send an access token: Authorization: Bearer <access token>.',
+    invalidAccessToken:
+      'The access token is not valid. The access token is malformed, expired or its session has ended.',
+    invalidAppCredentials:
+      'The app credentials are not valid. X-Platform-App-Id and X-Platform-App-Key are missing or do not name a ' +
+      'live credential for this target.',
+    invalidNodeCredentials:
+      'The node credentials are not valid. X-API-Key is missing or does not name a live node: X-API-Key: ' +
+      '<node_id>:<api_key>.',
+    invalidAdminKey:
+      'The admin key is not valid. X-Admin-Key is missing, or is neither the admin key of this service nor the key ' +
+      'of a live operator.',
+  }),
+  ...define(403, {
+    secondFactorRequired:
+      'A second factor is required. The password is right. Answer the challenge by one of the methods: POST ' +
+      '/api/v0/auth/login/second-factor.',
+    wrongSecondFactor:
+      'The code is wrong. The code is wrong or was used before, or the enrolment is missing or void: a change of ' +
+      'the password ends one that was not confirmed. Nothing was changed, and the access token stays valid.',
+    registrationClosed:
+      'Registration is closed. This service does not accept registrations. Ask an administrator for an account.',
+    emailNotVerified:
+      'The e-mail address is not verified. Verify your e-mail address, then log in: open the link that was sent to ' +
+      'it, or ask for a new one.',
+    missingScope:
+      'The operator lacks a scope. The key is valid. Its operator needs one of the scopes that `scopes` lists.',
+    exceedsOwnRights:
+      'The operator would have more rights than the caller. An operator manages only operators with no scope that ' +
+      'it lacks, and with no later expiry than its own.',
+    wrongPassword:
+      'The password is wrong. The current password is not right. Nothing was changed, and the access token stays ' +
+      'valid.',
+  }),
+  ...define(404, { notFound: 'Not found. The resource does not exist, or the caller may not see it.' }),
+  ...define(405, {
+    methodNotAllowed:
+      'The method is not allowed here. The path exists, and takes the methods that the Allow header lists.',
+  }),
+  ...define(409, {
+    totpEnrolled:
+      'The authenticator app is enrolled. The account has a confirmed authenticator app (TOTP). Remove it first.',
+    passkeyExists: 'The passkey is registered. The passkey is registered already.',
+    tooManyPasskeys: 'The account has too many passkeys. An account has 20 passkeys at most. Remove one first.',
+    emailTaken: 'The e-mail address is taken. There is already an account with this e-mail address.',
+    appCredentialExists:
+      'The pair has a live credential. There is already a live credential for this caller and target. Rotate or ' +
+      'revoke it.',
+    operatorExists:
+      'The name is taken. There is already an operator with this name, in any letter case. Rotate or revoke it.',
+    credentialRevoked: 'The credential is revoked. A revoked credential cannot be changed. Issue a new one.',
+    credentialExpired:
+      'The credential has expired. A new key for it would be refused. Extend it first, or issue a new one.',
+    userDisabled: 'The user is disabled. The password of a disabled user cannot be reset. Enable the user first.',
+  }),
+  ...define(413, { payloadTooLarge: 'The body is too large. The body is larger than 100 KB.' }),
+  ...define(415, {
+    unsupportedMediaType:
+      'The body is not JSON. Send the body as application/json in UTF-8; the only form is that of ' +
+      '/internal/introspect.',
+  }),
+  ...define(422, {
+    idempotencyKeyReused:
+      'The Idempotency-Key belongs to another request. This Idempotency-Key was sent with another body within the ' +
+      'last 24 hours. Use a new key for a new request.',
+  }),
+  ...define(429, {
+    tooManyRequests:
+      'Too many tries. Wait for as long as Retry-After says. This is not a verdict on the credential, which was ' +
+      'not checked.',
+  }),
+  ...define(431, {
+    headersTooLarge: 'The headers are too large. The request line and the headers together are larger than 16 KB.',
+  }),
+  ...define(500, {
+    internalError: 'Internal error. The service failed to answer. The request id finds the cause in its logs.',
+  }),
+  ...define(503, {
+    totpSecretUnreadable:
+      'Codes of the app cannot be checked. The secret of the authenticator app cannot be decrypted. This is not a ' +
+      'verdict on the code: use a recovery code or a passkey. An operator must set SECRET_KEY_PREVIOUS to the ' +
+      'former SECRET_KEY, or remove the second factors of the user.',
+    unavailable:
+      'The service is unavailable. The database cannot be used at the moment. This is not a verdict on the ' +
+      'credential: keep it and try again.',
+    gatewayMisconfigured:
+      'The gateway is not configured. The gateway must name the service that it protects in X-Platform-Target. ' +
+      'This is not a verdict on the key.',
+    hashingBusy:
+      'Too many passwords are being verified. The queue of passwords to verify is full. This is not a verdict on ' +
+      'the password: try again shortly.',
+  }),
+};
 
 /** The answer of the route that takes a form. Its type and code are those of every 415. */
 export const formExpected: Problem = {
@@ -404,4 +259,39 @@ export function toProblemBody(problem: Problem, requestId: string, errors: reado
 /** @returns the URI reference of a problem type, as docs/api.md lists it */
 export function toProblemType(problem: Problem): string {
   return `/problems/${problem.code.replaceAll('_', '-')}`;
+}
+
+/**
+ * Creates the refusal of one field.
+ * @param pointer JSON Pointer (RFC 6901) into the body or the query; empty for a header, and for all of it
+ * @param detail what would be accepted; never the value
+ */
+export function createFieldProblem(pointer: string, detail: string): ProblemException {
+  return new ProblemException(problems.validationFailed, { errors: [{ pointer, detail }] });
+}
+
+/** @throws {ProblemException} validation_failed, as {@link createFieldProblem} */
+export function refuseField(pointer: string, detail: string): never {
+  throw createFieldProblem(pointer, detail);
+}
+
+export const UNKNOWN_FIELD = 'is not a field of this request';
+
+/**
+ * Refuses unknown fields instead of ignoring them, because the caller would believe that they took effect.
+ * @param body of a request, if it has one
+ * @param known the only field that the request has
+ * @throws {ProblemException} validation_failed
+ */
+export function refuseUnknownFields(body: unknown, known?: string): void {
+  if (typeof body !== 'object' || body === null) return;
+  const unknown = Object.keys(body).filter((name) => name !== known);
+  if (unknown.length === 0) return;
+  const errors = unknown.map((name) => ({ pointer: `/${toPointerToken(name)}`, detail: UNKNOWN_FIELD }));
+  throw new ProblemException(problems.validationFailed, { errors });
+}
+
+/** @returns the name as a JSON Pointer token (RFC 6901); `?` for a name that may be a payload */
+export function toPointerToken(name: string): string {
+  return /^([a-z_]{1,32}|\d{1,3})$/.test(name) ? name : '?';
 }

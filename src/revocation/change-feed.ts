@@ -24,7 +24,6 @@ interface Cursor {
   readonly xip: ReadonlySet<bigint>;
 }
 
-/** @returns undefined when it is absent, or was not created by this service */
 function parseCursor(cursor: string | undefined): Cursor | undefined {
   if (cursor === undefined || cursor.length > MAX_CURSOR_LENGTH) return undefined;
   const { epoch, snapshot, xmax, xip } = CURSOR.exec(cursor)?.groups ?? {};
@@ -46,10 +45,7 @@ function isXid(xid: bigint): boolean {
   return xid < 2n ** 63n && (xid & 0xffff_ffffn) !== 0n;
 }
 
-/**
- * Cuts a snapshot with many open transactions at the first one that does not fit. The result is older, so that changes
- * are reported twice and none is missed.
- */
+/** Cuts a snapshot at the first open transaction that does not fit. It becomes older, so that no change is missed. */
 function shortenSnapshot(snapshot: string): string {
   const maxLength = MAX_CURSOR_LENGTH - EPOCH_LENGTH - 1;
   if (snapshot.length <= maxLength) return snapshot;
@@ -92,7 +88,6 @@ export interface Change {
   readonly id: string;
 }
 
-/** What changed since the snapshot in a cursor. */
 export interface Answer {
   /** Sent with the next poll. */
   readonly cursor: string;
@@ -101,7 +96,6 @@ export interface Answer {
   readonly changes: readonly Change[];
 }
 
-/** With the transaction that committed it. */
 interface LoggedChange extends Change {
   readonly xid: bigint;
 }
@@ -113,7 +107,6 @@ export interface LoggedAnswer extends Answer {
   readonly purged: bigint;
 }
 
-/** The row that {@link CHANGES_SINCE} returns. */
 export interface FeedRow {
   readonly epoch: string;
   /** A pg_snapshot as text: xmin:xmax:xip,xip,… */
@@ -124,19 +117,17 @@ export interface FeedRow {
 }
 
 /**
- * Transaction ids can be compared only within one epoch: a promoted standby, a restart and a crash may assign them anew,
- * and a restored database has its own. The crash of one backend keeps the postmaster's start time and resets the
- * statistics. Needs no privilege (PostgreSQL 14 to 18).
+ * Transaction ids can be compared only within one epoch: a promotion, a restart and a crash may assign them anew, and a
+ * restored database has its own. The crash of one backend keeps the postmaster's start time, and resets the statistics.
  */
 const EPOCH = `encode(sha256(convert_to(concat_ws('/', system_identifier, timeline_id,
   extract(epoch FROM pg_postmaster_start_time()), extract(epoch FROM stats_reset),
   (SELECT oid FROM pg_database WHERE datname = current_database()), 'credential_changes'::regclass::oid), 'UTF8')), 'hex')`;
 
 /**
- * One statement, so that epoch, snapshot, purge mark and changes are consistent. Changes since snapshot S belong to
- * transactions that started after S or were open in it. Two branches, because the planner uses a sequential scan for an
- * OR; ordered, so that each branch is an index scan that stops at its limit. A dump that is restored into another cluster
- * brings transaction ids that this one has not assigned: they are ignored.
+ * One statement, so that epoch, snapshot, purge mark and changes are consistent. Two branches, because the planner uses a
+ * sequential scan for an OR; ordered, so that each is an index scan that stops at its limit. A dump that is restored into
+ * another cluster brings transaction ids that this one has not assigned: they are ignored.
  */
 export const CHANGES_SINCE: Statement = {
   name: 'credential_changes_since',
@@ -184,10 +175,7 @@ interface Batch {
   readonly changes: readonly LoggedChange[];
 }
 
-/**
- * The latest answers of this replica's feed, from which it answers the polls of verifiers (docs/decisions/0044). It
- * answers only cursors that are not older than its start, so that it never misses a change.
- */
+/** The latest answers of this replica's feed, from which it answers the polls of verifiers (docs/decisions/0044). */
 @Injectable()
 export class ChangeLog {
   private batches: Batch[] = [];
@@ -197,7 +185,7 @@ export class ChangeLog {
   private head: Cursor | undefined;
   private purged = 0n;
 
-  /** To be called with each answer of this replica's own feed, in their order. */
+  /** To be called with each answer of the feed, in their order. */
   append({ cursor, reset, changes, purged }: LoggedAnswer): void {
     const previous = this.head;
     this.head = parseCursor(cursor);

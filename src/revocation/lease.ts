@@ -15,14 +15,10 @@ export interface LeaseTerms {
   readonly leaseMs: number;
   /** How much longer the cache may be used while the database is away (OUTAGE_GRACE_SECONDS). */
   readonly outageGraceMs: number;
-  /**
-   * Entries stay when the lease lapses, and may be used when it is held again: the cursor misses no change. For entries
-   * that end by both clocks (verifiers). Otherwise a lapse evicts everything.
-   */
+  /** For verifiers, whose entries end by both clocks: a lapse evicts nothing, because the cursor misses no change. */
   readonly keepsLapsedEntries?: boolean;
 }
 
-/** The answer to a poll, as a lease takes it over. */
 export interface Renewal extends Answer {
   /** How long the lease is held, from the moment the poll was sent. Default: the lease of the terms. */
   readonly freshForMs?: number;
@@ -45,8 +41,8 @@ export interface Ticket {
 }
 
 /**
- * The right to answer from a cache. Its term starts when this replica sends a poll of the feed, and is granted by the
- * answer. A revoking call waits for a whole term between its commit and its response (docs/revocation-lease.md: the proof).
+ * The right to answer from a cache. Its term starts when a poll of the feed is sent, and is granted by the answer. A revoking
+ * call waits for a whole term between its commit and its response (docs/revocation-lease.md: the proof).
  */
 export class RevocationLease {
   /** The grace included. */
@@ -89,10 +85,7 @@ export class RevocationLease {
     return ticket.version === this.version;
   }
 
-  /**
-   * Whether a cached row is to be read again. Its age is measured at the last poll, not now: keys do not age while the
-   * database is away, so that OUTAGE_GRACE_SECONDS may be longer than a minute.
-   */
+  /** Measures the age at the last poll: keys do not age in an outage, so OUTAGE_GRACE_SECONDS may exceed a minute. */
   isStale(takenAtMs: number): boolean {
     return takenAtMs < this.minTakenAtMs;
   }
@@ -102,10 +95,7 @@ export class RevocationLease {
     return this.clocks.monotonic() >= takenAtMs + ageMs;
   }
 
-  /**
-   * Polls the feed once. The new term starts when the poll is sent, not when the answer arrives.
-   * @param poll takes the cursor of the last answer; undefined the first time
-   */
+  /** @param poll takes the cursor of the last answer; undefined the first time */
   async renew(poll: (cursor: string | undefined) => Promise<Renewal>): Promise<void> {
     const { leaseMs, outageGraceMs, keepsLapsedEntries = false } = this.terms;
     const polledAtMs = this.clocks.monotonic();

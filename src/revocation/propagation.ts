@@ -1,17 +1,22 @@
 /**
- * The wait between the commit of a revocation and its answer, from both sides. Each process announces the longest promise that
- * it gives (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest promise that was
- * announced (`Propagation`). A promise is the time for which a replica may answer from its cache, or a verifier may use an
- * answer, without another question. Invariant: once the call has answered, no promise from before its commit is left.
+ * The wait between the commit of a revocation and its answer, from both sides. A promise is the time for which a replica may
+ * answer from its cache, or a verifier may use an answer, without another question. Each process announces its longest one
+ * (`LeaseAnnouncement`) before it gives the first; each call that revokes waits for the longest that was announced
+ * (`Propagation`). Invariant: once the call has answered, no promise from before its commit is left.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable } from '@nestjs/common';
+import type { Request } from 'express';
+import { DataSource } from 'typeorm';
+import type { Rememberable } from '../access/principals.js';
+import { Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
+import { Environment } from '../config/environment.js';
 import { MAX_LEASE_MS } from '../config/limits.js';
 import { isWriteRefusal } from '../database/database-failure.js';
 import { Database, type Statement } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { Log, toErrorFields } from '../logging/log.js';
+import type { ResponseLocals } from '../problems/problem.filter.js';
 import { ProblemException } from '../problems/problems.js';
 import { SYSTEM_CLOCKS, type Clocks } from './lease.js';
 
@@ -38,10 +43,7 @@ interface Connection {
   query(text: string, values: unknown[]): Promise<unknown>;
 }
 
-/**
- * Announces to revoking calls on every replica the longest promise of this process: before the first promise, and then as a
- * heartbeat, by PostgreSQL's clock.
- */
+/** Announces the longest promise of this process: before the first promise, and then as a heartbeat. */
 export class LeaseAnnouncement {
   readonly promiseMs: number;
   private readonly id = createId();
@@ -62,10 +64,7 @@ export class LeaseAnnouncement {
     return !this.isOlderThan(MAX_SILENCE_MS);
   }
 
-  /**
-   * Single flight.
-   * @throws when the announcement no longer counts and cannot be repeated
-   */
+  /** Single flight. @throws when the announcement no longer counts and cannot be repeated */
   async announceIfDue(connection: Connection): Promise<void> {
     if (!this.isOlderThan(HEARTBEAT_INTERVAL_MS)) return;
     this.announcing ??= this.announce(connection).finally(() => (this.announcing = undefined));
@@ -112,18 +111,15 @@ export class Propagation {
     private readonly log: Log,
   ) {}
 
-  /**
-   * To be called after the commit. The promises are read after it too: a replica that announces one even later reads every
-   * key after the commit.
-   */
+  /** To be called after the commit: a replica that announces a promise later reads every key after the commit. */
   async awaitPropagation(): Promise<void> {
     const waitMs = computeWaitMs(await this.shareNextRead());
     if (waitMs > 0) await sleep(waitMs);
   }
 
   /**
-   * Runs an act that ends a key, and awaits propagation, also when the act is refused: the refusal may mean that the key
-   * has ended, and the call that ended it may still be waiting. 429 and 503 are not verdicts: they do not wait.
+   * Runs an act that ends a key, and awaits propagation, also when the act is refused, because the call that has ended the
+   * key may still be waiting. 429 and 503 are not verdicts: they do not wait.
    */
   async propagateAfter<Result>(act: () => Promise<Result>): Promise<Result> {
     const result = await this.catchRefusal(act);
@@ -158,10 +154,7 @@ export class Propagation {
     return this.next;
   }
 
-  /**
-   * The revocation is committed, so that a 503 would be wrong: when the announcements cannot be read, the call waits for the
-   * longest promise there can be.
-   */
+  /** The revocation is committed, so a 503 would be wrong: without the announcements, the longest possible promise counts. */
   private async readLongestPromiseMs(): Promise<number> {
     try {
       return (await this.database.row<{ longest: number }>(LONGEST_PROMISE, []))?.longest ?? 0;
@@ -174,4 +167,57 @@ export class Propagation {
 
 function isVerdict({ problem: { status } }: ProblemException): boolean {
   return status !== 429 && status < 500;
+}
+
+const MAX_REMEMBERED_SECONDS = 60;
+
+/** Whether the caller wants a verdict that PostgreSQL gives after the request arrived (RFC 9111 §5.2.1.4). */
+export function wantsFreshVerdict({ headers }: Request): boolean {
+  const control = headers['cache-control'];
+  return control !== undefined && /\bno-cache\b/i.test(control);
+}
+
+/**
+ * Tells a verifier how long it may use a fresh verdict, and whether it may remember it (docs/decisions/0044). Revoking calls
+ * must have known of that promise before anything was read, or one that commits before the answer would not wait for it.
+ */
+@Injectable()
+export class Freshness {
+  constructor(
+    private readonly environment: Environment,
+    private readonly announcement: LeaseAnnouncement,
+    private readonly dataSource: DataSource,
+    private readonly clock: Clock,
+  ) {}
+
+  /** To be called when a question for a fresh verdict arrives, before anything is read. */
+  async noteArrival({ res }: Request): Promise<void> {
+    // With a lease, the feed announces it. Without one, this is the only promise of this process.
+    if (this.environment.revocationLeaseMs === 0) {
+      const announced = this.announcement.announceIfDue(this.dataSource).catch(() => undefined);
+      // A commit that stalls delays no question while the last announcement still counts.
+      if (!this.announcement.isCurrent) await announced;
+    }
+    if (res) (res.locals as ResponseLocals).couldPromiseOnArrival ??= this.announcement.isCurrent;
+  }
+
+  /**
+   * Sets the headers of the response to an accepted `validate-*` request that asked for a fresh verdict.
+   * @param rememberable undefined when each use has to reach this service
+   */
+  setHeaders(request: Request, rememberable: Rememberable | undefined): void {
+    if (!wantsFreshVerdict(request)) return;
+    const { couldPromiseOnArrival = false } = (request.res?.locals ?? {}) as ResponseLocals;
+    const freshForMs = couldPromiseOnArrival && this.announcement.isCurrent ? this.announcement.promiseMs : 0;
+    const now = this.clock.now().getTime();
+    const lifeMs = (rememberable?.expiresAt?.getTime() ?? Infinity) - now;
+    const expiresIn = Math.max(0, Math.min(MAX_REMEMBERED_SECONDS, Math.floor(lifeMs / 1_000)));
+    const isLeased = this.environment.revocationLeaseMs > 0 && freshForMs > 0;
+    const canRemember = isLeased && rememberable !== undefined && expiresIn > 0;
+    request.res?.set({
+      'X-Platform-Remember': canRemember ? 'yes' : 'no',
+      'X-Platform-Expires-In': String(expiresIn),
+      'X-Platform-Fresh-For-Ms': String(freshForMs),
+    });
+  }
 }

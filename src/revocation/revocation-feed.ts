@@ -1,22 +1,20 @@
-import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import { Global, Injectable, Module, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { ExponentialBackoff, halfJitterGenerator, type IBackoff, type IBackoffFactory } from 'cockatiel';
 import { Client } from 'pg';
 import { Environment } from '../config/environment.js';
 import { Database } from '../database/database.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { Log, toErrorFields } from '../logging/log.js';
 import { ChangeLog, CHANGES_SINCE, parseSnapshot, toAnswer, type Answer, type FeedRow } from './change-feed.js';
-import { RevocationLease } from './lease.js';
-import { LeaseAnnouncement } from './propagation.js';
+import { RevocationLease, SYSTEM_CLOCKS } from './lease.js';
+import { Freshness, LeaseAnnouncement, Propagation } from './propagation.js';
 
 /** A poll may get lost without the lease ending. */
 const POLLS_PER_LEASE = 3;
 /** Short, because every validation reads the database until the feed is back. */
 const MAX_BACKOFF_MS = 1_500;
 /**
- * No sequential scan: the index is right for any number of rows, and a plan may be older than the statistics. No JIT: up
- * to PostgreSQL 17 a scan that is off costs 10,000,000,000 where it cannot be avoided, and each poll would be compiled.
- * No synchronous commit: a heartbeat that a failover loses is repeated.
+ * The index is right for any number of rows, and a plan may be older than the statistics. Up to PostgreSQL 17 JIT would
+ * compile each poll, for the high cost of a scan that is off. A heartbeat that a failover loses is repeated.
  */
 export const FEED_SESSION =
   'LISTEN credential_changes; SET enable_seqscan = off; SET jit = off; SET synchronous_commit = off';
@@ -24,10 +22,7 @@ export const FEED_SESSION =
 const RETENTION = '2 days';
 /** Verifiers poll all the time, and sessions end all the time. A verifier that was away for longer starts anew. */
 const SESSION_RETENTION = '1 hours';
-/**
- * Only finished transactions, so that the purge never overtakes a fresh cursor, and those of another cluster, which a
- * restored dump brings.
- */
+/** Only finished transactions, so that no fresh cursor is overtaken, and those of another cluster (from a restored dump). */
 const purgeWhere = (condition: string): string => `DELETE FROM credential_changes WHERE seq IN (
   SELECT seq FROM credential_changes WHERE ${condition} AND at < now() - $1::interval
     AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot()))
@@ -37,10 +32,7 @@ const PURGE_ENDED_SESSIONS = purgeWhere(`kind = 'session'`);
 const PURGE_LEASES = `DELETE FROM replica_leases WHERE id IN (
   SELECT id FROM replica_leases WHERE seen_at < now() - $1::interval LIMIT $2)`;
 
-/**
- * Renews the lease: polls for changed keys three times per lease and at each NOTIFY, on its own connection, so that an
- * exhausted pool does not delay it.
- */
+/** Polls for changes three times per lease and at each NOTIFY, on its own connection, so that the pool does not delay it. */
 @Injectable()
 export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
   private readonly leaseMs: number;
@@ -168,3 +160,26 @@ export class RevocationFeed implements OnModuleInit, OnApplicationShutdown {
     await Promise.race([client?.end().catch(() => undefined), new Promise(setImmediate)]);
   }
 }
+
+@Global()
+@Module({
+  providers: [
+    ChangeLog,
+    Freshness,
+    Propagation,
+    RevocationFeed,
+    {
+      provide: LeaseAnnouncement,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs }: Environment) => new LeaseAnnouncement(revocationLeaseMs),
+    },
+    {
+      provide: RevocationLease,
+      inject: [Environment],
+      useFactory: ({ revocationLeaseMs, outageGraceSeconds }: Environment) =>
+        new RevocationLease({ leaseMs: revocationLeaseMs, outageGraceMs: outageGraceSeconds * 1_000 }, SYSTEM_CLOCKS),
+    },
+  ],
+  exports: [ChangeLog, Freshness, RevocationFeed, RevocationLease, Propagation],
+})
+export class RevocationModule {}

@@ -8,8 +8,7 @@ import { addDays, Clock } from '../common/clock.js';
 import { createId } from '../common/ids.js';
 import { toNetwork } from '../common/network.js';
 import { Environment } from '../config/environment.js';
-import { toErrorFields } from '../logging/log-line.js';
-import { Log } from '../logging/log.js';
+import { toErrorFields, Log } from '../logging/log.js';
 import { RefreshTokens } from './refresh-token.js';
 
 /** How a user authenticated at a login (RFC 8176). */

@@ -14,7 +14,7 @@ import { RequireForwardedUser } from '../access/require.js';
 import { Clock } from '../common/clock.js';
 import { EXAMPLES } from '../common/examples.js';
 import { Environment } from '../config/environment.js';
-import { Freshness, wantsFreshVerdict } from '../revocation/freshness.js';
+import { Freshness, wantsFreshVerdict } from '../revocation/propagation.js';
 import {
   AccessTokens,
   hasPossibleTimes,

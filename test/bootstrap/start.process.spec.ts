@@ -10,7 +10,7 @@ import type { Variables } from '../../src/config/environment.js';
 import { claimPort } from '../../tools/claim-port.js';
 import { LOCKS } from '../../src/database/locks.js';
 import { TcpProxy } from '../../tools/tcp-proxy.js';
-import { createMigrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/migrate.js';
 
 const START_MS = 90_000;
 

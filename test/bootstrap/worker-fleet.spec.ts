@@ -1,5 +1,6 @@
 import { parseEnvironment } from '../../src/config/environment.js';
-import { computeBackoffMs, WorkerFleet, WorkerStartError } from '../../src/bootstrap/worker-fleet.js';
+import { computeBackoffMs, WorkerFleet } from '../../src/bootstrap/workers.js';
+import { WorkerStartError } from '../../src/bootstrap/start-report.js';
 import { eventually } from '../../tools/eventually.js';
 import { isAlive } from '../support/first-run-folder.js';
 import { VARIABLES } from '../support/settings.js';

@@ -1,4 +1,4 @@
-import { createMigrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/migrate.js';
 import { Caller } from '../support/caller.js';
 import type { Variables } from '../../src/config/environment.js';
 import { eventually } from '../../tools/eventually.js';

@@ -8,7 +8,7 @@ import { diagnose } from '../../src/cli/platform/doctor.js';
 import type { Finding } from '../../src/cli/platform/doctor-calls.js';
 import { init, type InitReport, type InitRequest } from '../../src/cli/platform/init.js';
 import { credentialVariables, parsePlatformMap, type PlatformMap } from '../../src/cli/platform/platform-map.js';
-import { createMigrationOptions } from '../../src/database/database-options.js';
+import { createMigrationOptions } from '../../src/database/migrate.js';
 import { holdWrites } from '../support/barrier.js';
 import { recordLogLine } from '../support/run-log.js';
 import { TestClock } from '../support/test-clock.js';

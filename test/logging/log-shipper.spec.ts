@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { LogLine } from '../../src/logging/log-line.js';
+import type { LogLine } from '../../src/logging/log.js';
 import { LogShipper } from '../../src/logging/log-shipper.js';
 import { eventually } from '../../tools/eventually.js';
 import { TestApp } from '../support/test-app.js';
@@ -58,7 +58,7 @@ describe('the log shipper', () => {
   const undelivered: LogLine[] = [];
   const states: boolean[] = [];
 
-  const shipperTo = (url: string): LogShipper =>
+  const shipperTo = (url: string): LogShipper<LogLine> =>
     new LogShipper({
       url,
       appId: 'id',

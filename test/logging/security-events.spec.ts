@@ -7,7 +7,7 @@ import { PASSWORD } from '../support/settings.js';
 import type { Tokens } from '../support/test-app.js';
 import { NEW_PASSWORD, Owner, WRONG } from '../support/owner.js';
 import { useApp } from '../support/use-app.js';
-import { toErrorFields } from '../../src/logging/log-line.js';
+import { toErrorFields } from '../../src/logging/log.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 describe('security events', () => {

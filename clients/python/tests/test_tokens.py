@@ -7,7 +7,14 @@ from typing import Any
 import jwt
 import pytest
 
-from platform_auth.tokens import find_key, has_valid_claims, has_valid_signature, parse_token, read_published_keys
+from platform_auth.tokens import (
+    find_key,
+    has_valid_claims,
+    has_valid_signature,
+    is_within_its_times,
+    parse_token,
+    read_published_keys,
+)
 
 SECRET = b"a-secret-key-of-more-than-32-characters"
 NOW = 1_767_225_600
@@ -26,7 +33,8 @@ def encode(text: bytes) -> str:
 def is_good(token: str, audience: str | None = None) -> bool:
     parsed = parse_token(token)
     assert parsed is not None
-    return has_valid_signature(parsed, SECRET) is True and has_valid_claims(parsed, "platform-auth", audience, NOW)
+    is_valid = has_valid_signature(parsed, SECRET) is True and has_valid_claims(parsed, "platform-auth", audience)
+    return is_valid and is_within_its_times(parsed, NOW)
 
 
 def test_accepts_what_the_service_issues() -> None:

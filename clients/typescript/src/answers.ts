@@ -36,8 +36,8 @@ export function judge(door: Door, answer: ServiceAnswer): Judgement {
   if (status !== 200) return misconfigured(answer, toLoggable(code));
   const freshForMs = toWholeNumber(answer.headers['x-platform-fresh-for-ms']);
   if (body?.valid !== true) return misconfigured(answer, 'not the body of a validation');
+  // Zero is no mistake: the service could look, and gives no promise at the moment.
   if (freshForMs === undefined) return misconfigured(answer, 'no X-Platform-Fresh-For-Ms');
-  if (freshForMs === 0) return misconfigured(answer, 'X-Platform-Fresh-For-Ms is zero');
   return { verdict: 'yes', body, freshForMs, rememberForMs: readRememberForMs(answer) };
 }
 

@@ -1,5 +1,6 @@
 import type { RevocationLease } from '../../../src/revocation/lease.js';
 import { readPollAnswer } from './answers.js';
+import type { ClockCheck } from './clock-check.js';
 import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';
 import type { Runtime } from './runtime.js';
@@ -29,6 +30,7 @@ export class Poller {
     private readonly client: ServiceClient,
     private readonly lease: RevocationLease,
     private readonly uses: Uses,
+    private readonly clockCheck: ClockCheck,
     private readonly misconfigurations: Misconfigurations,
   ) {}
 
@@ -78,6 +80,7 @@ export class Poller {
       body: JSON.stringify(body),
       isPoll: true,
     });
+    this.clockCheck.compare(answer.headers.date);
     const read = readPollAnswer(answer);
     if (read.kind === 'misconfigured') this.misconfigurations.report(PATH, read.detail);
     if (read.kind !== 'renewal') throw new ConnectionError('The poll was not answered', `status ${answer.status}`);

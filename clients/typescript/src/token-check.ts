@@ -2,6 +2,7 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, errors, jwtVerify, type JSONWebKeySet } from 'jose';
 import type { RevocationLease } from '../../../src/revocation/lease.js';
 import { isUnavailable, parseObject } from './answers.js';
+import { CLOCK_TOLERANCE_SECONDS, type ClockCheck } from './clock-check.js';
 import type { Misconfigurations } from './events.js';
 import type { Settings } from './options.js';
 import type { UserPrincipal } from './principals.js';
@@ -11,7 +12,6 @@ import type { ServiceClient } from './service-client.js';
 /** `unknown`: only the service can tell. */
 export type TokenVerdict = 'good' | 'bad' | 'unknown';
 
-const CLOCK_TOLERANCE_SECONDS = 60;
 const DEFAULT_MAX_AGE_SECONDS = 300;
 const LONGEST_MAX_AGE_SECONDS = 3_600;
 /** Between two fetches that unknown kids cause. */
@@ -48,6 +48,7 @@ export class TokenCheck {
     private readonly settings: Settings,
     private readonly runtime: Runtime,
     private readonly client: ServiceClient,
+    private readonly clockCheck: ClockCheck,
     private readonly misconfigurations: Misconfigurations,
     lease: RevocationLease,
   ) {
@@ -127,7 +128,8 @@ export class TokenCheck {
       });
       return audience === undefined && payload.aud !== undefined ? 'bad' : 'good';
     } catch (error) {
-      return error instanceof errors.JOSEError && !isAboutKeys(error) ? 'bad' : 'unknown';
+      const isEvidence = error instanceof errors.JOSEError && !isAboutKeys(error);
+      return isEvidence && !(this.clockCheck.isWrong && isAboutTime(error)) ? 'bad' : 'unknown';
     }
   }
 
@@ -166,6 +168,11 @@ export class TokenCheck {
 /** What is wrong with the published keys says nothing about the token. */
 function isAboutKeys(error: errors.JOSEError): boolean {
   return KEY_ERRORS.some((type) => error instanceof type);
+}
+
+function isAboutTime(error: errors.JOSEError): boolean {
+  if (error instanceof errors.JWTExpired) return true;
+  return error instanceof errors.JWTClaimValidationFailed && error.claim === 'nbf' && error.reason === 'check_failed';
 }
 
 function toKeySet(text: string): PublishedKeys['resolve'] | undefined {

@@ -16,6 +16,7 @@ import {
   toStoredDigest,
   type Credential,
 } from './credentials.js';
+import { ClockCheck } from './clock-check.js';
 import { RefusedError } from './errors.js';
 import { Misconfigurations, UnexpectedErrors } from './events.js';
 import type { Settings } from './options.js';
@@ -60,8 +61,9 @@ export class VerifierCore {
     this.tokens = new TokenCache(this.lease, maxEntries);
     const client = new ServiceClient(runtime);
     const misconfigurations = new Misconfigurations(logger);
-    this.tokenCheck = new TokenCheck(settings, runtime, client, misconfigurations, this.lease);
-    this.poller = new Poller(settings, runtime, client, this.lease, this.uses, misconfigurations);
+    const clockCheck = new ClockCheck(runtime.clocks, misconfigurations);
+    this.tokenCheck = new TokenCheck(settings, runtime, client, clockCheck, misconfigurations, this.lease);
+    this.poller = new Poller(settings, runtime, client, this.lease, this.uses, clockCheck, misconfigurations);
     const unexpectedErrors = new UnexpectedErrors(logger);
     const onRemember = (): void => this.poller.start();
     this.questions = new Questions(

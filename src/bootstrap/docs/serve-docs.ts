@@ -2,33 +2,35 @@
 // the document and gathers the files of the pages in dist/docs/ (tools/build-docs.ts); each is read at its first request.
 
 import { readFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
 import type { INestApplication } from '@nestjs/common';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import type { Express, Request, Response } from 'express';
 import { stringify } from 'yaml';
 import { findPackageFile, readPackageVersion } from '../../common/package-version.js';
 import { listKnownPaths } from '../../http/linked-express.adapter.js';
-import { createPageHandler } from '../../http/static-page.js';
+import { ProblemException, problems } from '../../problems/problems.js';
 
 const NAME = 'platform-auth';
 const LINKS = { docs: '/docs', openapi: '/docs-json', health: '/health' } as const;
+/** Pages are written in slices of this size, so that a slow client can be told from one that does not read. */
+const SLICE_BYTES = 64 * 1024;
+const ACCEPTS_GZIP = /(^|[,\s])gzip\s*(,|$|;\s*q=(1|0\.\d*[1-9]))/i;
 const JSON_TYPE = 'application/json; charset=utf-8';
 const HTML = 'text/html; charset=utf-8';
-const CSS = 'text/css; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
-const FILES = {
-  'page.css': CSS,
-  'swagger-ui.css': CSS,
-  'index.css': CSS,
-  'swagger-ui-bundle.js': SCRIPT,
-  'favicon-16x16.png': 'image/png',
-  'favicon-32x32.png': 'image/png',
-} as const;
+const FILES: Readonly<Record<string, readonly string[]>> = {
+  'text/css; charset=utf-8': ['page.css', 'swagger-ui.css', 'index.css'],
+  [SCRIPT]: ['swagger-ui-bundle.js'],
+  'image/png': ['favicon-16x16.png', 'favicon-32x32.png'],
+};
 
 export function serveDocs(app: INestApplication): void {
   const http = app.getHttpAdapter();
-  const serve = (path: string, type: string, make: Parameters<typeof createPageHandler>[1]): void => {
-    http.get(path, createPageHandler(type, make));
+  const serve = (path: string, ...page: Parameters<typeof createPageHandler>): void => {
+    http.get(path, createPageHandler(...page));
   };
   let read: OpenAPIObject | undefined;
   const document = (): OpenAPIObject => (read ??= readDocument(http.getInstance() as Express));
@@ -36,12 +38,10 @@ export function serveDocs(app: INestApplication): void {
   serve('/docs-json', JSON_TYPE, () => JSON.stringify(document()));
   // Repeats objects, as JSON does, instead of YAML aliases.
   serve('/docs-yaml', 'text/yaml; charset=utf-8', () => stringify(document(), { aliasDuplicateObjects: false }));
-  serve(
-    '/docs/swagger-ui-init.js',
-    SCRIPT,
-    () => `const spec = ${JSON.stringify(document())};\n${readDocsFile('swagger-ui-init.js').toString()}`,
-  );
-  for (const [name, type] of Object.entries(FILES)) serve(`/docs/${name}`, type, () => readDocsFile(name));
+  const readInit = (): string => readDocsFile('swagger-ui-init.js').toString();
+  serve('/docs/swagger-ui-init.js', SCRIPT, () => `const spec = ${JSON.stringify(document())};\n${readInit()}`);
+  for (const [type, names] of Object.entries(FILES))
+    for (const name of names) serve(`/docs/${name}`, type, () => readDocsFile(name));
   for (const [path, folder] of Object.entries({ '/docs': './docs/', '/docs/': './', '/docs/index.html': './' }))
     serve(path, HTML, () => renderSwaggerPage(folder));
 }
@@ -108,4 +108,42 @@ function renderPage(folder: string, styles: readonly string[], body: string): st
   ${body}
 </html>
 `;
+}
+/**
+ * Serves content that is the same for every caller. The first request creates and compresses it; later ones share the
+ * buffer. A flood of requests costs one lookup each, and slow clients hold no copies.
+ */
+function createPageHandler(type: string, make: () => string | Buffer) {
+  let content: ReturnType<typeof prepare> | undefined;
+  return async (request: Request, response: Response): Promise<void> => {
+    refusePreconditions(request);
+    content ??= prepare(make);
+    const { plain, compressed } = await content.catch((error: unknown) => {
+      content = undefined;
+      throw error;
+    });
+    const isCompressed = ACCEPTS_GZIP.test(request.headers['accept-encoding'] ?? '');
+    const bytes = isCompressed ? compressed : plain;
+    response.setHeader('Content-Type', type);
+    response.setHeader('Content-Length', bytes.length);
+    response.vary('Accept-Encoding');
+    if (isCompressed) response.setHeader('Content-Encoding', 'gzip');
+    if (request.method === 'HEAD' || bytes.length <= SLICE_BYTES) response.end(bytes);
+    else Readable.from(slice(bytes)).pipe(response);
+  };
+}
+
+/** Refuses conditional and range requests: a client would read a plain 200 as "the condition holds". */
+function refusePreconditions({ headers }: Request): void {
+  if (headers['if-match'] ?? headers['if-unmodified-since'] ?? headers.range)
+    throw new ProblemException(problems.malformedRequest);
+}
+
+async function prepare(make: () => string | Buffer) {
+  const plain = Buffer.from(make());
+  return { plain, compressed: await promisify(gzip)(plain) };
+}
+
+function* slice(bytes: Buffer): Generator<Buffer> {
+  for (let start = 0; start < bytes.length; start += SLICE_BYTES) yield bytes.subarray(start, start + SLICE_BYTES);
 }

@@ -16,7 +16,7 @@ import { generateSecret } from '../../crypto/secret.js';
 import { DatabaseClock } from '../../database/database.js';
 import { DatabaseModule } from '../../database/database.module.js';
 import { migrate } from '../../database/migrate.js';
-import { RevocationModule } from '../../revocation/revocation.module.js';
+import { RevocationModule } from '../../revocation/revocation-feed.js';
 import { LoggingModule } from '../../logging/log.js';
 import { SigningKeyOperationError, SigningKeyOperations } from '../../signing-keys/signing-key-operations.js';
 import { SigningKey } from '../../signing-keys/signing-key.js';

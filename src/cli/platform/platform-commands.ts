@@ -148,7 +148,7 @@ Example:
       const report = { migrations: await migrateWatched(databaseUrl), granted_to: role };
       if (role !== undefined) {
         const { grantToService } = await import('../../database/grants.js');
-        await grantToService(databaseUrl, { role, auditRetentionDays });
+        await grantToService(databaseUrl, role, auditRetentionDays);
       }
       print(command, report, formatMigration);
     });

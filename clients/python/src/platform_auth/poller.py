@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 
 from platform_auth.answers import Misconfigured, read_poll_answer
+from platform_auth.clock_check import ClockCheck
 from platform_auth.events import Misconfigurations, warn
 from platform_auth.lease import Lease, Renewal
 from platform_auth.options import Settings
@@ -31,6 +32,7 @@ class Poller:
         client: ServiceClient,
         lease: Lease,
         uses: Uses,
+        clock_check: ClockCheck,
         misconfigurations: Misconfigurations,
     ) -> None:
         self._settings = settings
@@ -38,6 +40,7 @@ class Poller:
         self._client = client
         self._lease = lease
         self._uses = uses
+        self._clock_check = clock_check
         self._misconfigurations = misconfigurations
         self._lease_seconds = _DEFAULT_LEASE_SECONDS
         self._failures = 0
@@ -85,6 +88,7 @@ class Poller:
         }
         content = json.dumps(body).encode()
         timed = await self._client.send(ServiceRequest("POST", settings.url + _PATH, headers, content, is_poll=True))
+        self._clock_check.compare(timed.answer.headers.get("date"))
         read = read_poll_answer(timed.answer)
         if isinstance(read, Misconfigured):
             self._misconfigurations.report(_PATH, read.detail)

@@ -11,12 +11,21 @@ from math import inf
 import jwt
 
 from platform_auth.answers import is_unavailable, parse_object
+from platform_auth.clock_check import ClockCheck
 from platform_auth.events import Misconfigurations
 from platform_auth.lease import Change, Lease
 from platform_auth.options import Settings
 from platform_auth.runtime import Runtime
 from platform_auth.service_client import ServiceClient
-from platform_auth.tokens import Key, ParsedToken, find_key, has_valid_claims, has_valid_signature, read_published_keys
+from platform_auth.tokens import (
+    Key,
+    ParsedToken,
+    find_key,
+    has_valid_claims,
+    has_valid_signature,
+    is_within_its_times,
+    read_published_keys,
+)
 from platform_auth.transport import ServiceRequest
 
 _DEFAULT_MAX_AGE_SECONDS = 300
@@ -52,12 +61,14 @@ class TokenCheck:
         settings: Settings,
         runtime: Runtime,
         client: ServiceClient,
+        clock_check: ClockCheck,
         misconfigurations: Misconfigurations,
         lease: Lease,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._client = client
+        self._clock_check = clock_check
         self._misconfigurations = misconfigurations
         secrets = (settings.secret_key, settings.secret_key_previous)
         self._secrets = [secret.encode() for secret in secrets if secret is not None]
@@ -116,9 +127,11 @@ class TokenCheck:
         is_signed = has_valid_signature(token, key)
         if is_signed is None:
             return TokenVerdict.UNKNOWN
-        now = self._runtime.clocks.wall()
-        is_good = is_signed and has_valid_claims(token, settings.issuer, settings.audience, now)
-        return TokenVerdict.GOOD if is_good else TokenVerdict.BAD
+        if not is_signed or not has_valid_claims(token, settings.issuer, settings.audience):
+            return TokenVerdict.BAD
+        if is_within_its_times(token, self._runtime.clocks.wall()):
+            return TokenVerdict.GOOD
+        return TokenVerdict.UNKNOWN if self._clock_check.is_wrong else TokenVerdict.BAD
 
     async def _get_keys(self, deadline: float) -> _PublishedKeys | None:
         published = self._published

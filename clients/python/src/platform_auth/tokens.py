@@ -9,8 +9,8 @@ from typing import Any
 import jwt
 
 from platform_auth.answers import parse_object
+from platform_auth.clock_check import CLOCK_TOLERANCE_SECONDS
 
-_CLOCK_TOLERANCE_SECONDS = 60
 _ALGORITHMS = ("HS256", "ES256")
 _JWS = jwt.PyJWS(algorithms=_ALGORITHMS)
 # JWS Compact Serialization: base64url without padding (RFC 7515 §2).
@@ -62,12 +62,10 @@ def has_valid_signature(token: ParsedToken, key: Key) -> bool | None:
     return True
 
 
-def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None, now: float) -> bool:
+def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None) -> bool:
+    """Whatever the time is."""
     claims = token.claims
-    seconds = floor(now)
     if "exp" not in claims or not all(_is_number(claims[name]) for name in ("exp", "nbf", "iat") if name in claims):
-        return False
-    if claims["exp"] <= seconds - _CLOCK_TOLERANCE_SECONDS or claims.get("nbf", seconds) > seconds + _CLOCK_TOLERANCE_SECONDS:
         return False
     if claims.get("iss") != issuer:
         return False
@@ -75,6 +73,12 @@ def has_valid_claims(token: ParsedToken, issuer: str, audience: str | None, now:
         return "aud" not in claims
     audiences = claims.get("aud")
     return audience in (audiences if isinstance(audiences, list) else [audiences])
+
+
+def is_within_its_times(token: ParsedToken, now: float) -> bool:
+    claims, seconds = token.claims, floor(now)
+    is_expired = claims["exp"] <= seconds - CLOCK_TOLERANCE_SECONDS
+    return not is_expired and claims.get("nbf", seconds) <= seconds + CLOCK_TOLERANCE_SECONDS
 
 
 def read_published_keys(jwks: Mapping[str, Any]) -> list[jwt.PyJWK] | None:

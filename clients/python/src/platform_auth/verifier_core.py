@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from platform_auth.answers import Verdict
 from platform_auth.caches import KeyCache, TokenCache
+from platform_auth.clock_check import ClockCheck
 from platform_auth.credentials import (
     Credential,
     Headers,
@@ -58,8 +59,9 @@ class VerifierCore:
         client = ServiceClient(runtime)
         misconfigurations = Misconfigurations(settings.logger)
         self._unexpected_errors = UnexpectedErrors(settings.logger)
-        self._token_check = TokenCheck(settings, runtime, client, misconfigurations, lease)
-        poller = Poller(settings, runtime, client, lease, uses, misconfigurations)
+        clock_check = ClockCheck(runtime.clocks, misconfigurations)
+        self._token_check = TokenCheck(settings, runtime, client, clock_check, misconfigurations, lease)
+        poller = Poller(settings, runtime, client, lease, uses, clock_check, misconfigurations)
         self._questions = Questions(settings.max_questions, runtime, client, lease, misconfigurations, poller.start)
         if grace > 0:
             detail = f"While the authentication service is unreachable, a revoked credential may be accepted for {grace} s."

@@ -1,7 +1,18 @@
+// Several processes on one port (WORKERS): test/bootstrap/workers.process.spec.ts. The primary runs the migrations, forks,
+// replaces and stops the workers, and serves their metrics as one exposition; it takes no requests. To the database a
+// worker is a replica like any other.
+
 import cluster, { type Worker } from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Variables } from '../config/environment.js';
-import type { Log } from '../logging/log.js';
+import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client';
+import type { StartWatch } from '../common/start-watch.js';
+import type { Environment, Variables } from '../config/environment.js';
+import { migrate, retryUntilReachable } from '../database/migrate.js';
+import { Log } from '../logging/log.js';
+import { PREFIX } from '../metrics/metrics-registry.js';
+import { MetricsEndpoint } from '../metrics/metrics-server.js';
+import type { OpenPorts } from './serve-app.js';
+import { onStopSignal, WorkerStartError } from './start-report.js';
 
 /** A worker that ran for this long did not crash at its start. */
 const MIN_STABLE_MS = 60_000;
@@ -15,11 +26,6 @@ export interface WorkerProgram {
   readonly servers: number;
   /** Passed in the worker's environment, never on its command line, which other users can read. */
   readonly variables: Variables;
-}
-
-/** A worker of the first start exited before it listened. The worker has printed the reason. */
-export class WorkerStartError extends Error {
-  override readonly name = 'WorkerStartError';
 }
 
 interface WorkerExit {
@@ -153,7 +159,6 @@ export class WorkerFleet {
   }
 }
 
-/** Resolves when a worker listens with this number of servers. */
 async function waitForListening(worker: Worker, servers: number): Promise<readonly number[]> {
   const ports: number[] = [];
   return new Promise((resolve) => {
@@ -172,4 +177,57 @@ async function waitForExit(worker: Worker): Promise<WorkerExit> {
       if (worker.process.pid === undefined) resolve({ code: null, signal: null });
     });
   });
+}
+
+/** Workers keep the deadline themselves; one that still runs this much later hangs. */
+const DEADLINE_TOLERANCE_MS = 2_000;
+
+/**
+ * Resolves when all workers listen.
+ * @param afterStop stops what the workers used, after the last one has exited
+ * @throws {WorkerStartError} when a worker cannot start
+ */
+export async function servePrimary(
+  environment: Environment,
+  program: WorkerProgram,
+  watch: StartWatch,
+  afterStop: () => Promise<void>,
+): Promise<OpenPorts> {
+  const log = new Log(environment);
+  await retryUntilReachable(watch, () => migrate(environment.databaseUrl, watch));
+  const fleet = new WorkerFleet(program, environment.workers, log);
+  const { metricsPort, host, workers } = environment;
+  const metrics =
+    metricsPort === undefined
+      ? undefined
+      : await MetricsEndpoint.open({ port: metricsPort, host, log, read: createFleetMetrics(fleet, workers) });
+  const stop = async (): Promise<void> => {
+    const isClean = await fleet.stop(environment.shutdownDeadlineMs + DEADLINE_TOLERANCE_MS);
+    await metrics?.close();
+    await log.onApplicationShutdown();
+    await afterStop();
+    process.exit(isClean ? 0 : 1);
+  };
+  onStopSignal(() => void stop());
+  const ports = await watch.during('the workers', () => fleet.start());
+  // A worker opens the internal port first (serve-app.ts).
+  const [port = 0, internalPort] = ports.toReversed();
+  return { port, internalPort, metricsPort: metrics?.port };
+}
+
+/** @returns a function that reads the metrics of all workers, aggregated, and those of the fleet itself */
+function createFleetMetrics(fleet: WorkerFleet, size: number): () => Promise<string> {
+  const workers = new AggregatorRegistry();
+  const registry = new Registry();
+  const registers = [registry];
+  const listening = new Gauge({ name: `${PREFIX}workers`, help: 'Worker processes that listen.', registers });
+  new Gauge({ name: `${PREFIX}workers_wanted`, help: 'Worker processes that WORKERS asks for.', registers }).set(size);
+  const name = `${PREFIX}worker_restarts_total`;
+  const restarts = new Counter({ name, help: 'Workers that replaced another.', registers });
+  return async () => {
+    listening.set(fleet.listening);
+    restarts.reset();
+    restarts.inc(fleet.restarts);
+    return `${await workers.clusterMetrics()}${await registry.metrics()}`;
+  };
 }

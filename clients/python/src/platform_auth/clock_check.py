@@ -1,0 +1,32 @@
+"""Compares the wall clock of this machine with the service's."""
+
+from email.utils import parsedate_to_datetime
+
+from platform_auth.clocks import Clocks
+from platform_auth.events import Misconfigurations
+
+# The same as the tolerance of token times: a smaller difference changes no verdict.
+CLOCK_TOLERANCE_SECONDS = 60
+# Names the cause of a configuration error.
+_CLOCK = "clock"
+
+
+class ClockCheck:
+    def __init__(self, clocks: Clocks, misconfigurations: Misconfigurations) -> None:
+        self._clocks = clocks
+        self._misconfigurations = misconfigurations
+        # What this clock says about the times of a token is no verdict while it is wrong.
+        self.is_wrong = False
+
+    def compare(self, date: str | None) -> None:
+        """`date`: the header of an answer that has just arrived; anything else changes nothing."""
+        try:
+            service_seconds = parsedate_to_datetime(date or "").timestamp()
+        except (ValueError, OverflowError):
+            return
+        off = round(self._clocks.wall() - service_seconds)
+        self.is_wrong = abs(off) > CLOCK_TOLERANCE_SECONDS
+        if self.is_wrong:
+            self._misconfigurations.report(_CLOCK, f"differs from the service's by {off} s")
+        else:
+            self._misconfigurations.clear(_CLOCK)

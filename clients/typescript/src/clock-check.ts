@@ -1,0 +1,31 @@
+import type { Clocks } from '../../../src/revocation/lease.js';
+import type { Misconfigurations } from './events.js';
+
+/** The same as the tolerance of token times: a smaller difference changes no verdict. */
+export const CLOCK_TOLERANCE_SECONDS = 60;
+/** Names the cause of a configuration error. */
+const CLOCK = 'clock';
+
+/** Compares the wall clock of this machine with the `Date` of the service's answers. */
+export class ClockCheck {
+  private isOff = false;
+
+  constructor(
+    private readonly clocks: Clocks,
+    private readonly misconfigurations: Misconfigurations,
+  ) {}
+
+  /** What this clock says about the times of a token is no verdict while it is wrong. */
+  get isWrong(): boolean {
+    return this.isOff;
+  }
+
+  /** @param date the header of an answer that has just arrived; anything else changes nothing */
+  compare(date: string | undefined): void {
+    const offSeconds = Math.round((this.clocks.wall() - Date.parse(date ?? '')) / 1_000);
+    if (Number.isNaN(offSeconds)) return;
+    this.isOff = Math.abs(offSeconds) > CLOCK_TOLERANCE_SECONDS;
+    if (this.isOff) this.misconfigurations.report(CLOCK, `differs from the service's by ${offSeconds} s`);
+    else this.misconfigurations.clear(CLOCK);
+  }
+}
