@@ -177,10 +177,7 @@ export function parseNewEmail(text: string): string | undefined {
   return isAccepted ? text.toLowerCase() : undefined;
 }
 
-/**
- * An e-mail field. It accepts printable ASCII only, which excludes addresses that look like another one (full-width
- * letters, zero-width and bidi characters, the KELVIN SIGN).
- */
+/** Printable ASCII excludes addresses that look like another one (full-width letters, bidi characters). */
 export function EmailField(): PropertyDecorator {
   return applyDecorators(
     ApiProperty({ type: String, format: 'email', maxLength: 254, example: EXAMPLES.email }),

@@ -42,7 +42,7 @@ export class LinkRequests {
    */
   async requestLink(kind: 'password_reset' | 'email_verification', email: string, actor: Actor): Promise<void> {
     await this.throttle.countMails([email], actor.address);
-    await this.outbox.add(kind, email, actor.requestId);
+    await this.outbox.add(kind, email, actor);
     this.audit.logOnly('user.mail.requested', actor, { reason: kind });
   }
 
@@ -56,12 +56,16 @@ export class LinkRequests {
     const verified = await this.passwords.reauthenticateUser(principal, password, actor);
     const { id: userId, email } = verified;
     await this.throttle.countMails([email, newEmail], actor.address);
-    const { requestId } = actor;
     await this.dataSource.transaction(async (transaction) => {
       // A change of the password voids the requests that were made with the old one, so this one must not come later.
       await requireUnchanged(transaction, userId, await lockAccount(transaction, verified));
-      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requestId });
-      await this.outbox.addWith(transaction, { kind: 'email_change_notice', recipient: email, userId, requestId });
+      await this.outbox.addWith(transaction, { kind: 'email_change', recipient: newEmail, userId, requester: actor });
+      await this.outbox.addWith(transaction, {
+        kind: 'email_change_notice',
+        recipient: email,
+        userId,
+        requester: actor,
+      });
       await this.audit.record(transaction, toUserEvent('user.email.change_requested', actor, userId));
     });
   }

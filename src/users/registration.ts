@@ -61,8 +61,8 @@ export class Registration {
       await transaction.insert(User, user);
       if (this.environment.requireVerifiedEmail) {
         // In this transaction: an account without a link could never log in.
-        const { requestId } = actor;
-        await this.outbox.addWith(transaction, { kind: 'email_verification', recipient, userId: null, requestId });
+        const request = { kind: 'email_verification', recipient, userId: null, requester: actor } as const;
+        await this.outbox.addWith(transaction, request);
       }
       const named = actor.door === 'open' ? toUserActor(actor, id) : actor;
       const details = { after: { is_active: true } };
