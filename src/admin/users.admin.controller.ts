@@ -111,8 +111,7 @@ export class UsersAdminController {
     creates: UserResponse,
   })
   async createUser(@Req() request: Request, @Body() { email, password }: RegistrationRequest): Promise<UserResponse> {
-    const registration = { email, password, actor: toActor(request), event: 'admin.user.created' } as const;
-    const user = await this.registration.registerUser(registration);
+    const user = await this.registration.registerUserByOperator({ email, password }, toActor(request));
     request.res?.location(`/api/v0/admin/users/${user.id}`);
     return UserResponse.from(user);
   }

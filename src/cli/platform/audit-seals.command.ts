@@ -10,8 +10,7 @@ import {
   type SealContent,
   type StoredSeal,
 } from '../../audit/seals/seal.js';
-import { readVariables } from '../../config/environment.js';
-import { parseAuditSealSecret, parseDatabaseUrl } from '../../config/single-variables.js';
+import { parseAuditSealSecret, parseDatabaseUrl, readVariables } from '../../config/environment.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE } from '../command-options.js';
 import { describeCause } from '../failures.js';
 import { announceIfSlow, CommandFailedError, print } from '../terminal.js';

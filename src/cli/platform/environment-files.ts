@@ -2,14 +2,16 @@
 import { join } from 'node:path';
 import { NotRegularFileError } from '../../common/durable-file.js';
 import {
+  type TokenSettings,
   type Variables,
   overrideVariables,
+  parseDatabaseUrl,
+  parseTokenSettings,
   readProcessVariables,
   readVariables,
   toFileVariable,
 } from '../../config/environment.js';
 import { EnvFile } from '../../config/env-file.js';
-import { parseDatabaseUrl, parseTokenSettings, type TokenSettings } from '../../config/single-variables.js';
 import { OWN_NAME, OWN_URL_VARIABLE, type MappedService, type PlatformMap } from './platform-map.js';
 import { CommandFailedError } from '../terminal.js';
 import { describeCause } from '../failures.js';

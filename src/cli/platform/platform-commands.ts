@@ -5,8 +5,7 @@ import { addYes, createConfirm, CommandFailedError, print } from '../terminal.js
 import { fitWidth, formatTable, wrapText } from '../tables.js';
 import { httpUrl } from '../../config/variable-kinds.js';
 import type { Finding } from './doctor-calls.js';
-import { readVariables } from '../../config/environment.js';
-import { parseAuditRetentionDays, parseDatabaseUrl } from '../../config/single-variables.js';
+import { parseAuditRetentionDays, parseDatabaseUrl, readVariables } from '../../config/environment.js';
 import { addCommand, DATABASE_EXAMPLE, NEEDS_DATABASE, type Help } from '../command-options.js';
 
 const URL_OF_OWN_FILE =
